@@ -1,0 +1,51 @@
+# Two commands do everything on a new machine: `make demo` and `make test`.
+# Both create .venv and install what they need into it; nothing else on the machine changes.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?= -n auto
+
+.PHONY: help demo test lint format bench clean
+
+help:
+	@echo "make demo    run the example"
+	@echo "make test    run the tests"
+	@echo "make lint    check formatting, lint and types"
+	@echo "make format  format the code and apply safe fixes"
+	@echo "make bench   run the benchmarks"
+	@echo "make clean   remove $(VENV) and caches"
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "excess needs Python 3.11 or newer; say which with: make PYTHON=/path/to/python3 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@ $(VENV)/.core
+
+demo: $(VENV)/.core
+	$(BIN)/python examples/quickstart.py
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.dev
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

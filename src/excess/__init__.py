@@ -1,0 +1,75 @@
+"""Learn to detect a source from On and Off events alone, by maximising the significance of detection.
+
+>>> import excess
+>>> print(excess.OnOffCounts(n_on=20, n_off=25, alpha=0.2))
+On 20, Off 25, alpha 0.2: excess 15.0 +- 4.6, 4.4 sigma
+
+What to use when:
+
+- counts at hand: `OnOffCounts`, `li_ma_significance`;
+- scores at hand: `significance_threshold`, `significance_curve`;
+- a scikit-learn classifier to train on On and Off events: `SignificanceThresholdClassifier`;
+- clusters or leaves to label: `assign_cells`;
+- predictions to judge: `significance_score`, `corrected_f1_score`.
+"""
+
+from excess._version import __version__
+from excess.assignment import assign_cells
+from excess.baselines import (
+    default_threshold,
+    menon_threshold,
+    mithal_threshold,
+    yao_threshold,
+)
+from excess.curve import ThresholdCurve, significance_curve
+from excess.metrics import (
+    corrected_f1_score,
+    corrected_g_score,
+    corrected_precision_score,
+    corrected_recall_score,
+    count_selected,
+    significance_score,
+    significance_scorer,
+)
+from excess.noise import (
+    alpha_from_p_minus,
+    clean_counts,
+    inject_label_noise,
+    p_minus_from_alpha,
+)
+from excess.significance import (
+    OnOffCounts,
+    li_ma_p_value,
+    li_ma_significance,
+    n_on_for_significance,
+)
+from excess.threshold import SignificanceThresholdClassifier
+from excess.tuning import significance_threshold
+
+__all__ = [
+    "OnOffCounts",
+    "SignificanceThresholdClassifier",
+    "ThresholdCurve",
+    "__version__",
+    "alpha_from_p_minus",
+    "assign_cells",
+    "clean_counts",
+    "corrected_f1_score",
+    "corrected_g_score",
+    "corrected_precision_score",
+    "corrected_recall_score",
+    "count_selected",
+    "default_threshold",
+    "inject_label_noise",
+    "li_ma_p_value",
+    "li_ma_significance",
+    "menon_threshold",
+    "mithal_threshold",
+    "n_on_for_significance",
+    "p_minus_from_alpha",
+    "significance_curve",
+    "significance_score",
+    "significance_scorer",
+    "significance_threshold",
+    "yao_threshold",
+]

@@ -1,0 +1,106 @@
+"""The exact sweep over all cuts of a score: one sort, cumulative counts, evaluation at the ends of ties.
+
+An event is a cell that holds one count, so events and the cells of a partition share the sweep.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._checks import BoolArray, FloatArray
+
+
+class Cuts(NamedTuple):
+    """Every cut that selects a different set of cells, from selecting all to selecting none.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_distinct,)
+        The distinct scores, ascending.
+    thresholds : ndarray of shape (n_distinct + 1,)
+        Ascending. The first is -inf (all selected), the last +inf (none selected); the others lie
+        midway between neighbouring distinct scores.
+    n_on, n_off : ndarray of shape (n_distinct + 1,)
+        Counts with ``score > threshold``.
+    """
+
+    values: FloatArray
+    thresholds: FloatArray
+    n_on: NDArray[Any]
+    n_off: NDArray[Any]
+
+
+class SortedScores(NamedTuple):
+    """Scores in ascending order, with ties found.
+
+    Attributes
+    ----------
+    order : ndarray of shape (n,)
+        Indices that sort the scores.
+    values : ndarray of shape (n_distinct,)
+        The distinct scores, ascending.
+    starts : ndarray of shape (n_distinct,)
+        Position of the first of each distinct score in the sorted order.
+    """
+
+    order: NDArray[np.intp]
+    values: FloatArray
+    starts: NDArray[np.intp]
+
+
+def sort_scores(score: FloatArray) -> SortedScores:
+    """Sort scores and find the ends of ties."""
+    order = np.argsort(score)
+    ordered = score[order]
+    is_start = np.empty(len(score), dtype=np.bool_)
+    is_start[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_start[1:])
+    starts = np.flatnonzero(is_start)
+    return SortedScores(order, ordered[starts], starts)
+
+
+def selected_sums(ordered_weights: NDArray[Any], starts: NDArray[np.intp]) -> NDArray[Any]:
+    """Sum weights (in the order of the scores) from each tie's first position on; last comes the 0."""
+    before: NDArray[Any] = np.zeros(len(ordered_weights) + 1, dtype=_sum_dtype(ordered_weights))
+    np.cumsum(ordered_weights, out=before[1:])
+    return before[-1] - before[np.append(starts, len(ordered_weights))]
+
+
+def sweep_events(on: BoolArray, score: FloatArray) -> Cuts:
+    """Sweep all cuts over events with a label each."""
+    ranked = sort_scores(score)
+    n_on = selected_sums(on[ranked.order], ranked.starts)
+    n = len(score) - np.append(ranked.starts, len(score))
+    return Cuts(ranked.values, midway_thresholds(ranked.values), n_on, n - n_on)
+
+
+def sweep_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any]) -> Cuts:
+    """Sweep all cuts over cells with counts each."""
+    ranked = sort_scores(score)
+    return Cuts(
+        ranked.values,
+        midway_thresholds(ranked.values),
+        selected_sums(n_on[ranked.order], ranked.starts),
+        selected_sums(n_off[ranked.order], ranked.starts),
+    )
+
+
+def midway_thresholds(values: FloatArray) -> FloatArray:
+    """Return thresholds below, between and above ascending distinct values."""
+    low, high = values[:-1], values[1:]
+    middle = 0.5 * low + 0.5 * high
+    # the middle of neighbouring floats rounds to one of them; `score > low` selects `high` alone
+    middle = np.where((middle >= low) & (middle < high), middle, low)
+    return np.concatenate([[-np.inf], middle, [np.inf]])
+
+
+def strictest_argmax(objective: FloatArray) -> int:
+    """Return the index of the maximum; among equals the highest threshold, that is, the fewest events."""
+    return len(objective) - 1 - int(np.argmax(objective[::-1]))
+
+
+def _sum_dtype(weights: NDArray[Any]) -> type:
+    return np.int64 if weights.dtype.kind in "biu" else np.float64

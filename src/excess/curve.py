@@ -1,0 +1,143 @@
+"""The curve of counts and significance over all cuts of a score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from excess._checks import FloatArray, as_on_mask, as_scalar_alpha, as_scores, check_same_length
+from excess._sweep import strictest_argmax, sweep_events
+from excess.significance import OnOffCounts, one_sided_significance
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ThresholdCurve", "significance_curve"]
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdCurve:
+    """Counts and significance at every cut of a score, from selecting all events to selecting none.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_distinct,)
+        The distinct scores, ascending.
+    thresholds : ndarray of shape (n_distinct + 1,)
+        One cut per distinct score, which selects the events from that score on, and a last one. An
+        event is selected when ``score > threshold``. The first threshold is -inf (all events), the last
+        +inf (no event); the others lie midway between neighbouring distinct scores.
+    n_on, n_off : ndarray of int64 of shape (n_distinct + 1,)
+        Selected events.
+    significance : ndarray of shape (n_distinct + 1,)
+        One-sided Li & Ma significance in sigma.
+    alpha : float
+        Exposure ratio On/Off.
+
+    See Also
+    --------
+    significance_curve : Computes the curve.
+
+    Examples
+    --------
+    >>> from excess import significance_curve
+    >>> curve = significance_curve([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], alpha=1.0)
+    >>> curve.best_threshold
+    0.45
+    >>> print(curve.best)
+    On 2, Off 0, alpha 1: excess 2.0 +- 1.4, 1.7 sigma
+    >>> print(curve.at(0.25))
+    On 3, Off 1, alpha 1: excess 2.0 +- 2.0, 1.0 sigma
+    """
+
+    scores: FloatArray
+    thresholds: FloatArray
+    n_on: NDArray[np.int64]
+    n_off: NDArray[np.int64]
+    significance: FloatArray
+    alpha: float
+
+    def __len__(self) -> int:
+        """Return the number of cuts."""
+        return len(self.thresholds)
+
+    @property
+    def best_index(self) -> int:
+        """Index of the largest significance; among equals, the cut that selects the fewest events.
+
+        Where no cut shows an excess this is the last one, which selects nothing.
+        """
+        return strictest_argmax(self.significance)
+
+    @property
+    def best_threshold(self) -> float:
+        """Threshold of the largest significance."""
+        return float(self.thresholds[self.best_index])
+
+    @property
+    def best(self) -> OnOffCounts:
+        """Counts at the largest significance."""
+        return self._counts(self.best_index)
+
+    def index_of(self, threshold: float) -> int:
+        """Return the index of the cut that selects the same events as a given threshold."""
+        if np.isnan(threshold):
+            raise ValueError("threshold must not be NaN")
+        return int(np.searchsorted(self.scores, threshold, side="right"))
+
+    def at(self, threshold: float) -> OnOffCounts:
+        """Return the counts of events with ``score > threshold``."""
+        return self._counts(self.index_of(threshold))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the curve as a table, one row per cut."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "threshold": self.thresholds,
+                "n_on": self.n_on,
+                "n_off": self.n_off,
+                "significance": self.significance,
+            }
+        )
+
+    def _counts(self, index: int) -> OnOffCounts:
+        return OnOffCounts(self.n_on[index], self.n_off[index], self.alpha)
+
+
+def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> ThresholdCurve:
+    """Counts and significance at every cut of a score, exactly, from one sort.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_events,)
+        Noisy labels of two classes; the larger one in sorted order is On.
+    score : array-like of shape (n_events,)
+        Larger means more signal-like; any scale, finite.
+    alpha : float
+        Exposure ratio On/Off.
+
+    Returns
+    -------
+    ThresholdCurve
+        The curve over all distinct scores.
+
+    Examples
+    --------
+    >>> from excess import significance_curve
+    >>> significance_curve([0, 1, 0, 1], [0.1, 0.3, 0.3, 0.8], alpha=0.5).to_frame().round(2)
+       threshold  n_on  n_off  significance
+    0       -inf     2      2          0.69
+    1       0.20     2      1          1.18
+    2       0.55     1      0          1.48
+    3        inf     0      0          0.00
+    """
+    on, scores = as_on_mask(y), as_scores(score)
+    check_same_length(y=on, score=scores)
+    ratio = as_scalar_alpha(alpha)
+    cuts = sweep_events(on, scores)
+    return ThresholdCurve(*cuts, one_sided_significance(cuts.n_on, cuts.n_off, ratio), ratio)

@@ -1,0 +1,243 @@
+"""Scores of predicted labels against noisy ones: significance, and estimates of the clean metrics.
+
+The estimates need the exposure ratio, which fixes the noise rate of the background. The noise rate of the
+signal, ``p_plus``, is 0 unless given: all signal is taken to come from the On region. Recall does not depend
+on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.metrics import make_scorer
+
+from excess._checks import as_column, as_scalar_alpha, binary_classes, check_same_length
+from excess.noise import clean_counts, p_minus_from_alpha
+from excess.significance import OnOffCounts
+
+__all__ = [
+    "corrected_f1_score",
+    "corrected_g_score",
+    "corrected_precision_score",
+    "corrected_recall_score",
+    "count_selected",
+    "significance_score",
+    "significance_scorer",
+]
+
+
+def count_selected(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> OnOffCounts:
+    """Count the On and Off events that are predicted as signal.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_events,)
+        Noisy labels; the larger of the two classes in sorted order is On.
+    y_pred : array-like of shape (n_events,)
+        Predicted labels of the same classes; On means selected.
+    alpha : float
+        Exposure ratio On/Off.
+
+    Returns
+    -------
+    OnOffCounts
+        The selected events.
+
+    Examples
+    --------
+    >>> from excess import count_selected
+    >>> count_selected([0, 0, 1, 1], [0, 1, 1, 1], alpha=0.2)
+    OnOffCounts(n_on=2, n_off=1, alpha=0.2)
+    """
+    return _count(y, y_pred, alpha).selected
+
+
+def significance_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> float:
+    """Signed Li & Ma significance of the events that are predicted as signal.
+
+    Parameters
+    ----------
+    y, y_pred, alpha
+        As for `count_selected`.
+
+    Returns
+    -------
+    float
+        Significance in sigma, negative for a deficit.
+
+    Examples
+    --------
+    >>> from excess import significance_score
+    >>> round(significance_score([0, 0, 1, 1, 1], [0, 0, 0, 1, 1], alpha=1.0), 3)
+    1.665
+    """
+    return count_selected(y, y_pred, alpha).significance
+
+
+def significance_scorer(alpha: float) -> Callable[..., float]:
+    """Make a scorer of significance for ``GridSearchCV``, ``cross_val_score`` and their like.
+
+    Parameters
+    ----------
+    alpha : float
+        Exposure ratio On/Off.
+
+    Returns
+    -------
+    callable
+        A scorer with the signature ``scorer(estimator, X, y)``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from excess import significance_scorer
+    >>> X, y = make_classification(random_state=0)
+    >>> cross_val_score(LogisticRegression(), X, y, scoring=significance_scorer(1.0)).round(1)
+    array([1.4, 2.7, 2.5, 0.9, 3.3])
+    """
+    return make_scorer(significance_score, alpha=as_scalar_alpha(alpha))
+
+
+def corrected_precision_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
+    """Estimate, from noisy labels, the fraction of signal among the selected events.
+
+    Parameters
+    ----------
+    y, y_pred, alpha
+        As for `count_selected`.
+    p_plus : float, default=0.0
+        Noise rate of the signal: the probability that a signal event is labelled Off.
+
+    Returns
+    -------
+    float
+        Clipped to [0, 1]; 0 where nothing is selected.
+
+    Examples
+    --------
+    >>> from excess import corrected_precision_score
+    >>> corrected_precision_score([1] * 30 + [0] * 20, [1] * 30 + [1] * 20, alpha=1.0)
+    0.2
+    """
+    clean = _clean(y, y_pred, alpha, p_plus)
+    return _ratio(clean.n_signal_selected, clean.n_selected)
+
+
+def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> float:
+    """Estimate, from noisy labels, the fraction of the signal that is selected.
+
+    Parameters
+    ----------
+    y, y_pred, alpha
+        As for `count_selected`.
+
+    Returns
+    -------
+    float
+        Clipped to [0, 1]; 0 where there is no excess at all.
+
+    Examples
+    --------
+    >>> from excess import corrected_recall_score
+    >>> corrected_recall_score([1] * 30 + [0] * 20, [1] * 10 + [0] * 20 + [1] * 5 + [0] * 15, alpha=1.0)
+    0.5
+    """
+    clean = _clean(y, y_pred, alpha, p_plus=0.0)
+    return _ratio(clean.n_signal_selected, clean.n_signal)
+
+
+def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
+    """Estimate, from noisy labels, the F1 score on the clean ones.
+
+    Parameters
+    ----------
+    y, y_pred, alpha
+        As for `count_selected`.
+    p_plus : float, default=0.0
+        Noise rate of the signal.
+
+    Returns
+    -------
+    float
+        Harmonic mean of precision and recall, clipped to [0, 1].
+
+    Examples
+    --------
+    >>> from excess import corrected_f1_score
+    >>> round(corrected_f1_score([1] * 30 + [0] * 20, [1] * 50, alpha=1.0), 3)
+    0.333
+    """
+    clean = _clean(y, y_pred, alpha, p_plus)
+    return _ratio(2 * clean.n_signal_selected, max(clean.n_signal, 0.0) + clean.n_selected)
+
+
+def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
+    """Estimate, from noisy labels, the G measure on the clean ones.
+
+    Parameters
+    ----------
+    y, y_pred, alpha
+        As for `count_selected`.
+    p_plus : float, default=0.0
+        Noise rate of the signal.
+
+    Returns
+    -------
+    float
+        Geometric mean of precision and recall, in [0, 1].
+
+    Examples
+    --------
+    >>> from excess import corrected_g_score
+    >>> round(corrected_g_score([1] * 30 + [0] * 20, [1] * 50, alpha=1.0), 3)
+    0.447
+    """
+    clean = _clean(y, y_pred, alpha, p_plus)
+    return math.sqrt(
+        _ratio(clean.n_signal_selected, clean.n_selected) * _ratio(clean.n_signal_selected, clean.n_signal)
+    )
+
+
+class _Counts(NamedTuple):
+    selected: OnOffCounts
+    all: OnOffCounts
+
+
+class _CleanCounts(NamedTuple):
+    n_selected: float
+    n_signal_selected: float
+    n_signal: float
+
+
+def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> _Counts:
+    labels, predicted = as_column("y", y), as_column("y_pred", y_pred)
+    check_same_length(y=labels, y_pred=predicted)
+    ratio = as_scalar_alpha(alpha)
+    # a fold may lack a class among the labels or, more often, among the predictions
+    _, on_class = binary_classes(np.concatenate([labels, predicted]), name="y and y_pred together")
+    on, selected = labels == on_class, predicted == on_class
+
+    def count(mask: Any) -> OnOffCounts:
+        n_on = int(np.count_nonzero(on & mask))
+        return OnOffCounts(n_on, int(np.count_nonzero(mask)) - n_on, ratio)
+
+    return _Counts(count(selected), count(np.ones_like(selected)))
+
+
+def _clean(y: ArrayLike, y_pred: ArrayLike, alpha: float, p_plus: float) -> _CleanCounts:
+    selected, everything = _count(y, y_pred, alpha)
+    p_minus = p_minus_from_alpha(alpha)
+    n_signal = [
+        clean_counts(counts.n_on, counts.n_off, p_plus, p_minus)[0] for counts in (selected, everything)
+    ]
+    return _CleanCounts(selected.n_on + selected.n_off, *n_signal)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return min(max(part / whole, 0.0), 1.0) if whole > 0 else 0.0

@@ -1,0 +1,304 @@
+r"""Li & Ma significance of an excess of On over Off counts: the one home of the formula.
+
+With ``q = alpha / (1 + alpha)`` and ``n = n_on + n_off``, formula (17) of Li & Ma (1983) reads
+
+.. math:: S^2 / 2 = n_{on} \ln\frac{n_{on}}{q n} + n_{off} \ln\frac{n_{off}}{(1 - q) n}
+
+It is computed as the sum of two Poisson deviances, neither of which can be negative, so that nothing
+cancels near balance and no square root of a negative number is ever taken.
+
+References
+----------
+Li, T.-P. & Ma, Y.-Q. (1983), "Analysis methods for results in gamma-ray astronomy",
+The Astrophysical Journal 272, 317.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from excess._checks import FloatArray, as_alpha, as_counts, as_floats, as_result
+
+__all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
+
+_EPSILON = np.finfo(np.float64).eps
+_SERIES_BELOW = 0.1
+"""Relative distance to balance below which the logarithm is replaced by its series."""
+
+
+def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, signed: bool = False) -> Any:
+    """Significance of an excess of On over Off counts, formula (17) of Li & Ma (1983).
+
+    Parameters
+    ----------
+    n_on : array-like
+        Number of On events. Any shape; ``n_on``, ``n_off`` and ``alpha`` broadcast like NumPy arrays.
+    n_off : array-like
+        Number of Off events.
+    alpha : array-like
+        Exposure ratio On/Off; five equal Off regions give 1/5.
+    signed : bool, default=False
+        By default a deficit (``n_on < alpha * n_off``) counts as 0, as the learning criteria want it.
+        With ``signed=True`` a deficit is negative, as a result is reported.
+
+    Returns
+    -------
+    float or ndarray of float64
+        Significance in sigma: 0 where there are no events and at exact balance, never NaN.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or not finite, or if ``alpha`` is not positive and finite.
+
+    See Also
+    --------
+    li_ma_p_value : The probability of at least this significance without a source.
+    OnOffCounts : Counts and all that follows from them in one object.
+
+    Examples
+    --------
+    >>> from excess import li_ma_significance
+    >>> round(li_ma_significance(20, 25, 0.2), 3)
+    4.354
+    >>> li_ma_significance([10, 0, 0, 5], [0, 10, 0, 25], 0.2, signed=True).round(3)
+    array([ 5.986, -1.91 ,  0.   ,  0.   ])
+    """
+    significance = signed_significance if signed else one_sided_significance
+    return as_result(significance(as_counts("n_on", n_on), as_counts("n_off", n_off), as_alpha(alpha)))
+
+
+def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
+    """One-sided p-value of an excess: the upper tail of the normal law at the signed significance.
+
+    Parameters
+    ----------
+    n_on, n_off, alpha : array-like
+        As for `li_ma_significance`.
+
+    Returns
+    -------
+    float or ndarray of float64
+        0.5 at balance, more than that for a deficit.
+
+    Examples
+    --------
+    >>> from excess import li_ma_p_value
+    >>> li_ma_p_value(5, 25, 0.2)
+    0.5
+    >>> f"{li_ma_p_value(20, 25, 0.2):.2g}"
+    '6.7e-06'
+    """
+    return as_result(ndtr(-li_ma_significance(n_on, n_off, alpha, signed=True)))
+
+
+def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: ArrayLike) -> Any:
+    """Number of On events that gives a significance: the inverse of `li_ma_significance`.
+
+    Parameters
+    ----------
+    n_off : array-like
+        Number of Off events.
+    alpha : array-like
+        Exposure ratio On/Off.
+    significance : array-like
+        Wanted significance in sigma, not negative.
+
+    Returns
+    -------
+    float or ndarray of float64
+        The real number of On events, at least ``alpha * n_off``. Round up for a count.
+
+    Examples
+    --------
+    >>> from excess import li_ma_significance, n_on_for_significance
+    >>> n_on = n_on_for_significance(100, 0.2, 5.0)
+    >>> round(n_on, 2)
+    50.23
+    >>> round(li_ma_significance(n_on, 100, 0.2), 12)
+    5.0
+    """
+    wanted = as_floats("significance", significance)
+    if (wanted < 0).any():
+        raise ValueError(f"significance must not be negative, got {wanted.min():g}")
+    n_off, alpha, wanted = np.broadcast_arrays(as_counts("n_off", n_off), as_alpha(alpha), wanted)
+
+    # S grows with n_on from 0 at balance, and is largest where there are no Off events, for which the
+    # formula has a closed inverse: two lower bounds of the root.
+    no_off = wanted**2 / (2 * np.log1p(1 / alpha))
+    low = np.maximum(alpha * n_off, no_off)
+    high = low + np.maximum(wanted, 1.0)
+    while (short := signed_significance(high, n_off, alpha) < wanted).any():
+        high = np.where(short, 2 * high, high)
+
+    # Newton's method from the left, which S's concave growth makes monotone; where rounding pushes a
+    # step out of the bracket, bisection takes its place.
+    root = low.copy()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(200):
+            value = signed_significance(root, n_off, alpha)
+            low = np.where(value < wanted, root, low)
+            high = np.where(value > wanted, root, high)
+            slope = np.where(
+                value > 0,
+                np.log1p((root - alpha * n_off) / (alpha * (root + n_off))) / value,
+                1 / np.sqrt(alpha * (1 + alpha) * n_off),
+            )
+            stepped = root + (wanted - value) / slope
+            inside = (stepped >= low) & (stepped <= high)
+            stepped = np.where(inside, stepped, 0.5 * (low + high))
+            stepped = np.where(value == wanted, root, stepped)
+            done = np.abs(stepped - root) <= 2 * _EPSILON * root
+            root = stepped
+            if done.all():
+                break
+    exact = np.where(n_off == 0, no_off, np.where(wanted == 0, alpha * n_off, root))
+    return as_result(exact)
+
+
+@dataclass(frozen=True)
+class OnOffCounts:
+    """Counts of an On/Off measurement, and what follows from them.
+
+    Parameters
+    ----------
+    n_on : int or float
+        Number of (selected) On events.
+    n_off : int or float
+        Number of (selected) Off events.
+    alpha : float
+        Exposure ratio On/Off.
+
+    Examples
+    --------
+    >>> from excess import OnOffCounts
+    >>> night = OnOffCounts(n_on=618, n_off=1108, alpha=0.2)
+    >>> print(night)
+    On 618, Off 1108, alpha 0.2: excess 396.4 +- 25.7, 19.2 sigma
+    >>> night + OnOffCounts(n_on=20, n_off=25, alpha=0.25)
+    OnOffCounts(n_on=638, n_off=1133, alpha=0.2011...)
+    """
+
+    n_on: float
+    n_off: float
+    alpha: float
+
+    def __post_init__(self) -> None:
+        """Check the counts and turn NumPy scalars into Python numbers, which print better."""
+        checked = {
+            "n_on": as_counts("n_on", self.n_on),
+            "n_off": as_counts("n_off", self.n_off),
+            "alpha": as_alpha(self.alpha),
+        }
+        for name, array in checked.items():
+            if array.ndim != 0:
+                raise ValueError(f"{name} must be one number, got an array of shape {array.shape}")
+            number = float(array)
+            whole = name != "alpha" and number.is_integer()
+            object.__setattr__(self, name, int(number) if whole else number)
+
+    @property
+    def background(self) -> float:
+        """Expected number of background events among the On events, ``alpha * n_off``."""
+        return self.alpha * self.n_off
+
+    @property
+    def excess(self) -> float:
+        """Estimated number of signal events, ``n_on - alpha * n_off``."""
+        return self.n_on - self.background
+
+    @property
+    def excess_error(self) -> float:
+        """Standard error of the excess, ``sqrt(n_on + alpha^2 n_off)`` (Li & Ma, formula 4)."""
+        return math.sqrt(self.n_on + self.alpha**2 * self.n_off)
+
+    @property
+    def signal_to_background(self) -> float:
+        """Excess per background event: infinite for an excess without any Off event, 0 for no event."""
+        if self.background == 0:
+            return math.inf if self.n_on > 0 else 0.0
+        return self.excess / self.background
+
+    @property
+    def significance(self) -> float:
+        """Signed Li & Ma significance in sigma: negative for a deficit."""
+        return li_ma_significance(self.n_on, self.n_off, self.alpha, signed=True)
+
+    @property
+    def p_value(self) -> float:
+        """One-sided p-value of the signed significance."""
+        return li_ma_p_value(self.n_on, self.n_off, self.alpha)
+
+    def __add__(self, other: OnOffCounts) -> OnOffCounts:
+        """Stack two measurements; their expected backgrounds add up.
+
+        The common exposure ratio is the mean of both, weighted with the Off events, which is what
+        keeps ``background`` additive (gammapy stacks likewise). Where neither has an Off event, there
+        is nothing to weight with, and the larger ratio is taken: the cautious one, because it gives the
+        smaller significance. Stacking is thereby associative and commutative.
+        """
+        if not isinstance(other, OnOffCounts):
+            return NotImplemented
+        n_off = self.n_off + other.n_off
+        if self.alpha == other.alpha:
+            alpha = self.alpha
+        elif n_off > 0:
+            alpha = (self.background + other.background) / n_off
+        else:
+            alpha = max(self.alpha, other.alpha)
+        return OnOffCounts(self.n_on + other.n_on, n_off, alpha)
+
+    def __radd__(self, other: object) -> OnOffCounts:
+        """Let ``sum(measurements)`` work, which starts from the number 0."""
+        return self if other == 0 else NotImplemented
+
+    def __str__(self) -> str:
+        """Say counts, excess and significance in one line."""
+        return (
+            f"On {self.n_on:.10g}, Off {self.n_off:.10g}, alpha {self.alpha:.4g}: "
+            f"excess {self.excess:.1f} +- {self.excess_error:.1f}, {self.significance:.1f} sigma"
+        )
+
+
+def one_sided_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArray | float) -> FloatArray:
+    """Compute the significance with deficits at 0, of counts that have been checked before."""
+    return np.maximum(signed_significance(n_on, n_off, alpha), 0.0)
+
+
+def signed_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArray | float) -> FloatArray:
+    """Compute the signed significance of counts that have been checked before (no validation)."""
+    share_off = 1 / (1 + alpha)  # 1 - q
+    share_on = alpha * share_off  # q
+    n = n_on + n_off
+    balanced_part = share_on * n_off
+    difference = share_off * n_on - balanced_part  # n_on - q n, the excess / (1 + alpha)
+    # 1/5 has no exact binary form, so exact balance may be missed by the last bits
+    is_zero = np.abs(difference) <= 4 * _EPSILON * balanced_part
+    difference = np.where(is_zero, 0.0, difference)
+    half_square = _deviance(n_on, share_on * n, difference) + _deviance(n_off, share_off * n, -difference)
+    return np.copysign(np.sqrt(2 * half_square), difference)
+
+
+def _deviance(observed: NDArray[Any], expected: NDArray[Any], difference: NDArray[Any]) -> FloatArray:
+    """Return ``observed ln(observed / expected) - difference``, without cancellation at small differences.
+
+    With ``v = (observed - expected) / (observed + expected)`` the logarithm is ``2 artanh(v)``, and
+    its first term drops out by hand instead of by subtraction.
+    """
+    total = observed + expected
+    with np.errstate(divide="ignore", invalid="ignore"):
+        v = np.where(total > 0, difference / total, 0.0)
+        ratio = observed / expected
+    far = observed * np.log(np.where(ratio > 0, ratio, 1.0)) - difference
+    v2 = v * v
+    tail = np.zeros_like(v)
+    for power in range(17, 1, -2):  # artanh(v) - v = v^3/3 + v^5/5 + ...
+        tail = (tail + 1 / power) * v2
+    near = total * (v2 + (1 + v) * v * tail)
+    return np.where(np.abs(v) < _SERIES_BELOW, near, far)

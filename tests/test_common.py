@@ -1,0 +1,45 @@
+"""scikit-learn's checks, and our own, on every public estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import excess
+
+ESTIMATORS = [
+    excess.SignificanceThresholdClassifier(LogisticRegression()),
+    excess.SignificanceThresholdClassifier(LinearSVC(), cv=3, n_bootstrap=3, random_state=0),
+    excess.SignificanceThresholdClassifier(
+        RandomForestClassifier(n_estimators=50, random_state=0), cv="oob", method="menon"
+    ),
+]
+
+
+def _is_estimator(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, BaseEstimator)
+
+
+def test_every_public_estimator_is_checked():
+    public = {value for name in excess.__all__ if _is_estimator(value := getattr(excess, name))}
+    assert public == {type(estimator) for estimator in ESTIMATORS}
+
+
+@parametrize_with_checks(ESTIMATORS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: str(estimator)[:60])
+def test_pickled_and_cloned_estimators_predict_the_same(estimator, noisy_data):
+    model = clone(estimator).set_params(alpha=noisy_data.alpha).fit(noisy_data.X, noisy_data.y)
+    again = clone(model).fit(noisy_data.X, noisy_data.y)
+    loaded = pickle.loads(pickle.dumps(model))
+    for other in (again, loaded):
+        assert other.threshold_ == model.threshold_
+        np.testing.assert_array_equal(other.predict(noisy_data.X), model.predict(noisy_data.X))

@@ -1,0 +1,305 @@
+"""The classifier that tunes its threshold: where its scores come from, and what it refuses."""
+
+import functools
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import f1_score
+from sklearn.model_selection import (
+    GroupKFold,
+    LeaveOneGroupOut,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
+
+from excess import (
+    SignificanceThresholdClassifier,
+    menon_threshold,
+    significance_curve,
+    significance_threshold,
+)
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Scores events by their first feature and records which events it was trained on and scored."""
+
+    seen: list = []  # noqa: RUF012  (shared on purpose: clones report to it)
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_ = np.unique(y)
+        Recorder.seen.append(("fit", X[:, -1].copy(), sample_weight))
+        return self
+
+    def decision_function(self, X):
+        Recorder.seen.append(("score", X[:, -1].copy(), None))
+        return X[:, 0]
+
+    def predict(self, X):
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+@pytest.fixture
+def recorded(noisy_data):
+    """The data with the number of the event as last feature, and a fresh record."""
+    Recorder.seen = []
+    X = np.column_stack([noisy_data.X, np.arange(len(noisy_data.y))])
+    yield noisy_data._replace(X=X)
+    Recorder.seen = []
+
+
+def test_out_of_fold_scores_are_pooled(noisy_data):
+    model = SignificanceThresholdClassifier(LogisticRegression(), noisy_data.alpha, cv=4)
+    model.fit(noisy_data.X, noisy_data.y)
+    score = cross_val_predict(
+        LogisticRegression(), noisy_data.X, noisy_data.y, cv=StratifiedKFold(4), method="predict_proba"
+    )[:, 1]
+    curve = significance_curve(noisy_data.y, score, noisy_data.alpha)
+    assert model.threshold_ == curve.best_threshold
+    assert model.best_significance_ == curve.significance.max()
+    np.testing.assert_array_equal(model.curve_.thresholds, curve.thresholds)
+    refitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
+    np.testing.assert_array_equal(model.predict_proba(noisy_data.X), refitted.predict_proba(noisy_data.X))
+    selected = refitted.predict_proba(noisy_data.X)[:, 1] > model.threshold_
+    np.testing.assert_array_equal(model.predict(noisy_data.X), selected.astype(int))
+
+
+def test_it_beats_the_default_threshold_on_clean_labels(noisy_data):
+    X, y, clean = noisy_data.X, noisy_data.y, noisy_data.clean
+    forest = RandomForestClassifier(100, min_samples_leaf=10, random_state=0)
+    tuned = SignificanceThresholdClassifier(forest, noisy_data.alpha, cv="oob").fit(X[::2], y[::2])
+    plain = forest.fit(X[::2], y[::2])
+    assert f1_score(clean[1::2], tuned.predict(X[1::2])) > f1_score(clean[1::2], plain.predict(X[1::2])) + 0.1
+
+
+@pytest.mark.parametrize(
+    "forest",
+    [
+        RandomForestClassifier(60, random_state=0),
+        RandomForestClassifier(60, oob_score=True, random_state=0),
+        BaggingClassifier(LogisticRegression(), 60, random_state=0),
+    ],
+)
+def test_out_of_bag_scores(forest, noisy_data):
+    model = SignificanceThresholdClassifier(forest, noisy_data.alpha, cv="oob").fit(
+        noisy_data.X, noisy_data.y
+    )
+    score = model.estimator_.oob_decision_function_[:, 1]
+    assert model.threshold_ == significance_threshold(noisy_data.y, score, noisy_data.alpha)
+    assert not hasattr(forest, "estimators_")
+
+
+@pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
+def test_events_that_were_never_out_of_bag_are_left_out(noisy_data):
+    with np.errstate(invalid="ignore"):
+        model = SignificanceThresholdClassifier(RandomForestClassifier(3, random_state=0), cv="oob")
+        model.fit(noisy_data.X, noisy_data.y)
+    n_scored = (~np.isnan(model.estimator_.oob_decision_function_[:, 1])).sum()
+    assert model.curve_.n_on[0] + model.curve_.n_off[0] == n_scored < len(noisy_data.y)
+
+
+def test_prefit_uses_the_given_estimator_as_it_is(noisy_data):
+    X, y = noisy_data.X, noisy_data.y
+    fitted = LogisticRegression().fit(X[:1500], y[:1500])
+    before = fitted.coef_.copy()
+    model = SignificanceThresholdClassifier(fitted, noisy_data.alpha, cv="prefit").fit(X[1500:], y[1500:])
+    assert model.estimator_ is fitted
+    np.testing.assert_array_equal(fitted.coef_, before)
+    score = fitted.predict_proba(X[1500:])[:, 1]
+    assert model.threshold_ == significance_threshold(y[1500:], score, noisy_data.alpha)
+
+
+def test_decision_function_is_used_without_probabilities(noisy_data):
+    model = SignificanceThresholdClassifier(LinearSVC(), noisy_data.alpha).fit(noisy_data.X, noisy_data.y)
+    assert not hasattr(model, "predict_proba")
+    selected = model.decision_function(noisy_data.X) > model.threshold_
+    np.testing.assert_array_equal(model.predict(noisy_data.X) == 1, selected)
+
+
+def test_no_event_is_scored_by_a_model_that_was_trained_on_it(recorded):
+    SignificanceThresholdClassifier(Recorder(), recorded.alpha, cv=5).fit(recorded.X, recorded.y)
+    *folds, last = Recorder.seen
+    assert last[0] == "fit"  # on all events, after the tuning
+    assert len(last[1]) == len(recorded.y)
+    scored = []
+    for (what_fit, trained, _), (what_score, held_out, _) in zip(folds[::2], folds[1::2], strict=True):
+        assert (what_fit, what_score) == ("fit", "score")
+        assert not set(trained) & set(held_out)
+        scored.extend(held_out)
+    assert sorted(scored) == list(range(len(recorded.y)))
+
+
+@pytest.mark.parametrize("cv", [3, None, LeaveOneGroupOut(), GroupKFold(2)])
+def test_groups_are_never_split(recorded, cv):
+    SignificanceThresholdClassifier(Recorder(), cv=cv).fit(recorded.X, recorded.y, groups=recorded.groups)
+    folds = Recorder.seen[:-1]
+    for (_, trained, _), (_, held_out, _) in zip(folds[::2], folds[1::2], strict=True):
+        groups = [set(recorded.groups[rows.astype(int)]) for rows in (trained, held_out)]
+        assert not groups[0] & groups[1]
+
+
+def test_groups_reach_the_splitter_by_metadata_routing(recorded):
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = Recorder().set_fit_request(sample_weight=True)
+        model = SignificanceThresholdClassifier(inner, cv=LeaveOneGroupOut())
+        cross_validate(
+            model,
+            recorded.X,
+            recorded.y,
+            cv=GroupKFold(2),
+            params={"groups": recorded.groups, "sample_weight": np.arange(3000.0)},
+            scoring="accuracy",
+        )
+    fits = [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]
+    assert len(fits) == 2 * (3 + 1)  # two outer folds, each with three groups left, and the final fit
+    for rows, weight in fits:
+        np.testing.assert_array_equal(rows, weight)  # weights stay with their events
+
+
+def test_fit_parameters_reach_the_estimator(recorded):
+    SignificanceThresholdClassifier(Recorder(), cv=2).fit(
+        recorded.X, recorded.y, sample_weight=np.arange(3000.0)
+    )
+    for rows, weight in [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]:
+        np.testing.assert_array_equal(rows, weight)
+
+
+@pytest.mark.parametrize(
+    "method", ["menon", "mithal", "yao", "default", functools.partial(menon_threshold, metric="accuracy")]
+)
+def test_other_rules(method, noisy_data):
+    model = SignificanceThresholdClassifier(LogisticRegression(), noisy_data.alpha, method=method)
+    model.fit(noisy_data.X, noisy_data.y)
+    best = model.curve_.significance.max()
+    assert (
+        model.best_significance_ == model.curve_.significance[model.curve_.index_of(model.threshold_)] <= best
+    )
+
+
+def test_bootstrap_is_seeded(noisy_data):
+    def threshold(seed):
+        return (
+            SignificanceThresholdClassifier(LogisticRegression(), n_bootstrap=11, random_state=seed)
+            .fit(noisy_data.X, noisy_data.y)
+            .threshold_
+        )
+
+    assert threshold(1) == threshold(1)
+
+
+def test_same_result_on_any_number_of_jobs(noisy_data):
+    thresholds = {
+        SignificanceThresholdClassifier(LogisticRegression(), n_jobs=n_jobs)
+        .fit(noisy_data.X, noisy_data.y)
+        .threshold_
+        for n_jobs in (None, 1, 2)
+    }
+    assert len(thresholds) == 1
+
+
+def test_any_two_classes_frames_and_pipelines(noisy_data):
+    names = np.array(["Off", "On"])
+    frame = pd.DataFrame(noisy_data.X).add_prefix("feature_")
+    model = SignificanceThresholdClassifier(
+        make_pipeline(StandardScaler(), LogisticRegression()), noisy_data.alpha
+    ).fit(frame, pd.Series(names[noisy_data.y]))
+    assert list(model.classes_) == ["Off", "On"]
+    assert list(model.feature_names_in_) == list(frame.columns)
+    numbers = SignificanceThresholdClassifier(
+        make_pipeline(StandardScaler(), LogisticRegression()), noisy_data.alpha
+    ).fit(noisy_data.X, noisy_data.y)
+    assert model.threshold_ == pytest.approx(numbers.threshold_)
+    np.testing.assert_array_equal(model.predict(frame), names[numbers.predict(noisy_data.X)])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"alpha": 0}, ValueError, "alpha must be positive, got 0"),
+        ({"alpha": None}, ValueError, "alpha must"),
+        ({"method": "lima"}, ValueError, "method must be one of 'significance'"),
+        ({"cv": "loo"}, ValueError, "cv must be 'oob', 'prefit', a number or a splitter, got 'loo'"),
+        ({"cv": LeaveOneGroupOut()}, ValueError, r"groups must be given to fit: cv=LeaveOneGroupOut\(\)"),
+        ({"cv": ShuffleSplit(2)}, ValueError, "cv must test every event exactly once"),
+        ({"cv": "oob"}, ValueError, "cv='oob' needs an ensemble .* LogisticRegression has none"),
+        ({"cv": "prefit"}, NotFittedError, "estimator must be fitted before"),
+        ({"n_bootstrap": -2}, ValueError, "n_bootstrap must be at least 0"),
+        ({"method": "menon", "n_bootstrap": 2}, ValueError, "n_bootstrap goes with method 'significance'"),
+        ({"method": "menon", "estimator": LinearSVC()}, ValueError, r"score must lie in \[0, 1\]"),
+        (
+            {"estimator": StandardScaler()},
+            TypeError,
+            "estimator must score events .* StandardScaler has neither",
+        ),
+    ],
+)
+def test_bad_parameters(parameters, error, message, noisy_data):
+    model = SignificanceThresholdClassifier(LogisticRegression()).set_params(**parameters)
+    with pytest.raises(error, match=message):
+        model.fit(noisy_data.X, noisy_data.y)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.arange(60) % 3, "Only binary classification is supported.*y is multiclass"),
+        (np.ones(60), "y holds one class only"),
+        (np.arange(59) % 2, "inconsistent numbers of samples"),
+        (np.linspace(0, 1, 60), "Unknown label type: continuous"),
+    ],
+)
+def test_bad_labels(y, message):
+    with pytest.raises(ValueError, match=message):
+        SignificanceThresholdClassifier(LogisticRegression()).fit(np.zeros((60, 2)), y)
+
+
+@pytest.mark.parametrize("cv", ["oob", "prefit"])
+def test_groups_that_cannot_be_honoured_are_refused(cv, noisy_data):
+    model = SignificanceThresholdClassifier(RandomForestClassifier(5), cv=cv)
+    with pytest.raises(ValueError, match=f"groups cannot be kept apart with cv='{cv}'"):
+        model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups)
+
+
+def test_groups_of_another_length(noisy_data):
+    with pytest.raises(ValueError, match="y and groups must have the same length"):
+        SignificanceThresholdClassifier(LogisticRegression()).fit(noisy_data.X, noisy_data.y, groups=[1, 2])
+
+
+def test_scores_that_are_not_finite(noisy_data):
+    class Broken(LogisticRegression):
+        def predict_proba(self, X):
+            return np.full((len(X), 2), np.nan)
+
+    with pytest.raises(ValueError, match="estimator gave scores that are not finite"):
+        SignificanceThresholdClassifier(Broken()).fit(noisy_data.X, noisy_data.y)
+
+
+def test_prefit_refuses_other_classes_and_fit_parameters(noisy_data):
+    fitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
+    model = SignificanceThresholdClassifier(fitted, cv="prefit")
+    with pytest.raises(ValueError, match="y must hold the classes that estimator was fitted on"):
+        model.fit(noisy_data.X, 2 * noisy_data.y)
+    with pytest.raises(ValueError, match="cv='prefit' fits nothing, so sample_weight cannot be passed on"):
+        model.fit(noisy_data.X, noisy_data.y, sample_weight=np.ones(3000))
+
+
+def test_missing_values_pass_through_to_an_estimator_that_takes_them(noisy_data):
+    X = noisy_data.X.copy()
+    X[::7, 0] = np.nan
+    model = SignificanceThresholdClassifier(HistGradientBoostingClassifier(max_iter=5), noisy_data.alpha)
+    assert model.fit(X, noisy_data.y).predict(X).shape == (3000,)
+
+
+def test_predict_needs_fit(noisy_data):
+    with pytest.raises(NotFittedError):
+        SignificanceThresholdClassifier(LogisticRegression()).predict(noisy_data.X)
