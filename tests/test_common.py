@@ -30,7 +30,12 @@ def test_every_public_estimator_is_checked():
     assert public == {type(estimator) for estimator in ESTIMATORS}
 
 
-@parametrize_with_checks(ESTIMATORS)
+def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
+    """Checks that cannot hold; scikit-learn exempts its own threshold tuners from the same one."""
+    return {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
+
+
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=_expected_failures)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 

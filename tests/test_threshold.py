@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, get_scorer
 from sklearn.model_selection import (
     GroupKFold,
     LeaveOneGroupOut,
@@ -101,10 +101,9 @@ def test_out_of_bag_scores(forest, noisy_data):
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 def test_events_that_were_never_out_of_bag_are_left_out(noisy_data):
-    with np.errstate(invalid="ignore"):
-        model = SignificanceThresholdClassifier(RandomForestClassifier(3, random_state=0), cv="oob")
-        model.fit(noisy_data.X, noisy_data.y)
-    n_scored = (~np.isnan(model.estimator_.oob_decision_function_[:, 1])).sum()
+    model = SignificanceThresholdClassifier(RandomForestClassifier(3, random_state=0), cv="oob")
+    model.fit(noisy_data.X, noisy_data.y)
+    n_scored = (model.estimator_.oob_decision_function_.sum(axis=1) > 0).sum()
     assert model.curve_.n_on[0] + model.curve_.n_off[0] == n_scored < len(noisy_data.y)
 
 
@@ -158,7 +157,7 @@ def test_groups_reach_the_splitter_by_metadata_routing(recorded):
             recorded.y,
             cv=GroupKFold(2),
             params={"groups": recorded.groups, "sample_weight": np.arange(3000.0)},
-            scoring="accuracy",
+            scoring=get_scorer("accuracy").set_score_request(sample_weight=False),
         )
     fits = [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]
     assert len(fits) == 2 * (3 + 1)  # two outer folds, each with three groups left, and the final fit
@@ -282,6 +281,13 @@ def test_scores_that_are_not_finite(noisy_data):
 
     with pytest.raises(ValueError, match="estimator gave scores that are not finite"):
         SignificanceThresholdClassifier(Broken()).fit(noisy_data.X, noisy_data.y)
+
+
+def test_weights_that_leave_one_class(noisy_data):
+    with pytest.raises(ValueError, match="y where sample_weight is not 0 holds one class only"):
+        SignificanceThresholdClassifier(LogisticRegression()).fit(
+            noisy_data.X, noisy_data.y, sample_weight=noisy_data.y.astype(float)
+        )
 
 
 def test_prefit_refuses_other_classes_and_fit_parameters(noisy_data):

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from excess._checks import BoolArray, as_counts, as_scalar_alpha, check_same_length
 from excess._sweep import strictest_argmax, sweep_cells
-from excess.significance import one_sided_significance
+from excess.significance import significance_of_cuts
 
 __all__ = ["assign_cells"]
 
@@ -47,5 +47,5 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     n = on + off
     fraction = np.divide(on, n, out=np.zeros_like(n), where=n > 0)
     cuts = sweep_cells(fraction, on, off)
-    best = strictest_argmax(one_sided_significance(cuts.n_on, cuts.n_off, ratio))
+    best = strictest_argmax(significance_of_cuts(cuts.n_on, cuts.n_off, ratio))
     return (fraction > cuts.thresholds[best]) & (n > 0)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from excess._checks import FloatArray, as_on_mask, as_scalar_alpha, as_scores, check_same_length
 from excess._sweep import strictest_argmax, sweep_events
-from excess.significance import OnOffCounts, one_sided_significance
+from excess.significance import OnOffCounts, significance_of_cuts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,4 +140,4 @@ def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> Threshol
     check_same_length(y=on, score=scores)
     ratio = as_scalar_alpha(alpha)
     cuts = sweep_events(on, scores)
-    return ThresholdCurve(*cuts, one_sided_significance(cuts.n_on, cuts.n_off, ratio), ratio)
+    return ThresholdCurve(*cuts, significance_of_cuts(cuts.n_on, cuts.n_off, ratio), ratio)

@@ -30,6 +30,8 @@ __all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_signi
 _EPSILON = np.finfo(np.float64).eps
 _SERIES_BELOW = 0.1
 """Relative distance to balance below which the logarithm is replaced by its series."""
+_BLOCK = 32_768
+"""Counts that are worked on at a time where there are many."""
 
 
 def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, signed: bool = False) -> Any:
@@ -70,8 +72,8 @@ def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, s
     >>> li_ma_significance([10, 0, 0, 5], [0, 10, 0, 25], 0.2, signed=True).round(3)
     array([ 5.986, -1.91 ,  0.   ,  0.   ])
     """
-    significance = signed_significance if signed else one_sided_significance
-    return as_result(significance(as_counts("n_on", n_on), as_counts("n_off", n_off), as_alpha(alpha)))
+    significance = signed_significance(as_counts("n_on", n_on), as_counts("n_off", n_off), as_alpha(alpha))
+    return as_result(significance if signed else np.maximum(significance, 0.0))
 
 
 def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
@@ -266,9 +268,13 @@ class OnOffCounts:
         )
 
 
-def one_sided_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArray | float) -> FloatArray:
-    """Compute the significance with deficits at 0, of counts that have been checked before."""
-    return np.maximum(signed_significance(n_on, n_off, alpha), 0.0)
+def significance_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatArray:
+    """Compute one-sided significances of many counts, block by block so that temporaries stay in cache."""
+    significance = np.empty(len(n_on))
+    for start in range(0, len(n_on), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        significance[block] = signed_significance(n_on[block], n_off[block], alpha)
+    return np.maximum(significance, 0.0, out=significance)
 
 
 def signed_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArray | float) -> FloatArray:

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from excess._checks import FloatArray, as_scalar_alpha, binary_classes, check_same_length
 from excess.assignment import assign_cells
@@ -134,7 +134,8 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         groups : array-like of shape (n_events,), default=None
             What must not be split between the folds, such as nights.
         **fit_params : dict
-            Passed to the ``fit`` of the estimator, by metadata routing where that is enabled.
+            Passed to the ``fit`` of the estimator, by metadata routing where that is enabled. A
+            ``sample_weight`` reaches the estimator alone: the significance counts events.
 
         Returns
         -------
@@ -143,8 +144,11 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         alpha = as_scalar_alpha(self.alpha)
         threshold_rule(self.method)
         response = _response_method(self.estimator)
-        X, labels = indexable(X, y)
-        labels = _check_binary_target(labels)
+        X, y = indexable(X, y)
+        labels = _check_binary_target(y)
+        if fit_params.get("sample_weight") is not None:
+            weighted = labels[np.asarray(fit_params["sample_weight"]) != 0]
+            binary_classes(weighted, name="y where sample_weight is not 0")
         if groups is not None:
             check_same_length(y=labels, groups=np.asarray(groups))
         estimator_params, split_params = self._route(groups, fit_params)
@@ -178,7 +182,12 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
-        scored = ~np.isnan(scores)  # events that were never out of bag have no score
+        scored = ~np.isnan(scores)
+        if self.cv != "oob" and not np.isfinite(scores).all():
+            raise ValueError(
+                f"estimator gave scores that are not finite for {(~np.isfinite(scores)).sum()} of "
+                f"{len(scores)} events"
+            )
         tuning = labels[scored], scores[scored], alpha
         self.threshold_ = tune_threshold(
             self.method, *tuning, n_bootstrap=self.n_bootstrap, random_state=self.random_state
@@ -275,11 +284,17 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         else:
             splitter = check_cv(self.cv, labels, classifier=True)
         try:
-            return list(splitter.split(X, labels, **split_params))
+            folds = list(splitter.split(X, labels, **split_params))
         except ValueError as error:
             if "groups" in split_params or "groups" not in str(error):
                 raise
             raise ValueError(f"groups must be given to fit: cv={self.cv!r} needs them") from error
+        times_held_out = np.bincount(
+            np.concatenate([held_out for _, held_out in folds]), minlength=len(labels)
+        )
+        if (times_held_out != 1).any():
+            raise ValueError(f"cv must test every event exactly once, which {self.cv!r} does not")
+        return folds
 
     def _route(
         self, groups: ArrayLike | None, fit_params: dict[str, Any]
@@ -319,12 +334,13 @@ def _is_fold_number(cv: Any) -> bool:
 
 
 def _check_binary_target(y: Any) -> NDArray[Any]:
-    check_classification_targets(y)
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    labels = np.asarray(y)
+    labels = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise ValueError("y holds NaN or infinity; every event needs a label")
+    check_classification_targets(labels)
+    kind = type_of_target(labels, input_name="y")
     if kind != "binary":
         raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
-    labels = labels.reshape(-1)
     binary_classes(labels)
     return labels
 
@@ -332,7 +348,7 @@ def _check_binary_target(y: Any) -> NDArray[Any]:
 def _out_of_bag_scores(
     estimator: Any, X: Any, y: NDArray[Any], response: str, fit_params: dict[str, Any]
 ) -> tuple[Any, FloatArray]:
-    """Fit a bagging ensemble; NaN marks the events that were in every bag."""
+    """Fit a bagging ensemble; NaN is the score of events that were in every bag."""
     model = clone(estimator)
     if not model.get_params().get("oob_score", True):
         model.set_params(oob_score=True)
@@ -342,7 +358,9 @@ def _out_of_bag_scores(
             f"cv='oob' needs an ensemble with out-of-bag scores, such as a random forest; "
             f"{type(model).__name__} has none, so give cv a number of folds"
         )
-    return model, _on_column(model.oob_decision_function_)
+    shares = np.asarray(model.oob_decision_function_, dtype=np.float64)
+    # ensembles say "no score" by NaN or by a row of zeros
+    return model, np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
 
 
 def _prefit_scores(

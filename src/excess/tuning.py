@@ -21,7 +21,7 @@ from excess._checks import (
 from excess._sweep import midway_thresholds, selected_sums, sort_scores, strictest_argmax
 from excess.baselines import BASELINES
 from excess.curve import significance_curve
-from excess.significance import one_sided_significance
+from excess.significance import significance_of_cuts
 
 __all__ = ["THRESHOLD_METHODS", "significance_threshold", "threshold_rule", "tune_threshold"]
 
@@ -143,7 +143,7 @@ def _median_best_threshold(
         weights = np.bincount(rng.randint(0, n, n), minlength=n)
         n_on = selected_sums(weights * on, starts)
         n_all = selected_sums(weights, starts)
-        cut = strictest_argmax(one_sided_significance(n_on, n_all - n_on, alpha))
+        cut = strictest_argmax(significance_of_cuts(n_on, n_all - n_on, alpha))
         # midway between the scores that the resample has on either side of the cut
         same = int(np.searchsorted(-n_all, -n_all[cut]))
         low = values[same - 1] if same > 0 else -np.inf
