@@ -1,7 +1,7 @@
 """Time of the exact threshold sweep, as a ratio to sorting the scores, in one run.
 
-Run with ``python benchmarks/bench_threshold.py``. Exits with an error if the sweep over continuous scores costs
-more than three times ``np.argsort`` of the same array.
+Run with ``python benchmarks/bench_threshold.py``. Exits with an error if the sweep over continuous scores
+costs more than three times ``np.argsort`` of the same array.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def test_rules_by_name_and_by_function():
 
 
 def test_bad_method():
-    with pytest.raises(ValueError, match="method must be one of 'significance', 'menon'.*got 'meno'"):
+    with pytest.raises(ValueError, match=r"method must be one of 'significance', 'menon'.*got 'meno'"):
         tune_threshold("meno", [0, 1], [0, 1], 1.0)
     with pytest.raises(ValueError, match="n_bootstrap goes with method 'significance' only, got 'mithal'"):
         tune_threshold("mithal", [0, 1], [0, 1], 1.0, n_bootstrap=3)
