@@ -61,9 +61,7 @@ def main() -> int:
     n_on, n_off = rng.integers(0, 100, (2, 100_000))
     others = best_times(
         {
-            "median of 10 resamples": lambda: significance_threshold(
-                y, score, 0.2, n_bootstrap=10, random_state=0
-            ),
+            "median of 10 resamples": lambda: significance_threshold(y, score, 0.2, n_bootstrap=10, random_state=0),
             "assign_cells, 100,000 cells": lambda: assign_cells(n_on, n_off, 0.2),
         }
     )

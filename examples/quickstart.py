@@ -15,7 +15,6 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
 
 import excess
-from excess.threshold import THRESHOLD_METHODS
 
 ALPHA = 1 / 5
 
@@ -25,9 +24,7 @@ def main() -> None:
     X, clean = make_classification(
         20_000, n_features=10, n_informative=6, weights=[0.96], class_sep=1.2, flip_y=0.0, random_state=1
     )
-    on = excess.inject_label_noise(
-        clean, p_plus=0.05, p_minus=excess.p_minus_from_alpha(ALPHA), random_state=2
-    )
+    on = excess.inject_label_noise(clean, p_plus=0.05, p_minus=excess.p_minus_from_alpha(ALPHA), random_state=2)
     X_train, X_test, on_train, on_test, _, clean_test = train_test_split(
         X, on, clean, test_size=0.5, stratify=on, random_state=3
     )
@@ -50,7 +47,7 @@ def main() -> None:
         )
 
     add_row("no cut", "", on_test * 0 + 1)
-    for method in reversed(THRESHOLD_METHODS):
+    for method in reversed(excess.THRESHOLD_METHODS):
         model = excess.SignificanceThresholdClassifier(forest, ALPHA, method=method, cv="oob")
         model.fit(X_train, on_train)
         add_row(method, f"{model.threshold_:.3f}", model.predict(X_test))

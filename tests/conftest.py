@@ -6,9 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from hypothesis import settings
 from sklearn.datasets import make_classification
 
 import excess
+
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.load_profile("repeatable")
 
 
 class NoisyData(NamedTuple):

@@ -7,6 +7,7 @@ import pytest
 
 from excess import (
     alpha_from_p_minus,
+    baselines,
     clean_counts,
     default_threshold,
     inject_label_noise,
@@ -112,6 +113,26 @@ def test_menon_accuracy_is_bayes(truth, known):
     assert threshold == pytest.approx(bayes, abs=1e-12 if len(known) == 2 else 0.005)
 
 
+def test_menon_f1_uses_both_rates():
+    """With overlapping classes and much noise, the best cut depends on the rates; the clean labels know it."""
+    rng = np.random.default_rng(3)
+    signal = (rng.random(N) < 0.3).astype(int)
+    score = rng.normal(1.0 * signal)
+    noisy = inject_label_noise(signal, 0.4, 0.3, random_state=4)
+    best = _clean_f1(signal, score > default_threshold(signal, score, metric="f1"))
+    right = menon_threshold(noisy, score, alpha_from_p_minus(0.3), p_plus=0.4)
+    wrong = menon_threshold(noisy, score, alpha_from_p_minus(0.3), p_plus=0.0)
+    assert _clean_f1(signal, score > right) > best - 0.002
+    assert _clean_f1(signal, score > wrong) < best - 0.01
+
+
+def test_menon_estimates_rates_from_the_extreme_scores_by_default(truth):
+    _, noisy, score = truth
+    threshold = menon_threshold(noisy, score, metric="accuracy")
+    assert threshold == (score.max() + score.min()) / 2
+    assert menon_threshold(noisy, score, ALPHA, estimate_p_minus=True, metric="accuracy") == threshold
+
+
 def test_menon_f1_with_known_rates_takes_any_score(truth):
     _, noisy, score = truth
     rates = {"alpha": ALPHA, "p_plus": P_PLUS}
@@ -145,8 +166,7 @@ def test_mithal_equals_a_naive_twin():
         beta = y[lowest].mean()
         cuts = [*np.unique(score), np.inf]
         objective = [
-            max(y[score >= c].mean() - beta, 0) ** 2 * (score >= c).mean() if (score >= c).any() else 0
-            for c in cuts
+            max(y[score >= c].mean() - beta, 0) ** 2 * (score >= c).mean() if (score >= c).any() else 0 for c in cuts
         ]
         threshold = mithal_threshold(y, score)
         found = score > threshold
@@ -159,7 +179,17 @@ def test_mithal_does_not_reward_a_deficit():
     assert mithal_threshold([1] * 10 + [0] * 90, np.arange(100.0)) == math.inf
 
 
-def test_yao_recovers_the_noise_rates(truth):
+def test_yao_multiplies_two_transitions():
+    # 10 events below and 10 above 0.5; the anchors are the least and the largest score
+    score = np.repeat([0.2, 0.4, 0.6, 0.9], 5)
+    on = np.array([1, 0, 0, 0, 0] * 2 + [1, 1, 1, 1, 0] * 2, dtype=bool)
+    p_plus, p_minus = baselines._dual_t_rates(on, score, quantile=1.0)
+    assert p_minus == pytest.approx(0.8 * 0.2 + 0.2 * 0.8)
+    assert p_plus == pytest.approx(1 - (0.1 * 0.2 + 0.9 * 0.8))
+    assert yao_threshold(on, score, quantile=1.0) == pytest.approx((1 - p_plus + p_minus) / 2)
+
+
+def test_yao_is_near_bayes_although_its_rates_are_biased(truth):
     _, noisy, score = truth
     bayes = P_MINUS + (1 - P_PLUS - P_MINUS) / 2
     assert yao_threshold(noisy, score) == pytest.approx(bayes, abs=0.05)
@@ -205,10 +235,14 @@ def test_bad_events(rule, y, score, message):
     [
         (lambda y, s: menon_threshold(y, s, metric="auc"), "metric must be 'accuracy' or 'f1', got 'auc'"),
         (lambda y, s: menon_threshold(y, s, alpha=-1), "alpha must be positive"),
-        (lambda y, s: menon_threshold(y, s, p_plus=2), "p_plus must be one number in"),
-        (lambda y, s: menon_threshold(y, s, quantiles=(-1, 2)), "quantiles must be one number in"),
-        (lambda y, s: mithal_threshold(y, s, quantile=7), "quantile must be one number in"),
-        (lambda y, s: yao_threshold(y, s, quantile=7), "quantile must be one number in"),
+        (lambda y, s: menon_threshold(y, s, p_plus=2), r"p_plus must lie in \[0, 1\]"),
+        (lambda y, s: menon_threshold(y, s, quantiles=(-1, 2)), r"quantiles must lie in \[0, 1\]"),
+        (lambda y, s: menon_threshold(y, s, quantiles=(0.9, 0.1)), "quantiles must ascend, got 0.9, 0.1"),
+        (lambda y, s: menon_threshold(y, s, quantiles=(0.1,)), "quantiles must be two numbers, got 1"),
+        (lambda y, s: menon_threshold(y, s, quantiles=0.9), "quantiles must be one-dimensional, got 0.9"),
+        (lambda y, s: mithal_threshold(y, s, alpha=-1), "alpha must be positive"),
+        (lambda y, s: mithal_threshold(y, s, quantile=7), r"quantile must lie in \[0, 1\]"),
+        (lambda y, s: yao_threshold(y, s, quantile=7), r"quantile must lie in \[0, 1\]"),
         (lambda y, s: default_threshold(y, s, metric="auc"), "metric must be"),
     ],
 )

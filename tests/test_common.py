@@ -16,7 +16,7 @@ ESTIMATORS = [
     excess.SignificanceThresholdClassifier(LogisticRegression()),
     excess.SignificanceThresholdClassifier(LinearSVC(), cv=3, n_bootstrap=3, random_state=0),
     excess.SignificanceThresholdClassifier(
-        RandomForestClassifier(n_estimators=50, random_state=0), cv="oob", method="menon"
+        RandomForestClassifier(n_estimators=50, random_state=0), cv="oob", method="mithal"
     ),
 ]
 
@@ -32,6 +32,8 @@ def test_every_public_estimator_is_checked():
 
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     """Checks that cannot hold; scikit-learn exempts its own threshold tuners from the same one."""
+    if estimator.cv == "oob":
+        return {}
     return {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
 
 

@@ -24,6 +24,7 @@ def test_counts_and_significance():
     assert count_selected(y, y_pred, 0.2) == OnOffCounts(2, 1, 0.2)
     assert significance_score(y, y_pred, 0.2) == OnOffCounts(2, 1, 0.2).significance
     assert significance_score(y, np.zeros(5, dtype=int), 0.2) == 0.0
+    assert significance_score(y, [1, 1, 0, 0, 0], 1.0) == OnOffCounts(0, 2, 1.0).significance < 0
     names = np.array(["hadron", "signal"])
     assert count_selected(names[y], names[y_pred], 0.2) == OnOffCounts(2, 1, 0.2)
 
@@ -62,6 +63,27 @@ def test_edges_stay_in_range():
             assert 0.0 <= score(y, y_pred, 1.0) <= 1.0
 
 
+def test_f1_and_g_agree_with_precision_and_recall():
+    rng = np.random.default_rng(5)
+    for _ in range(200):
+        y, y_pred = rng.integers(0, 2, (2, 12))
+        if len(set(y) | set(y_pred)) == 1:
+            continue
+        precision, recall = corrected_precision_score(y, y_pred, 1.0), corrected_recall_score(y, y_pred, 1.0)
+        f1, g = corrected_f1_score(y, y_pred, 1.0), corrected_g_score(y, y_pred, 1.0)
+        assert g == pytest.approx(np.sqrt(precision * recall))
+        if precision == 0 or recall == 0:
+            assert f1 == 0
+        elif precision < 1 and recall < 1:  # not clipped
+            assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
+
+
+def test_a_fold_without_on_events_and_selection_counts_nothing():
+    assert significance_score([0, 0], [0, 0], 1.0) == 0.0
+    assert significance_score([-1, -1], [-1, -1], 1.0) == 0.0
+    assert count_selected([1, 1], [1, 1], 1.0) == OnOffCounts(2, 0, 1.0)
+
+
 def test_scorer_in_search_and_cross_validation(noisy_data):
     X, y = noisy_data.X, noisy_data.y
     scorer = significance_scorer(noisy_data.alpha)
@@ -77,8 +99,10 @@ def test_scorer_in_search_and_cross_validation(noisy_data):
     ("arguments", "message"),
     [
         (([0, 1], [0, 1, 1], 1.0), "y and y_pred must have the same length"),
+        ((["0", "1"], [0, 1], 1.0), "y and y_pred must hold labels of one kind"),
+        (([0, 1], [0, np.nan], 1.0), "y_pred holds NaN"),
         (([0, 1], [0, 2], 1.0), "y and y_pred together must hold two classes"),
-        (([1, 1], [1, 1], 1.0), "y and y_pred together holds one class only"),
+        (([2, 2], [2, 2], 1.0), "y and y_pred together holds one class only"),
         (([0, 1], [0, 1], 0.0), "alpha must be positive"),
     ],
 )

@@ -64,14 +64,17 @@ def test_no_noise_and_full_noise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([0, 1], -0.1, 0.5), "p_plus must be one number in"),
-        (([0, 1], 0.1, 1.5), "p_minus must be one number in"),
+        (([0, 1], -0.1, 0.5), r"p_plus must lie in \[0, 1\]"),
+        (([0, 1], 0.1, 1.5), r"p_minus must lie in \[0, 1\]"),
         (([0, 1, 2], 0.1, 0.5), "y must hold two classes, Off and On, got 3: 0, 1, 2"),
         (([1, 1], 0.1, 0.5), "y holds one class only"),
         (([], 0.1, 0.5), "y is empty"),
         (([0.0, math.nan], 0.1, 0.5), "y holds NaN"),
         (([[0, 1], [1, 0]], 0.1, 0.5), "y must be one-dimensional"),
         ((np.array(["a", 1], dtype=object), 0.1, 0.5), "y mixes labels"),
+        ((np.array([0, 1, np.nan], dtype=object), 0.1, 0.5), "y holds NaN"),
+        (([0, 1, np.inf], 0.1, 0.5), "y holds NaN or infinity"),
+        (([0, 1], 0.1, 0.5, "seed"), "random_state must be a whole number"),
     ],
 )
 def test_bad_input(arguments, message):
@@ -93,6 +96,20 @@ def test_signal_is_proportional_to_the_excess_whatever_p_plus_is():
     for p_plus in (0.0, 0.2, 0.5):
         n_signal, _ = clean_counts(n_on, n_off, p_plus, 0.4)
         np.testing.assert_allclose(n_signal / n_signal[0], excess / excess[0])
+
+
+@pytest.mark.parametrize(
+    ("n_on", "n_off", "message"),
+    [
+        (None, 1, "n_on must hold numbers, got None"),
+        (-1, 1, "n_on must not be negative"),
+        (1, np.nan, "n_off must be finite"),
+        ([1, 2], [1, 2, 3], r"shapes do not broadcast: n_on \(2,\), n_off \(3,\)"),
+    ],
+)
+def test_clean_counts_bad_input(n_on, n_off, message):
+    with pytest.raises(ValueError, match=message):
+        clean_counts(n_on, n_off, 0.1, 0.2)
 
 
 def test_clean_counts_need_informative_labels():

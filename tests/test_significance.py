@@ -56,6 +56,11 @@ def test_exact_zero_at_balance_for_every_number_of_off_regions(m):
         ((math.inf, 1, 0.2), r"n_on must be finite, got inf"),
         ((1, math.nan, 0.2), r"n_off must be finite"),
         (("many", 1, 0.2), r"n_on must hold numbers, got 'many'"),
+        (("20", 1, 0.2), r"n_on must hold numbers, got '20'"),
+        ((None, 1, 0.2), r"n_on must hold numbers, got None"),
+        ((1, np.ma.array([1, 2], mask=[0, 1]), 0.2), "n_off has masked elements"),
+        ((1, 1, np.datetime64("2020-01-01")), "alpha must hold numbers"),
+        (([1, 2], [1, 2, 3], 0.2), r"shapes do not broadcast: n_on \(2,\), n_off \(3,\), alpha \(\)"),
         ((1, [[1, 2], [3, -4]], 0.2), r"n_off must not be negative, got -4 at position \(1, 1\)"),
     ],
 )
@@ -75,8 +80,6 @@ def test_scalars_give_a_float_and_arrays_broadcast():
     for index in np.ndindex(grid.shape):
         alpha = (0.1, 2.0)[index[0]]
         assert grid[index] == li_ma_significance(index[1], index[2], alpha)
-    with pytest.raises(ValueError, match="broadcast"):
-        li_ma_significance([1, 2], [1, 2, 3], 0.2)
 
 
 def test_agreement_with_gammapy():
@@ -103,26 +106,33 @@ def _exact(n_on, n_off, alpha):
         on, off, a = mpmath.mpf(n_on), mpmath.mpf(n_off), mpmath.mpf(alpha)
         total = on + off
         terms = [
-            x * mpmath.log(r) if x else 0
-            for x, r in ((on, (1 + a) / a * on / total), (off, (1 + a) * off / total))
+            x * mpmath.log(r) if x else 0 for x, r in ((on, (1 + a) / a * on / total), (off, (1 + a) * off / total))
         ]
         return float(mpmath.sign(on - a * off) * mpmath.sqrt(2 * mpmath.fsum(terms)))
 
 
 def test_all_digits_hold_against_high_precision():
     rng = np.random.default_rng(2)
-    for _ in range(500):
-        alpha = 2.0 ** rng.integers(-7, 7)  # exactly representable: no rounding in the reference
-        n_off = int(10 ** rng.uniform(0, 9))
-        n_on = max(1, int(alpha * n_off * (1 + rng.normal() * 10 ** rng.uniform(-4, 0))))
-        if n_on == alpha * n_off:
-            continue
-        # what is left is the rounding of the difference n_on - alpha n_off itself
-        condition = 1 + n_on / abs(n_on - alpha * n_off)
+    for _ in range(1000):
+        alpha = 2.0 ** rng.integers(-7, 7)  # exactly representable, and so is its product with a count
+        n_off = int(10 ** rng.uniform(0, 12))
+        n_on = max(1, int(alpha * n_off * (1 + rng.normal() * 10 ** rng.uniform(-12, 0))))
         exact = _exact(n_on, n_off, alpha)
-        assert li_ma_significance(n_on, n_off, alpha, signed=True) == pytest.approx(
-            exact, rel=1e-15 * (4 + 2 * condition)
-        )
+        assert li_ma_significance(n_on, n_off, alpha, signed=True) == pytest.approx(exact, rel=2e-14)
+
+
+@pytest.mark.parametrize("k", range(3, 13))
+def test_one_event_too_many_is_seen_whatever_the_background(k):
+    n_off = 5 * 10**k
+    expected = 1 / math.sqrt(0.2 * 1.2 * n_off)  # first order in the excess of one event
+    assert li_ma_significance(10**k + 1, n_off, 1 / 5) == pytest.approx(expected, rel=1e-3)
+
+
+def test_units_must_cancel():
+    units = pytest.importorskip("astropy.units")
+    assert li_ma_significance(20, 25, 20 * units.percent) == li_ma_significance(20, 25, 0.2)
+    with pytest.raises(ValueError, match="alpha must have no unit, got s"):
+        li_ma_significance(20, 25, 0.2 * units.s)
 
 
 @given(COUNTS, COUNTS, ALPHA)

@@ -6,10 +6,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import BaggingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.ensemble import (
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    StackingClassifier,
+)
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.metrics import f1_score, get_scorer
 from sklearn.model_selection import (
     GroupKFold,
@@ -17,13 +24,15 @@ from sklearn.model_selection import (
     ShuffleSplit,
     StratifiedKFold,
     cross_val_predict,
+    cross_val_score,
     cross_validate,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
+from sklearn.svm import SVC, LinearSVC
 
 from excess import (
+    THRESHOLD_METHODS,
     SignificanceThresholdClassifier,
     menon_threshold,
     significance_curve,
@@ -44,6 +53,17 @@ class Recorder(ClassifierMixin, BaseEstimator):
     def decision_function(self, X):
         Recorder.seen.append(("score", X[:, -1].copy(), None))
         return X[:, 0]
+
+    def predict(self, X):
+        return self.classes_[(X[:, 0] > 0).astype(int)]
+
+
+class NearestCentroidLike(ClassifierMixin, BaseEstimator):
+    """Predicts, but does not score."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
 
     def predict(self, X):
         return self.classes_[(X[:, 0] > 0).astype(int)]
@@ -91,9 +111,7 @@ def test_it_beats_the_default_threshold_on_clean_labels(noisy_data):
     ],
 )
 def test_out_of_bag_scores(forest, noisy_data):
-    model = SignificanceThresholdClassifier(forest, noisy_data.alpha, cv="oob").fit(
-        noisy_data.X, noisy_data.y
-    )
+    model = SignificanceThresholdClassifier(forest, noisy_data.alpha, cv="oob").fit(noisy_data.X, noisy_data.y)
     score = model.estimator_.oob_decision_function_[:, 1]
     assert model.threshold_ == significance_threshold(noisy_data.y, score, noisy_data.alpha)
     assert not hasattr(forest, "estimators_")
@@ -166,41 +184,44 @@ def test_groups_reach_the_splitter_by_metadata_routing(recorded):
 
 
 def test_fit_parameters_reach_the_estimator(recorded):
-    SignificanceThresholdClassifier(Recorder(), cv=2).fit(
-        recorded.X, recorded.y, sample_weight=np.arange(3000.0)
-    )
+    SignificanceThresholdClassifier(Recorder(), cv=2).fit(recorded.X, recorded.y, sample_weight=np.arange(3000.0))
     for rows, weight in [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]:
         np.testing.assert_array_equal(rows, weight)
 
 
 @pytest.mark.parametrize(
-    "method", ["menon", "mithal", "yao", "default", functools.partial(menon_threshold, metric="accuracy")]
+    "method",
+    [
+        "menon",
+        "mithal",
+        "yao",
+        "default",
+        functools.partial(menon_threshold, metric="accuracy"),
+        functools.partial(menon_threshold, p_plus=0.1),
+        functools.partial(menon_threshold, estimate_p_minus=True),
+    ],
 )
 def test_other_rules(method, noisy_data):
-    model = SignificanceThresholdClassifier(LogisticRegression(), noisy_data.alpha, method=method)
-    model.fit(noisy_data.X, noisy_data.y)
-    best = model.curve_.significance.max()
-    assert (
-        model.best_significance_ == model.curve_.significance[model.curve_.index_of(model.threshold_)] <= best
-    )
+    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
+    model = SignificanceThresholdClassifier(LogisticRegression(), alpha, method=method).fit(X, y)
+    score = cross_val_predict(LogisticRegression(), X, y, cv=StratifiedKFold(5), method="predict_proba")[:, 1]
+    rule = THRESHOLD_METHODS[method] if isinstance(method, str) else method
+    assert model.threshold_ == rule(y, score, alpha)
+    assert model.best_significance_ == pytest.approx(max(model.curve_.at(model.threshold_).significance, 0.0))
 
 
-def test_bootstrap_is_seeded(noisy_data):
-    def threshold(seed):
-        return (
-            SignificanceThresholdClassifier(LogisticRegression(), n_bootstrap=11, random_state=seed)
-            .fit(noisy_data.X, noisy_data.y)
-            .threshold_
-        )
+def test_bootstrap_follows_its_seed_and_number(noisy_data):
+    def threshold(n_bootstrap, seed):
+        model = SignificanceThresholdClassifier(LogisticRegression(), n_bootstrap=n_bootstrap, random_state=seed)
+        return model.fit(noisy_data.X, noisy_data.y).threshold_
 
-    assert threshold(1) == threshold(1)
+    assert threshold(11, 1) == threshold(11, 1)
+    assert len({threshold(1, seed) for seed in range(5)}) > 1
 
 
 def test_same_result_on_any_number_of_jobs(noisy_data):
     thresholds = {
-        SignificanceThresholdClassifier(LogisticRegression(), n_jobs=n_jobs)
-        .fit(noisy_data.X, noisy_data.y)
-        .threshold_
+        SignificanceThresholdClassifier(LogisticRegression(), n_jobs=n_jobs).fit(noisy_data.X, noisy_data.y).threshold_
         for n_jobs in (None, 1, 2)
     }
     assert len(thresholds) == 1
@@ -229,6 +250,15 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"method": "lima"}, ValueError, "method must be one of 'significance'"),
         ({"cv": "loo"}, ValueError, "cv must be 'oob', 'prefit', a number or a splitter, got 'loo'"),
         ({"cv": LeaveOneGroupOut()}, ValueError, r"groups must be given to fit: cv=LeaveOneGroupOut\(\)"),
+        ({"cv": [(np.arange(3000), np.arange(3000))]}, ValueError, "cv must keep training and hold-out events apart"),
+        ({"cv": []}, ValueError, "cv must test every event exactly once"),
+        ({"cv": 1}, ValueError, "cv=1 cannot split these events"),
+        ({"cv": StratifiedKFold}, ValueError, "cv=.* cannot split these events"),
+        ({"random_state": "seed"}, ValueError, "random_state must be a whole number"),
+        ({"estimator": LogisticRegression}, TypeError, "got the class LogisticRegression"),
+        ({"estimator": Perceptron(), "method": "menon"}, ValueError, r"score must lie in \[0, 1\]"),
+        ({"estimator": NearestCentroidLike()}, TypeError, "must score events .* NearestCentroidLike has neither"),
+        ({"estimator": ExtraTreesClassifier(5), "cv": "oob"}, ValueError, "cv='oob' needs an estimator that draws"),
         ({"cv": ShuffleSplit(2)}, ValueError, "cv must test every event exactly once"),
         ({"cv": "oob"}, ValueError, "cv='oob' needs an ensemble .* LogisticRegression has none"),
         ({"cv": "prefit"}, NotFittedError, "estimator must be fitted before"),
@@ -238,7 +268,7 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         (
             {"estimator": StandardScaler()},
             TypeError,
-            "estimator must score events .* StandardScaler has neither",
+            "estimator must be a classifier, got StandardScaler",
         ),
     ],
 )
@@ -253,7 +283,7 @@ def test_bad_parameters(parameters, error, message, noisy_data):
     [
         (np.arange(60) % 3, "Only binary classification is supported.*y is multiclass"),
         (np.ones(60), "y holds one class only"),
-        (np.arange(59) % 2, "inconsistent numbers of samples"),
+        (np.arange(59) % 2, "X and y must have the same length, got 60 and 59"),
         (np.linspace(0, 1, 60), "Unknown label type: continuous"),
     ],
 )
@@ -269,9 +299,83 @@ def test_groups_that_cannot_be_honoured_are_refused(cv, noisy_data):
         model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups)
 
 
-def test_groups_of_another_length(noisy_data):
-    with pytest.raises(ValueError, match="y and groups must have the same length"):
-        SignificanceThresholdClassifier(LogisticRegression()).fit(noisy_data.X, noisy_data.y, groups=[1, 2])
+HALVES = [(np.arange(1500), np.arange(1500, 3000)), (np.arange(1500, 3000), np.arange(1500))]
+
+
+@pytest.mark.parametrize("cv", [StratifiedKFold(3), HALVES])
+@pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
+def test_folds_that_split_groups_are_refused(cv, noisy_data):
+    model = SignificanceThresholdClassifier(LogisticRegression(), cv=cv)
+    with pytest.raises(ValueError, match="puts events of group 0 on both sides of a fold"):
+        model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups)
+
+
+def test_more_folds_than_groups(noisy_data):
+    model = SignificanceThresholdClassifier(LogisticRegression(), cv=5)
+    with pytest.raises(ValueError, match="cv=5 cannot split these events"):
+        model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups // 2)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (3, "groups must be one-dimensional, got 3"),
+        (np.full(3000, np.nan), "groups holds NaN"),
+        ([1, 2], "y and groups must have the same length"),
+    ],
+)
+def test_bad_groups(groups, message, noisy_data):
+    with pytest.raises(ValueError, match=message):
+        SignificanceThresholdClassifier(LogisticRegression()).fit(noisy_data.X, noisy_data.y, groups=groups)
+
+
+def test_masks_as_folds(noisy_data):
+    first = np.arange(3000) < 1500
+    thresholds = {
+        SignificanceThresholdClassifier(LogisticRegression(), cv=cv).fit(noisy_data.X, noisy_data.y).threshold_
+        for cv in ([(first, ~first), (~first, first)], HALVES)
+    }
+    assert len(thresholds) == 1
+
+
+def test_estimators_that_score_only_when_fitted_and_precomputed_kernels(noisy_data):
+    X, y = noisy_data.X[:300], noisy_data.y[:300]
+    stacked = StackingClassifier([("one", LogisticRegression())], cv=2)
+    SignificanceThresholdClassifier(stacked, cv=2).fit(X, y).predict(X)
+    kernel = SignificanceThresholdClassifier(SVC(kernel="precomputed"), cv=2)
+    assert np.isfinite(cross_val_score(kernel, X @ X.T, y, cv=2)).all()
+
+
+def test_a_frozen_estimator_can_be_cross_validated(noisy_data):
+    fitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
+    frozen = SignificanceThresholdClassifier(FrozenEstimator(fitted), cv="prefit")
+    assert np.isfinite(cross_val_score(frozen, noisy_data.X, noisy_data.y, cv=2)).all()
+    with pytest.raises(NotFittedError, match="FrozenEstimator"):
+        clone(SignificanceThresholdClassifier(fitted, cv="prefit")).fit(noisy_data.X, noisy_data.y)
+
+
+def test_aliased_metadata_reaches_the_estimator(recorded):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = SignificanceThresholdClassifier(Recorder().set_fit_request(sample_weight="weight"), cv=2)
+        model.fit(recorded.X, recorded.y, weight=np.arange(3000.0))
+    for rows, weight in [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]:
+        np.testing.assert_array_equal(rows, weight)
+
+
+def test_a_failed_fit_changes_nothing_and_names_do_not_linger(noisy_data):
+    frame = pd.DataFrame(noisy_data.X).add_prefix("feature_")
+    model = SignificanceThresholdClassifier(LogisticRegression()).fit(frame, noisy_data.y)
+    before = model.threshold_
+    with pytest.raises(ValueError, match="must not be NaN"):
+        model.set_params(method=lambda y, score, alpha: np.nan).fit(noisy_data.X[:, :3], noisy_data.y)
+    assert (model.threshold_, model.n_features_in_) == (before, 8)
+    model.set_params(method="significance").fit(noisy_data.X, noisy_data.y)
+    assert not hasattr(model, "feature_names_in_")
+
+
+def test_weights_of_another_length(noisy_data):
+    with pytest.raises(ValueError, match="y and sample_weight must have the same length"):
+        SignificanceThresholdClassifier(LogisticRegression()).fit(noisy_data.X, noisy_data.y, sample_weight=np.ones(15))
 
 
 def test_scores_that_are_not_finite(noisy_data):

@@ -5,8 +5,15 @@ import functools
 import numpy as np
 import pytest
 
-from excess import menon_threshold, significance_curve, significance_threshold
-from excess.threshold import THRESHOLD_METHODS, tune_threshold
+from excess import (
+    THRESHOLD_METHODS,
+    menon_threshold,
+    significance_curve,
+    significance_threshold,
+    tune_threshold,
+    tuning,
+)
+from excess._rng import bootstrap_weights, derive_key
 
 
 def test_equals_the_curves_best():
@@ -30,22 +37,29 @@ def test_bootstrap_is_seeded_and_gives_a_threshold_of_the_curve():
 
 def test_bootstrap_median_equals_a_naive_one():
     rng = np.random.default_rng(4)
-    for seed in range(20):
-        n = 40
-        y = rng.integers(0, 2, n)
-        score = rng.integers(0, 15, n).astype(float)
-        state = np.random.RandomState(seed)
+    for seed in range(30):
+        n = 60
+        y, score = rng.integers(0, 2, n), rng.integers(0, 20, n).astype(float)
+        order = np.argsort(score)
+        key = np.uint64(np.random.RandomState(seed).randint(2**31 - 1))
         best = []
-        for _ in range(9):
-            rows = np.sort(state.randint(0, n, n))  # as positions among the sorted scores
-            order = np.argsort(score)[rows]
-            if len(np.unique(y[order])) == 1:
-                break
-            best.append(significance_curve(y[order], score[order], 1.0).best_threshold)
-        else:
-            curve = significance_curve(y, score, 1.0)
-            naive = curve.thresholds[curve.index_of(np.sort(best)[4])]
-            assert significance_threshold(y, score, 1.0, n_bootstrap=9, random_state=seed) == naive
+        for i in range(9):
+            weights = np.empty(n, dtype=np.uint8)
+            bootstrap_weights(np.uint64(derive_key(key, i)), 0, weights)
+            rows = np.repeat(order, weights)
+            best.append(significance_curve(y[rows], score[rows], 1.0).best_threshold)
+        curve = significance_curve(y, score, 1.0)
+        naive = curve.thresholds[curve.index_of(np.sort(best)[4])]
+        assert significance_threshold(y, score, 1.0, n_bootstrap=9, random_state=seed) == naive
+
+
+def test_many_cuts_are_thinned_out_without_harm(monkeypatch):
+    y, score = _events(np.random.default_rng(0), n=20_000)
+    exact = significance_threshold(y, score, 2 / 3, n_bootstrap=15, random_state=0)
+    monkeypatch.setattr(tuning, "_MAX_RESAMPLED_CUTS", 500)
+    thinned = significance_threshold(y, score, 2 / 3, n_bootstrap=15, random_state=0)
+    selected = [(score > threshold).mean() for threshold in (exact, thinned)]
+    assert selected[0] == pytest.approx(selected[1], abs=0.01)
 
 
 def test_bootstrap_lowers_the_variance():
@@ -75,10 +89,19 @@ def test_rules_by_name_and_by_function():
     y, score = _events(np.random.default_rng(0))
     score = 1 / (1 + np.exp(-score))
     assert set(THRESHOLD_METHODS) == {"significance", "menon", "mithal", "yao", "default"}
-    for name, rule in THRESHOLD_METHODS.items():
-        assert tune_threshold(name, y, score, 2 / 3) == rule(y, score, 2 / 3)
+    found = {name: tune_threshold(name, y, score, 2 / 3)[0] for name in THRESHOLD_METHODS}
+    assert found == {name: rule(y, score, 2 / 3) for name, rule in THRESHOLD_METHODS.items()}
+    assert len(set(found.values())) >= 4
     accuracy = functools.partial(menon_threshold, metric="accuracy")
-    assert tune_threshold(accuracy, y, score, 2 / 3) == menon_threshold(y, score, 2 / 3, metric="accuracy")
+    assert tune_threshold(accuracy, y, score, 2 / 3)[0] == menon_threshold(y, score, 2 / 3, metric="accuracy")
+    unknown = functools.partial(menon_threshold, estimate_p_minus=True)
+    assert tune_threshold(unknown, y, score, 2 / 3)[0] == menon_threshold(y, score) != found["menon"]
+
+
+@pytest.mark.parametrize("result", [None, "0.5", np.nan, np.array([0.1, 0.2])])
+def test_a_rule_must_return_a_number(result):
+    with pytest.raises((TypeError, ValueError), match=r"the threshold from method .* must"):
+        tune_threshold(lambda y, score, alpha: result, [0, 1], [0, 1], 1.0)
 
 
 def test_bad_method():

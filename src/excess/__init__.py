@@ -44,9 +44,10 @@ from excess.significance import (
     n_on_for_significance,
 )
 from excess.threshold import SignificanceThresholdClassifier
-from excess.tuning import significance_threshold
+from excess.tuning import THRESHOLD_METHODS, significance_threshold, tune_threshold
 
 __all__ = [
+    "THRESHOLD_METHODS",
     "OnOffCounts",
     "SignificanceThresholdClassifier",
     "ThresholdCurve",
@@ -71,5 +72,6 @@ __all__ = [
     "significance_score",
     "significance_scorer",
     "significance_threshold",
+    "tune_threshold",
     "yao_threshold",
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -17,14 +18,36 @@ def as_result(array: ArrayLike) -> Any:
     return float(array) if array.ndim == 0 else array
 
 
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """Return any array-like as an array; masked elements and ragged lists are errors, units must cancel."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked elements; drop them first")
+    if hasattr(value, "unit") and hasattr(value, "to_value"):
+        try:
+            value = value.to_value("")
+        except Exception as error:
+            raise ValueError(f"{name} must have no unit, got {value.unit}") from error
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array, got {_excerpt(value)}") from error
+
+
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
     """Return ``value`` as a float64 array of any shape, finite throughout."""
+    given = as_array(name, value)
+    numeric = given.dtype.kind in "biuf" or (
+        given.dtype.kind == "O" and not any(element is None or isinstance(element, str) for element in given.flat)
+    )
     try:
-        array = np.asarray(value, dtype=np.float64)
+        if not numeric:
+            raise TypeError
+        array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, got {_excerpt(value)}") from error
-    if not np.isfinite(array).all():
-        raise ValueError(f"{name} must be finite, got {_first_where(array, ~np.isfinite(array))}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise ValueError(f"{name} must be finite, got {_first_where(array, ~finite)}")
     return array
 
 
@@ -44,20 +67,24 @@ def as_alpha(value: ArrayLike) -> FloatArray:
     return array
 
 
+def as_scalar(name: str, array: FloatArray) -> float:
+    """Return a checked array of no dimension as a float."""
+    if array.ndim != 0:
+        raise ValueError(f"{name} must be one number, got an array of shape {array.shape}")
+    return float(array)
+
+
 def as_scalar_alpha(value: Any) -> float:
     """Return one exposure ratio as a float: finite and positive."""
-    array = as_alpha(value)
-    if array.ndim != 0:
-        raise ValueError(f"alpha must be one number, got an array of shape {array.shape}")
-    return float(array)
+    return as_scalar("alpha", as_alpha(value))
 
 
 def as_probability(name: str, value: Any) -> float:
     """Return one probability in [0, 1] as a float."""
-    array = as_floats(name, value)
-    if array.ndim != 0 or not 0 <= array <= 1:
-        raise ValueError(f"{name} must be one number in [0, 1], got {_excerpt(value)}")
-    return float(array)
+    number = as_scalar(name, as_floats(name, value))
+    if not 0 <= number <= 1:
+        raise ValueError(f"{name} must lie in [0, 1], got {number:g}")
+    return number
 
 
 def as_noise_rate(name: str, value: ArrayLike) -> FloatArray:
@@ -69,48 +96,80 @@ def as_noise_rate(name: str, value: ArrayLike) -> FloatArray:
     return array
 
 
+def as_threshold(name: str, value: Any) -> float:
+    """Return a threshold as a float: any number, infinities included."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, got {_excerpt(value)}")
+    if np.isnan(value):
+        raise ValueError(f"{name} must not be NaN")
+    return float(value)
+
+
 def as_int(name: str, value: Any, *, minimum: int) -> int:
     """Return a whole number that is at least ``minimum``."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be a whole number, got {_excerpt(value)}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
     return int(value)
 
 
+def as_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return one of several words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, got {_excerpt(value)}")
+    return value
+
+
+def as_random_state(value: Any) -> np.random.RandomState:
+    """Return a RandomState for a seed, a RandomState or None."""
+    try:
+        return check_random_state(value)
+    except ValueError as error:
+        raise ValueError(
+            f"random_state must be a whole number, a RandomState or None, got {_excerpt(value)}"
+        ) from error
+
+
 def as_column(name: str, value: ArrayLike) -> NDArray[Any]:
     """Return a one-dimensional array; a single column is flattened."""
-    array = np.asarray(value)
+    array = as_array(name, value)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, got an array of shape {array.shape}")
+        what = f"an array of shape {array.shape}" if array.ndim else _excerpt(value)
+        raise ValueError(f"{name} must be one-dimensional, got {what}")
     return array
 
 
-def as_scores(value: ArrayLike, *, name: str = "score") -> FloatArray:
-    """Return scores as a one-dimensional float64 array, finite throughout."""
-    return as_floats(name, as_column(name, value))
-
-
-def binary_classes(y: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
-    """Return the two classes in ``y`` in sorted order: (Off, On)."""
-    if y.size == 0:
+def as_labels(value: ArrayLike, *, name: str = "y") -> NDArray[Any]:
+    """Return labels as a one-dimensional array without missing ones."""
+    array = as_column(name, value)
+    if array.size == 0:
         raise ValueError(f"{name} is empty: On and Off events are both needed")
-    if y.dtype.kind == "f" and np.isnan(y).any():
-        raise ValueError(f"{name} holds NaN; every event needs a label")
-    if y.dtype.kind in "biuf":  # two linear passes instead of a sort
-        off, on = y.min(), y.max()
-        if off != on and bool(((y == off) | (y == on)).all()):
+    if array.dtype.kind == "f":
+        missing = not np.isfinite(array).all()
+    else:
+        missing = array.dtype.kind == "O" and any(label is None or label != label for label in array)
+    if missing:
+        raise ValueError(f"{name} holds NaN or infinity; every event needs a label")
+    return array
+
+
+def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
+    """Return the two classes among labels in sorted order: (Off, On)."""
+    if labels.dtype.kind in "biuf":  # two linear passes instead of a sort
+        off, on = labels.min(), labels.max()
+        if off != on and bool(((labels == off) | (labels == on)).all()):
             return off, on
     try:
-        classes = np.unique(y)
+        classes = np.unique(labels)
     except TypeError as error:
         raise ValueError(f"{name} mixes labels that cannot be ordered") from error
     if len(classes) == 1:
-        raise ValueError(f"{name} holds one class only ({classes[0]!r}); On and Off events are both needed")
+        raise ValueError(f"{name} holds one class only ({classes.tolist()[0]!r}); On and Off events are both needed")
     if len(classes) > 2:
-        shown = ", ".join(repr(c) for c in classes[:5].tolist())
+        shown = ", ".join(map(repr, classes[:5].tolist()))
         more = ", ..." if len(classes) > 5 else ""
         raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}{more}")
     return classes[0], classes[1]
@@ -118,17 +177,33 @@ def binary_classes(y: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
 
 def as_on_mask(y: ArrayLike, *, name: str = "y") -> BoolArray:
     """Return True where an event is On: the larger of the two classes in sorted order."""
-    array = as_column(name, y)
-    _, on = binary_classes(array, name=name)
-    return np.asarray(array == on, dtype=np.bool_)
+    labels = as_labels(y, name=name)
+    _, on = binary_classes(labels, name=name)
+    return np.asarray(labels == on, dtype=np.bool_)
 
 
-def check_same_length(**arrays: NDArray[Any]) -> None:
+def as_scored_events(y: ArrayLike, score: ArrayLike) -> tuple[BoolArray, FloatArray]:
+    """Return labels as an On mask and scores as finite float64, equally many."""
+    on, scores = as_on_mask(y), as_floats("score", as_column("score", score))
+    check_same_length(y=on, score=scores)
+    return on, scores
+
+
+def check_same_length(**arrays: Any) -> None:
     """Raise ValueError unless all arrays, given by the names of the arguments, are equally long."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"len({name}) = {length}" for name, length in lengths.items())
         raise ValueError(f"{' and '.join(lengths)} must have the same length, got {said}")
+
+
+def check_broadcast(**arrays: NDArray[Any]) -> None:
+    """Raise ValueError unless the shapes of the arrays, given by name, broadcast."""
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError as error:
+        said = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"the shapes do not broadcast: {said}") from error
 
 
 def _first_where(array: FloatArray, bad: BoolArray) -> str:

@@ -71,10 +71,7 @@ def selected_sums(ordered_weights: NDArray[Any], starts: NDArray[np.intp]) -> ND
 
 def sweep_events(on: BoolArray, score: FloatArray) -> Cuts:
     """Sweep all cuts over events with a label each."""
-    ranked = sort_scores(score)
-    n_on = selected_sums(on[ranked.order], ranked.starts)
-    n = len(score) - np.append(ranked.starts, len(score))
-    return Cuts(ranked.values, midway_thresholds(ranked.values), n_on, n - n_on)
+    return sweep_cells(score, on, ~on)
 
 
 def sweep_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any]) -> Cuts:

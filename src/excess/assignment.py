@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from excess._checks import BoolArray, as_counts, as_scalar_alpha, check_same_length
+from excess._checks import BoolArray, as_column, as_counts, as_scalar_alpha, check_same_length
 from excess._sweep import strictest_argmax, sweep_cells
 from excess.significance import significance_of_cuts
 
@@ -38,10 +38,8 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     >>> assign_cells([5, 12, 0, 1], [50, 10, 0, 0], alpha=0.2)
     array([False,  True, False,  True])
     """
-    on, off = (as_counts(name, value) for name, value in (("n_on", n_on), ("n_off", n_off)))
-    for name, counts in (("n_on", on), ("n_off", off)):
-        if counts.ndim != 1:
-            raise ValueError(f"{name} must be one-dimensional, got shape {counts.shape}")
+    on = as_counts("n_on", as_column("n_on", n_on))
+    off = as_counts("n_off", as_column("n_off", n_off))
     check_same_length(n_on=on, n_off=off)
     ratio = as_scalar_alpha(alpha)
     n = on + off

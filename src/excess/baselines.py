@@ -1,4 +1,4 @@
-"""Threshold rules from the literature on label noise, each one function on the same exact sweep.
+"""Threshold rules from the literature on label noise, each one function, exact sweeps throughout.
 
 Every rule takes ``(y, score, alpha)`` and returns a threshold: an event is selected when
 ``score > threshold``. ``BASELINES`` maps the names that estimators accept as ``method`` to the rules; a
@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike
 from excess._checks import (
     BoolArray,
     FloatArray,
-    as_on_mask,
+    as_choice,
+    as_column,
     as_probability,
     as_scalar_alpha,
-    as_scores,
-    check_same_length,
+    as_scored_events,
 )
 from excess._sweep import strictest_argmax, sweep_events
 from excess.noise import clean_counts, p_minus_from_alpha
@@ -43,6 +43,7 @@ __all__ = [
 ]
 
 Metric = Literal["accuracy", "f1"]
+_METRICS = ("accuracy", "f1")
 
 
 def menon_threshold(
@@ -51,8 +52,9 @@ def menon_threshold(
     alpha: float | None = None,
     *,
     p_plus: float | None = None,
+    estimate_p_minus: bool = False,
     metric: Metric = "f1",
-    quantiles: tuple[float, float] = (0.01, 0.99),
+    quantiles: tuple[float, float] = (0.0, 1.0),
 ) -> float:
     """Threshold that is best for the clean labels, given the noise rates (Menon et al. 2015).
 
@@ -69,10 +71,13 @@ def menon_threshold(
         Exposure ratio On/Off, which fixes the noise rate of the background; None estimates it.
     p_plus : float or None, default=None
         Noise rate of the signal; None estimates it.
+    estimate_p_minus : bool, default=False
+        Estimate the noise rate of the background even where ``alpha`` is given, for both rates unknown.
     metric : {"f1", "accuracy"}, default="f1"
         What is maximised on the clean labels: F1 by an exact sweep, accuracy in closed form.
-    quantiles : tuple of two floats, default=(0.01, 0.99)
-        Quantiles of the scores that stand for the ends of their range.
+    quantiles : tuple of two floats, default=(0.0, 1.0)
+        Quantiles of the scores that stand for the ends of their range: least and largest score, as published. Where
+        scores are noisy, (0.01, 0.99) is steadier, but then the signal must be more than 1 % of the events.
 
     Returns
     -------
@@ -87,20 +92,20 @@ def menon_threshold(
     >>> menon_threshold(y, score, p_plus=0.1, alpha=2 / 3, metric="accuracy")
     0.65
     """
-    on, scores = _check_events(y, score)
-    _check_metric(metric)
-    known_minus = None if alpha is None else p_minus_from_alpha(as_scalar_alpha(alpha))
-    known_plus = None if p_plus is None else as_probability("p_plus", p_plus)
-    low, high = (as_probability("quantiles", q) for q in quantiles)
-    if known_minus is None or known_plus is None or metric == "accuracy":
+    on, scores = _check_events(y, score, alpha)
+    as_choice("metric", metric, _METRICS)
+    low, high = _check_quantiles(quantiles)
+    rate_plus = None if p_plus is None else as_probability("p_plus", p_plus)
+    rate_minus = None if alpha is None or estimate_p_minus else p_minus_from_alpha(alpha)
+    if rate_minus is None or rate_plus is None or metric == "accuracy":
         _check_probabilities(scores, "menon")
-    if known_minus is None:
-        known_minus = float(np.quantile(scores, low))
-    if known_plus is None:
-        known_plus = 1 - float(np.quantile(scores, high))
+    if rate_minus is None:
+        rate_minus = float(np.quantile(scores, low))
+    if rate_plus is None:
+        rate_plus = 1 - float(np.quantile(scores, high))
     if metric == "accuracy":
-        return _accuracy_threshold(known_plus, known_minus)
-    return _f1_threshold(on, scores, known_plus, known_minus)
+        return _accuracy_threshold(rate_plus, rate_minus)
+    return _f1_threshold(on, scores, rate_plus, rate_minus)
 
 
 def mithal_threshold(
@@ -113,8 +118,8 @@ def mithal_threshold(
     """Threshold that maximises an estimate of the clean G measure (RAPT, Mithal et al. 2017).
 
     With ``beta`` the On fraction among the lowest scores, which are taken to be pure background, the
-    rule maximises ``(P(On given score > t) - beta)^2 P(score > t)``: precision times recall, up to a
-    factor that does not depend on ``t``.
+    rule maximises ``max(P(On given score > t) - beta, 0)^2 P(score > t)``: precision times recall, up to a
+    factor that does not depend on ``t``. (Without the maximum, it would reward a deficit like an excess.)
 
     Parameters
     ----------
@@ -138,7 +143,7 @@ def mithal_threshold(
     >>> mithal_threshold([0, 1, 0, 1, 1, 1], [0.1, 0.1, 0.2, 0.3, 0.8, 0.9])
     0.25
     """
-    on, scores = _check_events(y, score)
+    on, scores = _check_events(y, score, alpha)
     quantile = as_probability("quantile", quantile)
     _, thresholds, n_on, n_off = sweep_events(on, scores)
     n = n_on + n_off
@@ -161,7 +166,8 @@ def yao_threshold(
 
     The noise rates are a product of two transitions: from the clean class to an intermediate one, which
     the scores at anchor events tell, and from the intermediate class to the label, which is counted. The
-    intermediate class of an event is On when its score exceeds 0.5.
+    intermediate class of an event is On when its score exceeds 0.5. Where the noise is strong, both rates come out too
+    large, but the errors largely cancel in the threshold.
 
     Parameters
     ----------
@@ -185,16 +191,10 @@ def yao_threshold(
     >>> yao_threshold([0, 0, 0, 1] * 25, [0.1, 0.1, 0.1, 0.9] * 25)
     0.5
     """
-    on, scores = _check_events(y, score)
+    on, scores = _check_events(y, score, alpha)
     _check_probabilities(scores, "yao")
     quantile = as_probability("quantile", quantile)
-    # P(intermediate On given clean class), at the anchors of background and signal
-    anchors = np.quantile(scores, [1 - quantile, quantile])
-    # P(label On given intermediate class), counted; an empty class falls back on its own definition
-    above = scores > 0.5
-    counted = [on[above == side].mean() if (above == side).any() else side for side in (False, True)]
-    p_on = (1 - anchors) * counted[0] + anchors * counted[1]
-    return _accuracy_threshold(p_plus=1 - float(p_on[1]), p_minus=float(p_on[0]))
+    return _accuracy_threshold(*_dual_t_rates(on, scores, quantile))
 
 
 def default_threshold(
@@ -230,8 +230,8 @@ def default_threshold(
     >>> default_threshold([0, 0, 1, 1], [0.1, 0.2, 0.3, 0.4], metric="f1")
     0.25
     """
-    on, scores = _check_events(y, score)
-    _check_metric(metric)
+    on, scores = _check_events(y, score, alpha)
+    as_choice("metric", metric, _METRICS)
     if metric == "accuracy":
         _check_probabilities(scores, "default")
         return 0.5
@@ -264,15 +264,31 @@ def _f1_threshold(on: BoolArray, scores: FloatArray, p_plus: float, p_minus: flo
     return float(thresholds[strictest_argmax(np.maximum(f1, 0.0))])
 
 
-def _check_events(y: ArrayLike, score: ArrayLike) -> tuple[BoolArray, FloatArray]:
-    on, scores = as_on_mask(y), as_scores(score)
-    check_same_length(y=on, score=scores)
-    return on, scores
+def _dual_t_rates(on: BoolArray, scores: FloatArray, quantile: float) -> tuple[float, float]:
+    """Return ``p_plus`` and ``p_minus`` as the Dual T method estimates them."""
+    # P(intermediate On given clean class), at the anchors of background and signal
+    anchors = np.quantile(scores, [1 - quantile, quantile])
+    # P(label On given intermediate class), counted; an empty class falls back on its own definition
+    above = scores > 0.5
+    counted = [on[above == side].mean() if (above == side).any() else side for side in (False, True)]
+    p_on = (1 - anchors) * counted[0] + anchors * counted[1]
+    return 1 - float(p_on[1]), float(p_on[0])
 
 
-def _check_metric(metric: Any) -> None:
-    if metric not in ("accuracy", "f1"):
-        raise ValueError(f"metric must be 'accuracy' or 'f1', got {metric!r}")
+def _check_events(y: ArrayLike, score: ArrayLike, alpha: Any) -> tuple[BoolArray, FloatArray]:
+    if alpha is not None:
+        as_scalar_alpha(alpha)
+    return as_scored_events(y, score)
+
+
+def _check_quantiles(quantiles: Any) -> tuple[float, float]:
+    pair = as_column("quantiles", quantiles)
+    if len(pair) != 2:
+        raise ValueError(f"quantiles must be two numbers, got {len(pair)}")
+    low, high = (as_probability("quantiles", q) for q in pair)
+    if low >= high:
+        raise ValueError(f"quantiles must ascend, got {low:g}, {high:g}")
+    return low, high
 
 
 def _check_probabilities(scores: FloatArray, method: str) -> None:

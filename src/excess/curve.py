@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from excess._checks import FloatArray, as_on_mask, as_scalar_alpha, as_scores, check_same_length
+from excess._checks import FloatArray, as_scalar_alpha, as_scored_events, as_threshold
 from excess._sweep import strictest_argmax, sweep_events
 from excess.significance import OnOffCounts, significance_of_cuts
 
@@ -84,9 +84,7 @@ class ThresholdCurve:
 
     def index_of(self, threshold: float) -> int:
         """Return the index of the cut that selects the same events as a given threshold."""
-        if np.isnan(threshold):
-            raise ValueError("threshold must not be NaN")
-        return int(np.searchsorted(self.scores, threshold, side="right"))
+        return int(np.searchsorted(self.scores, as_threshold("threshold", threshold), side="right"))
 
     def at(self, threshold: float) -> OnOffCounts:
         """Return the counts of events with ``score > threshold``."""
@@ -136,8 +134,7 @@ def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> Threshol
     2       0.55     1      0          1.48
     3        inf     0      0          0.00
     """
-    on, scores = as_on_mask(y), as_scores(score)
-    check_same_length(y=on, score=scores)
+    on, scores = as_scored_events(y, score)
     ratio = as_scalar_alpha(alpha)
     cuts = sweep_events(on, scores)
     return ThresholdCurve(*cuts, significance_of_cuts(cuts.n_on, cuts.n_off, ratio), ratio)

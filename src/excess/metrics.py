@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
-from excess._checks import as_column, as_scalar_alpha, binary_classes, check_same_length
+from excess._checks import as_labels, as_scalar_alpha, binary_classes, check_same_length
 from excess.noise import clean_counts, p_minus_from_alpha
 from excess.significance import OnOffCounts
 
@@ -129,13 +129,15 @@ def corrected_precision_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, 
     return _ratio(clean.n_signal_selected, clean.n_selected)
 
 
-def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> float:
+def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
     """Estimate, from noisy labels, the fraction of the signal that is selected.
 
     Parameters
     ----------
     y, y_pred, alpha
         As for `count_selected`.
+    p_plus : float, default=0.0
+        Noise rate of the signal; it cancels, and is here so that all these scores are called alike.
 
     Returns
     -------
@@ -148,7 +150,7 @@ def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> flo
     >>> corrected_recall_score([1] * 30 + [0] * 20, [1] * 10 + [0] * 20 + [1] * 5 + [0] * 15, alpha=1.0)
     0.5
     """
-    clean = _clean(y, y_pred, alpha, p_plus=0.0)
+    clean = _clean(y, y_pred, alpha, p_plus)
     return _ratio(clean.n_signal_selected, clean.n_signal)
 
 
@@ -165,7 +167,7 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
     Returns
     -------
     float
-        Harmonic mean of precision and recall, clipped to [0, 1].
+        Harmonic mean of precision and recall, clipped to [0, 1]; 0 where there is no excess at all.
 
     Examples
     --------
@@ -174,7 +176,9 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
     0.333
     """
     clean = _clean(y, y_pred, alpha, p_plus)
-    return _ratio(2 * clean.n_signal_selected, max(clean.n_signal, 0.0) + clean.n_selected)
+    if clean.n_signal <= 0:
+        return 0.0
+    return _ratio(2 * clean.n_signal_selected, clean.n_signal + clean.n_selected)
 
 
 def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
@@ -216,11 +220,10 @@ class _CleanCounts(NamedTuple):
 
 
 def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> _Counts:
-    labels, predicted = as_column("y", y), as_column("y_pred", y_pred)
+    labels, predicted = as_labels(y), as_labels(y_pred, name="y_pred")
     check_same_length(y=labels, y_pred=predicted)
     ratio = as_scalar_alpha(alpha)
-    # a fold may lack a class among the labels or, more often, among the predictions
-    _, on_class = binary_classes(np.concatenate([labels, predicted]), name="y and y_pred together")
+    on_class = _on_class(labels, predicted)
     on, selected = labels == on_class, predicted == on_class
 
     def count(mask: Any) -> OnOffCounts:
@@ -230,12 +233,20 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> _Counts:
     return _Counts(count(selected), count(np.ones_like(selected)))
 
 
+def _on_class(labels: NDArray[Any], predicted: NDArray[Any]) -> Any:
+    """Return the On class of labels and predictions together: a fold may lack a class in either."""
+    if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
+        raise ValueError(f"y and y_pred must hold labels of one kind, got {labels.dtype} and {predicted.dtype}")
+    together = np.concatenate([labels, predicted])
+    if together.dtype.kind in "biuf" and (together == together[0]).all() and together[0] in (-1, 0, 1):
+        return 1  # all Off and nothing selected, or all On and all selected
+    return binary_classes(together, name="y and y_pred together")[1]
+
+
 def _clean(y: ArrayLike, y_pred: ArrayLike, alpha: float, p_plus: float) -> _CleanCounts:
     selected, everything = _count(y, y_pred, alpha)
     p_minus = p_minus_from_alpha(alpha)
-    n_signal = [
-        clean_counts(counts.n_on, counts.n_off, p_plus, p_minus)[0] for counts in (selected, everything)
-    ]
+    n_signal = [clean_counts(counts.n_on, counts.n_off, p_plus, p_minus)[0] for counts in (selected, everything)]
     return _CleanCounts(selected.n_on + selected.n_off, *n_signal)
 
 

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
 
 from excess._checks import (
     as_alpha,
-    as_column,
+    as_counts,
+    as_labels,
     as_noise_rate,
     as_probability,
+    as_random_state,
     as_result,
     binary_classes,
+    check_broadcast,
 )
 
 __all__ = ["alpha_from_p_minus", "clean_counts", "inject_label_noise", "p_minus_from_alpha"]
@@ -96,10 +98,10 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
     """
     p_plus = as_probability("p_plus", p_plus)
     p_minus = as_probability("p_minus", p_minus)
-    labels = as_column("y", y)
+    labels = as_labels(y)
     off, on = binary_classes(labels)
     is_signal = labels == on
-    flip = check_random_state(random_state).random_sample(len(labels)) < np.where(is_signal, p_plus, p_minus)
+    flip = as_random_state(random_state).random_sample(len(labels)) < np.where(is_signal, p_plus, p_minus)
     noisy = labels.copy()
     noisy[is_signal & flip] = off
     noisy[~is_signal & flip] = on
@@ -141,10 +143,10 @@ def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: floa
     remaining = 1 - p_plus - p_minus
     if remaining <= 0:
         raise ValueError(
-            f"p_plus + p_minus must be below 1, got {p_plus:g} + {p_minus:g}: "
-            "such labels say nothing about the classes"
+            f"p_plus + p_minus must be below 1, got {p_plus:g} + {p_minus:g}: such labels say nothing about the classes"
         )
-    on, off = np.asarray(n_on, dtype=np.float64), np.asarray(n_off, dtype=np.float64)
+    on, off = as_counts("n_on", n_on), as_counts("n_off", n_off)
+    check_broadcast(n_on=on, n_off=off)
     n_signal = ((1 - p_minus) * on - p_minus * off) / remaining
     n_background = ((1 - p_plus) * off - p_plus * on) / remaining
     return as_result(n_signal), as_result(n_background)

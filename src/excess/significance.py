@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._checks import FloatArray, as_alpha, as_counts, as_floats, as_result
+from excess._checks import FloatArray, as_alpha, as_counts, as_result, as_scalar, check_broadcast
 
 __all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
 
@@ -52,7 +52,8 @@ def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, s
     Returns
     -------
     float or ndarray of float64
-        Significance in sigma: 0 where there are no events and at exact balance, never NaN.
+        Significance in sigma: 0 where there are no events and at exact balance, never NaN (for counts and ratios up
+        to 1e100).
 
     Raises
     ------
@@ -72,7 +73,9 @@ def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, s
     >>> li_ma_significance([10, 0, 0, 5], [0, 10, 0, 25], 0.2, signed=True).round(3)
     array([ 5.986, -1.91 ,  0.   ,  0.   ])
     """
-    significance = signed_significance(as_counts("n_on", n_on), as_counts("n_off", n_off), as_alpha(alpha))
+    on, off, ratio = as_counts("n_on", n_on), as_counts("n_off", n_off), as_alpha(alpha)
+    check_broadcast(n_on=on, n_off=off, alpha=ratio)
+    significance = signed_significance(on, off, ratio)
     return as_result(significance if signed else np.maximum(significance, 0.0))
 
 
@@ -126,10 +129,9 @@ def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: Arra
     >>> round(li_ma_significance(n_on, 100, 0.2), 12)
     5.0
     """
-    wanted = as_floats("significance", significance)
-    if (wanted < 0).any():
-        raise ValueError(f"significance must not be negative, got {wanted.min():g}")
-    n_off, alpha, wanted = np.broadcast_arrays(as_counts("n_off", n_off), as_alpha(alpha), wanted)
+    off, ratio, wanted = as_counts("n_off", n_off), as_alpha(alpha), as_counts("significance", significance)
+    check_broadcast(n_off=off, alpha=ratio, significance=wanted)
+    n_off, alpha, wanted = np.broadcast_arrays(off, ratio, wanted)
 
     # S grows with n_on from 0 at balance, and is largest where there are no Off events, for which the
     # formula has a closed inverse: two lower bounds of the root.
@@ -199,9 +201,7 @@ class OnOffCounts:
             "alpha": as_alpha(self.alpha),
         }
         for name, array in checked.items():
-            if array.ndim != 0:
-                raise ValueError(f"{name} must be one number, got an array of shape {array.shape}")
-            number = float(array)
+            number = as_scalar(name, array)
             whole = name != "alpha" and number.is_integer()
             object.__setattr__(self, name, int(number) if whole else number)
 
@@ -282,11 +282,11 @@ def signed_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArr
     share_off = 1 / (1 + alpha)  # 1 - q
     share_on = alpha * share_off  # q
     n = n_on + n_off
-    balanced_part = share_on * n_off
-    difference = share_off * n_on - balanced_part  # n_on - q n, the excess / (1 + alpha)
-    # 1/5 has no exact binary form, so exact balance may be missed by the last bits
-    is_zero = np.abs(difference) <= 4 * _EPSILON * balanced_part
-    difference = np.where(is_zero, 0.0, difference)
+    background = alpha * n_off
+    excess = n_on - background
+    # 1/49 has no exact binary form, so exact balance may be missed by the last bits
+    excess = np.where(np.abs(excess) <= 2 * _EPSILON * background, 0.0, excess)
+    difference = share_off * excess  # n_on - q n
     half_square = _deviance(n_on, share_on * n, difference) + _deviance(n_off, share_off * n, -difference)
     return np.copysign(np.sqrt(2 * half_square), difference)
 

@@ -8,16 +8,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import StratifiedGroupKFold, check_cv, cross_val_predict
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
 
-from excess._checks import FloatArray, as_scalar_alpha, binary_classes, check_same_length
+from excess._checks import (
+    as_column,
+    as_labels,
+    as_random_state,
+    as_scalar_alpha,
+    binary_classes,
+    check_same_length,
+)
+from excess._holdout import SCORE_SOURCES, is_fold_number, make_folds, out_of_fold_scores, score_events
 from excess.assignment import assign_cells
 from excess.curve import ThresholdCurve, significance_curve
 from excess.tuning import THRESHOLD_METHODS, significance_threshold, threshold_rule, tune_threshold
@@ -53,7 +60,8 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         Where the tuning scores come from. A number of folds (stratified, and by group where ``groups``
         are given) or any splitter of scikit-learn that tests each event once; ``"oob"`` takes the
         out-of-bag scores of a bagging ensemble, at no further cost; ``"prefit"`` tunes a fitted
-        ``estimator`` on the events given to ``fit``, which must be new to it.
+        ``estimator`` on the events given to ``fit``, which must be new to it (to cross-validate that, wrap the
+        estimator in ``sklearn.frozen.FrozenEstimator``, because clones are not fitted).
     n_bootstrap : int, default=0
         Take the median threshold over so many resamples; see `significance_threshold`.
     n_jobs : int or None, default=None
@@ -68,8 +76,8 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
     threshold_ : float
         An event is selected when its score exceeds it.
     best_significance_ : float
-        Significance of the tuning events at ``threshold_``: the value that was maximised, so not a result
-        to quote. Cross-validate the whole for that.
+        Significance of the tuning events at ``threshold_``. The threshold was chosen on these very events, so
+        this is not a result to quote; cross-validate the whole for that.
     curve_ : ThresholdCurve
         The tuning events at every cut.
     classes_ : ndarray of shape (2,)
@@ -122,7 +130,7 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, groups: ArrayLike | None = None, **fit_params: Any) -> Self:
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, **fit_params: Any) -> Self:
         """Fit the classifier and tune its threshold.
 
         Parameters
@@ -142,58 +150,53 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         self
         """
         alpha = as_scalar_alpha(self.alpha)
-        threshold_rule(self.method)
-        response = _response_method(self.estimator)
-        X, y = indexable(X, y)
-        labels = _check_binary_target(y)
-        if fit_params.get("sample_weight") is not None:
-            weighted = labels[np.asarray(fit_params["sample_weight"]) != 0]
-            binary_classes(weighted, name="y where sample_weight is not 0")
+        threshold_rule(self.method, self.n_bootstrap)
+        as_random_state(self.random_state)
+        _check_estimator(self.estimator)
+        X, labels = _check_events(X, y)
         if groups is not None:
-            check_same_length(y=labels, groups=np.asarray(groups))
-        estimator_params, split_params = self._route(groups, fit_params)
-
+            groups = as_labels(groups, name="groups")
+            check_same_length(y=labels, groups=groups)
         if isinstance(self.cv, str):
-            if self.cv not in _TUNING_SCORES:
+            if self.cv not in SCORE_SOURCES:
                 raise ValueError(f"cv must be 'oob', 'prefit', a number or a splitter, got {self.cv!r}")
             if groups is not None:
                 raise ValueError(
                     f"groups cannot be kept apart with cv={self.cv!r}; give cv a number of folds or a "
                     "splitter such as LeaveOneGroupOut(), or leave groups out"
                 )
-            self.estimator_, scores = _TUNING_SCORES[self.cv](
-                self.estimator, X, labels, response, estimator_params
-            )
-        else:
-            scores = _on_column(
-                cross_val_predict(
-                    self.estimator,
-                    X,
-                    labels,
-                    cv=self._folds(X, labels, split_params),
-                    method=response,
-                    n_jobs=self.n_jobs,
-                    params=estimator_params,
-                )
-            )
-            self.estimator_ = clone(self.estimator).fit(X, labels, **estimator_params)
+        estimator_params, split_params = self._route(groups, fit_params)
+        _check_weights(estimator_params.get("sample_weight"), labels)
 
-        self.classes_ = np.asarray(self.estimator_.classes_)
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self.estimator_, name):
-                setattr(self, name, getattr(self.estimator_, name))
-        scored = ~np.isnan(scores)
-        if self.cv != "oob" and not np.isfinite(scores).all():
-            raise ValueError(
-                f"estimator gave scores that are not finite for {(~np.isfinite(scores)).sum()} of "
-                f"{len(scores)} events"
-            )
-        tuning = labels[scored], scores[scored], alpha
-        self.threshold_ = tune_threshold(
-            self.method, *tuning, n_bootstrap=self.n_bootstrap, random_state=self.random_state
+        if isinstance(self.cv, str):
+            estimator, scores = SCORE_SOURCES[self.cv](self.estimator, X, labels, estimator_params)
+        else:
+            folds = make_folds(self.cv, X, labels, split_params)
+            scores = out_of_fold_scores(self.estimator, X, labels, folds, estimator_params, self.n_jobs)
+            estimator = clone(self.estimator).fit(X, labels, **estimator_params)
+
+        scored = ~np.isnan(scores) if self.cv == "oob" else np.isfinite(scores)
+        if self.cv != "oob" and not scored.all():
+            n_bad = np.count_nonzero(~scored)
+            raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(scores)} events")
+        threshold, curve = tune_threshold(
+            self.method,
+            labels[scored],
+            scores[scored],
+            alpha,
+            n_bootstrap=self.n_bootstrap,
+            random_state=self.random_state,
         )
-        self.curve_ = significance_curve(*tuning)
-        self.best_significance_ = float(self.curve_.significance[self.curve_.index_of(self.threshold_)])
+
+        # nothing is set before all has succeeded
+        self.estimator_, self.threshold_, self.curve_ = estimator, threshold, curve
+        self.best_significance_ = float(curve.significance[curve.index_of(threshold)])
+        self.classes_ = np.asarray(estimator.classes_)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(estimator, name):
+                setattr(self, name, getattr(estimator, name))
+            elif hasattr(self, name):
+                delattr(self, name)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -210,7 +213,7 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
             A class for each event.
         """
         check_is_fitted(self)
-        score = _on_column(getattr(self.estimator_, _response_method(self.estimator_))(X))
+        score = score_events(self.estimator_, X)
         return self.classes_[(score > self.threshold_).astype(np.intp)]
 
     @available_if(lambda self: _delegate_has(self, "predict_proba"))
@@ -260,7 +263,7 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
             method_mapping=MethodMapping().add(caller="fit", callee="fit"),
         )
         # a number of folds takes groups, too
-        splitter = StratifiedGroupKFold() if _is_fold_number(self.cv) else self.cv
+        splitter = StratifiedGroupKFold() if is_fold_number(self.cv) else self.cv
         if hasattr(splitter, "split") and not isinstance(splitter, str):
             router.add(
                 splitter=splitter,
@@ -275,30 +278,10 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.pairwise = inner.input_tags.pairwise
         return tags
 
-    def _folds(self, X: Any, labels: NDArray[Any], split_params: dict[str, Any]) -> list[Any]:
-        """Return pairs of training and hold-out indices."""
-        if _is_fold_number(self.cv) and "groups" in split_params:
-            splitter = StratifiedGroupKFold(n_splits=5 if self.cv is None else self.cv)
-        else:
-            splitter = check_cv(self.cv, labels, classifier=True)
-        try:
-            folds = list(splitter.split(X, labels, **split_params))
-        except ValueError as error:
-            if "groups" in split_params or "groups" not in str(error):
-                raise
-            raise ValueError(f"groups must be given to fit: cv={self.cv!r} needs them") from error
-        times_held_out = np.bincount(
-            np.concatenate([held_out for _, held_out in folds]), minlength=len(labels)
-        )
-        if (times_held_out != 1).any():
-            raise ValueError(f"cv must test every event exactly once, which {self.cv!r} does not")
-        return folds
-
-    def _route(
-        self, groups: ArrayLike | None, fit_params: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _route(self, groups: ArrayLike | None, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the parameters of the estimator's ``fit`` and of the splitter's ``split``."""
         given = {} if groups is None else {"groups": groups}
         if not get_config()["enable_metadata_routing"]:
@@ -308,14 +291,11 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         return dict(routed.estimator.fit), dict(split_params)
 
 
-def _response_method(estimator: Any) -> str:
-    for name in ("predict_proba", "decision_function"):
-        if hasattr(estimator, name):
-            return name
-    raise TypeError(
-        f"estimator must score events with predict_proba or decision_function; "
-        f"{type(estimator).__name__} has neither"
-    )
+def _check_estimator(estimator: Any) -> None:
+    if isinstance(estimator, type):
+        raise TypeError(f"estimator must be an object, got the class {estimator.__name__}; add ()")
+    if not is_classifier(estimator):
+        raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
 
 
 def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:
@@ -323,65 +303,24 @@ def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:
     return True
 
 
-def _on_column(response: NDArray[Any]) -> FloatArray:
-    """Return the On scores of what ``predict_proba`` or ``decision_function`` gave."""
-    response = np.asarray(response, dtype=np.float64)
-    return response[:, 1] if response.ndim == 2 else response
-
-
-def _is_fold_number(cv: Any) -> bool:
-    return cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool))
-
-
-def _check_binary_target(y: Any) -> NDArray[Any]:
-    labels = column_or_1d(y, warn=True)
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise ValueError("y holds NaN or infinity; every event needs a label")
-    check_classification_targets(labels)
+def _check_events(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    """Return X in a form that can be split, and y as labels of two classes."""
+    labels = as_labels(column_or_1d(y, warn=True))
+    if _num_samples(X) != len(labels):
+        raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
     kind = type_of_target(labels, input_name="y")
+    if kind not in ("binary", "multiclass"):
+        raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
     if kind != "binary":
         raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
     binary_classes(labels)
-    return labels
+    return indexable(X)[0], labels
 
 
-def _out_of_bag_scores(
-    estimator: Any, X: Any, y: NDArray[Any], response: str, fit_params: dict[str, Any]
-) -> tuple[Any, FloatArray]:
-    """Fit a bagging ensemble; NaN is the score of events that were in every bag."""
-    model = clone(estimator)
-    if not model.get_params().get("oob_score", True):
-        model.set_params(oob_score=True)
-    model.fit(X, y, **fit_params)
-    if not hasattr(model, "oob_decision_function_"):
-        raise ValueError(
-            f"cv='oob' needs an ensemble with out-of-bag scores, such as a random forest; "
-            f"{type(model).__name__} has none, so give cv a number of folds"
-        )
-    shares = np.asarray(model.oob_decision_function_, dtype=np.float64)
-    # ensembles say "no score" by NaN or by a row of zeros
-    return model, np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
-
-
-def _prefit_scores(
-    estimator: Any, X: Any, y: NDArray[Any], response: str, fit_params: dict[str, Any]
-) -> tuple[Any, FloatArray]:
-    """Score new events with the given estimator, which is not fitted again."""
-    try:
-        check_is_fitted(estimator)
-    except NotFittedError as error:
-        raise NotFittedError("estimator must be fitted before it is used with cv='prefit'") from error
-    if fit_params:
-        raise ValueError(f"cv='prefit' fits nothing, so {', '.join(fit_params)} cannot be passed on")
-    if not np.array_equal(estimator.classes_, binary_classes(y)):
-        raise ValueError(
-            f"y must hold the classes that estimator was fitted on, {list(estimator.classes_)}, "
-            f"got {list(binary_classes(y))}"
-        )
-    return estimator, _on_column(getattr(estimator, response)(X))
-
-
-_TUNING_SCORES: dict[str, Callable[..., tuple[Any, FloatArray]]] = {
-    "oob": _out_of_bag_scores,
-    "prefit": _prefit_scores,
-}
+def _check_weights(sample_weight: Any, labels: NDArray[Any]) -> None:
+    if sample_weight is None:
+        return
+    weights = as_column("sample_weight", sample_weight)
+    check_same_length(y=labels, sample_weight=weights)
+    if (weights != 0).any():
+        binary_classes(labels[weights != 0], name="y where sample_weight is not 0")

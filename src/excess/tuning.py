@@ -7,23 +7,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from excess._checks import (
     BoolArray,
     FloatArray,
     as_int,
-    as_on_mask,
+    as_random_state,
     as_scalar_alpha,
-    as_scores,
-    check_same_length,
+    as_scored_events,
+    as_threshold,
 )
+from excess._rng import bootstrap_weights, derive_key
 from excess._sweep import midway_thresholds, selected_sums, sort_scores, strictest_argmax
 from excess.baselines import BASELINES
-from excess.curve import significance_curve
+from excess.curve import ThresholdCurve, significance_curve
 from excess.significance import significance_of_cuts
 
 __all__ = ["THRESHOLD_METHODS", "significance_threshold", "threshold_rule", "tune_threshold"]
+
+_MAX_RESAMPLED_CUTS = 10_000
+"""Cuts at which a resample is evaluated where there are more."""
 
 
 def significance_threshold(
@@ -45,8 +48,10 @@ def significance_threshold(
     alpha : float
         Exposure ratio On/Off.
     n_bootstrap : int, default=0
-        With a positive number, return the median of the best thresholds of so many bootstrap resamples
-        of the events, which varies less than the best threshold of the events themselves.
+        With a positive number, return the median of the best thresholds of so many bootstrap resamples of the events,
+        which varies less than the best threshold of the events themselves. A resample weights each event with a
+        Poisson(1) draw; where there are more than 10,000 distinct scores, it looks at 10,000 cuts, evenly spread over
+        the ranks.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -69,8 +74,7 @@ def significance_threshold(
     """
     if as_int("n_bootstrap", n_bootstrap, minimum=0) == 0:
         return significance_curve(y, score, alpha).best_threshold
-    on, scores = as_on_mask(y), as_scores(score)
-    check_same_length(y=on, score=scores)
+    on, scores = as_scored_events(y, score)
     return _median_best_threshold(on, scores, as_scalar_alpha(alpha), n_bootstrap, random_state)
 
 
@@ -81,6 +85,19 @@ THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
 """Every threshold rule by the name that estimators accept as ``method``."""
 
 
+def threshold_rule(method: Any, n_bootstrap: int = 0) -> Callable[..., float]:
+    """Return the rule of a name, or the function that was given instead; refuse options it does not have."""
+    as_int("n_bootstrap", n_bootstrap, minimum=0)
+    if n_bootstrap > 0 and method not in ("significance", significance_threshold):
+        raise ValueError(f"n_bootstrap goes with method 'significance' only, got {method!r}")
+    if callable(method):
+        return method
+    if isinstance(method, str) and method in THRESHOLD_METHODS:
+        return THRESHOLD_METHODS[method]
+    known = ", ".join(map(repr, THRESHOLD_METHODS))
+    raise ValueError(f"method must be one of {known}, or a function, got {method!r}")
+
+
 def tune_threshold(
     method: str | Callable[..., float],
     y: ArrayLike,
@@ -89,7 +106,7 @@ def tune_threshold(
     *,
     n_bootstrap: int = 0,
     random_state: Any = None,
-) -> float:
+) -> tuple[float, ThresholdCurve]:
     """Apply a threshold rule, given by its name or as a function of ``(y, score, alpha)``.
 
     Parameters
@@ -103,52 +120,53 @@ def tune_threshold(
 
     Returns
     -------
-    float
-        The threshold.
+    threshold : float
+        What the rule says.
+    curve : ThresholdCurve
+        The events at every cut.
 
     Examples
     --------
-    >>> from excess.threshold import tune_threshold
-    >>> tune_threshold("mithal", [0, 1, 0, 1, 1, 1], [0.1, 0.1, 0.2, 0.3, 0.8, 0.9], alpha=1.0)
+    >>> from excess import tune_threshold
+    >>> y, score = [0, 1, 0, 1, 1, 1], [0.1, 0.1, 0.2, 0.3, 0.8, 0.9]
+    >>> threshold, curve = tune_threshold("mithal", y, score, alpha=1.0)
+    >>> threshold
     0.25
+    >>> print(curve.at(threshold))
+    On 3, Off 0, alpha 1: excess 3.0 +- 1.7, 2.0 sigma
     """
-    rule = threshold_rule(method)
-    if rule is significance_threshold:
-        return rule(y, score, alpha, n_bootstrap=n_bootstrap, random_state=random_state)
-    if as_int("n_bootstrap", n_bootstrap, minimum=0) > 0:
-        raise ValueError(f"n_bootstrap goes with method 'significance' only, got {method!r}")
-    return float(rule(y, score, alpha))
-
-
-def threshold_rule(method: Any) -> Callable[..., float]:
-    """Return the rule of a name, or the function that was given instead."""
-    if callable(method):
-        return method
-    if isinstance(method, str) and method in THRESHOLD_METHODS:
-        return THRESHOLD_METHODS[method]
-    known = ", ".join(map(repr, THRESHOLD_METHODS))
-    raise ValueError(f"method must be one of {known}, or a function, got {method!r}")
+    rule = threshold_rule(method, n_bootstrap)
+    curve = significance_curve(y, score, alpha)
+    if n_bootstrap > 0:
+        threshold = rule(y, score, alpha, n_bootstrap=n_bootstrap, random_state=random_state)
+    elif rule is significance_threshold:
+        threshold = curve.best_threshold
+    else:
+        threshold = rule(y, score, alpha)
+    return as_threshold(f"the threshold from method {method!r}", threshold), curve
 
 
 def _median_best_threshold(
     on: BoolArray, scores: FloatArray, alpha: float, n_bootstrap: int, random_state: Any
 ) -> float:
     """Return the curve's threshold at the median, over bootstrap resamples, of their best thresholds."""
-    rng = check_random_state(random_state)
+    seed = np.uint64(as_random_state(random_state).randint(2**31 - 1))
     order, values, starts = sort_scores(scores)
     on = on[order]
-    n = len(scores)
+    kept = np.arange(len(values))
+    if len(kept) > _MAX_RESAMPLED_CUTS:
+        kept = np.linspace(0, len(values) - 1, _MAX_RESAMPLED_CUTS).astype(np.intp)
+    weights = np.empty(len(scores), dtype=np.uint8)
     best = np.empty(n_bootstrap)
     for i in range(n_bootstrap):
-        weights = np.bincount(rng.randint(0, n, n), minlength=n)
-        n_on = selected_sums(weights * on, starts)
-        n_all = selected_sums(weights, starts)
+        bootstrap_weights(np.uint64(derive_key(seed, i)), 0, weights)
+        n_on = selected_sums(weights * on, starts[kept])
+        n_all = selected_sums(weights, starts[kept])
         cut = strictest_argmax(significance_of_cuts(n_on, n_all - n_on, alpha))
         # midway between the scores that the resample has on either side of the cut
         same = int(np.searchsorted(-n_all, -n_all[cut]))
-        low = values[same - 1] if same > 0 else -np.inf
-        high = values[cut] if cut < len(values) else np.inf
+        low = values[kept[same - 1]] if same > 0 else -np.inf
+        high = values[kept[cut]] if cut < len(kept) else np.inf
         best[i] = high if np.isinf(high) else 0.5 * low + 0.5 * high
     median = np.sort(best)[(n_bootstrap - 1) // 2]
-    cut = int(np.searchsorted(values, median, side="right"))
-    return float(midway_thresholds(values)[cut])
+    return float(midway_thresholds(values)[np.searchsorted(values, median, side="right")])

@@ -1,0 +1,152 @@
+"""Binning: from feature values to codes, with bin edges that do not depend on how rows are chunked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from excess._forest.layout import MAX_NARROW_BINS
+from excess._rng import bottom_rows
+
+N_SAMPLED = 100_000
+"""Rows from which the edges of features with many distinct values are taken."""
+_BLOCK = 256
+_TABLE_BITS = 12
+_HASH = np.uint64(0x9E3779B97F4A7C15)
+_SHIFT = np.uint64(64 - _TABLE_BITS)
+
+
+def find_edges(column: NDArray[Any], sampled: NDArray[np.int64], max_bins: int | None) -> NDArray[np.float64]:
+    """Return the ascending inner edges of a feature's bins; a value equal to an edge belongs below it.
+
+    A feature with at most ``max_bins`` distinct values has an edge midway between any two neighbours, so that every
+    split of it is found. Others are cut into bins of about equal size, by the values in the sampled rows.
+    """
+    if max_bins is None:
+        return _midpoints(np.unique(_present(column)))
+    values = _few_distinct(column, max_bins)
+    if values is not None:
+        return _midpoints(np.sort(values))
+    return _quantile_edges(np.sort(_present(column[sampled])), max_bins)
+
+
+def sampled_rows(n_rows: int) -> NDArray[np.int64]:
+    """Return the rows from which the edges of features with many distinct values are taken."""
+    return bottom_rows(n_rows, N_SAMPLED)
+
+
+def pad_edges(edges: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Return edges as one matrix, a row per feature, filled up with infinity.
+
+    The width is a power of two, at least 256, and always larger than the number of edges.
+    """
+    longest = max((len(e) for e in edges), default=0)
+    width = max(MAX_NARROW_BINS + 1, 1 << int(longest).bit_length())
+    padded = np.full((len(edges), width), np.inf)
+    for row, values in zip(padded, edges, strict=True):
+        row[: len(values)] = values
+    return padded
+
+
+@njit(cache=True, nogil=True)
+def encode(X, first, last, edges, features, codes):
+    """Write the codes of rows ``first`` to ``last`` of X, of some features, into the top rows of ``codes``."""
+    values = np.zeros(_BLOCK)
+    below = np.zeros(_BLOCK, dtype=np.int64)
+    for start in range(first, last, _BLOCK):
+        n = min(_BLOCK, last - start)
+        for j in features:
+            row = edges[j]
+            for i in range(n):
+                values[i] = X[start + i, j]
+            below[:] = 0
+            # a binary search for all rows of the block at once: how many edges lie below each value
+            step = edges.shape[1] // 2
+            while step > 0:
+                for i in range(_BLOCK):
+                    position = below[i]
+                    below[i] = position + (step if row[np.uint64(position + step - 1)] < values[i] else 0)
+                step >>= 1
+            for i in range(n):
+                codes[start + i - first, j] = 0 if np.isnan(values[i]) else below[i] + 1
+
+
+@njit(cache=True, nogil=True)
+def _distinct(column, limit, table, used, found):
+    """Collect the distinct values of a column until there are more than ``limit``; return how many."""
+    n_found = 0
+    mask = len(table) - 1
+    for i in range(len(column)):
+        x = np.float64(column[i]) + 0.0  # turns -0.0 into 0.0
+        if np.isnan(x):
+            continue
+        found[limit + 1] = x
+        slot = np.int64((found.view(np.uint64)[limit + 1] * _HASH) >> _SHIFT)
+        while used[slot] and table[slot] != x:
+            slot = (slot + 1) & mask
+        if not used[slot]:
+            if n_found == limit:
+                return limit + 1
+            used[slot] = True
+            table[slot] = x
+            found[n_found] = x
+            n_found += 1
+    return n_found
+
+
+def _few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | None:
+    """Return the distinct values of a column, or None if there are more than ``limit``."""
+    size = 1 << _TABLE_BITS
+    found = np.empty(limit + 2)
+    n = _distinct(column, limit, np.empty(size), np.zeros(size, dtype=np.bool_), found)
+    return found[:n] if n <= limit else None
+
+
+@njit(cache=True, nogil=True)
+def _quantile_edges(ordered, max_bins):
+    """Cut ascending values into bins of about equal size; equal values stay together.
+
+    A frequent value takes a bin of its own, and the others share the bins that are left.
+    """
+    edges = np.empty(max_bins - 1)
+    n_edges = 0
+    n_left = len(ordered)
+    in_bin = 0
+    i = 0
+    while i < len(ordered) and n_edges < max_bins - 1:
+        end = i + 1
+        while end < len(ordered) and ordered[end] == ordered[i]:
+            end += 1
+        if end == len(ordered):
+            break
+        in_bin += end - i
+        wanted = n_left / (max_bins - n_edges)
+        following = end + 1
+        if in_bin < wanted:
+            # close the bin before a frequent value, which gets its own
+            while following < len(ordered) and following - end < wanted and ordered[following] == ordered[end]:
+                following += 1
+        if in_bin >= wanted or following - end >= wanted:
+            low, high = ordered[i], ordered[end]
+            middle = 0.5 * low + 0.5 * high
+            edges[n_edges] = middle if low <= middle < high else low
+            n_edges += 1
+            n_left -= in_bin
+            in_bin = 0
+        i = end
+    return edges[:n_edges]
+
+
+def _present(column: NDArray[Any]) -> NDArray[np.float64]:
+    values = column[~np.isnan(column)].astype(np.float64)
+    values += 0.0
+    return values
+
+
+def _midpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    low, high = values[:-1], values[1:]
+    middle = 0.5 * low + 0.5 * high
+    return np.where((middle >= low) & (middle < high), middle, low)

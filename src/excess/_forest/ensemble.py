@@ -1,0 +1,281 @@
+"""Trees grown and scored on threads: the one module of the core that knows of several trees and of memory.
+
+Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and twice more
+per thread for the bags; nothing else grows with n but one score and one count per event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._forest import predictor
+from excess._forest.binning import encode, find_edges, pad_edges, sampled_rows
+from excess._forest.criterion import TABLE_SIZE, x_log_x_table
+from excess._forest.grower import grow_tree
+from excess._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
+from excess._rng import derive_key
+
+Tick = Callable[[int], None]
+_ROWS_PER_TASK = 16_384
+
+
+@dataclass(frozen=True)
+class BinnedEvents:
+    """Events as records of codes, with the edges that made them.
+
+    Attributes
+    ----------
+    records : ndarray of uint64 of shape (n_events, n_words)
+        Codes, label and weight; see ``layout``.
+    edges : list of ndarray
+        Inner edges of each feature's bins.
+    """
+
+    records: NDArray[np.uint64]
+    edges: list[NDArray[np.float64]]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.edges)
+
+    @property
+    def n_codes(self) -> NDArray[np.int64]:
+        """Number of codes of each feature: its bins, and one for missing values."""
+        return np.array([len(edges) + 2 for edges in self.edges])
+
+    @property
+    def codes(self) -> NDArray[Any]:
+        """The records as codes."""
+        return as_codes(self.records, edges_code_type(self.edges))
+
+
+class GrowthSettings(NamedTuple):
+    """What shapes a tree besides the events."""
+
+    max_depth: int | None
+    min_samples_leaf: int
+    max_features: int
+    alpha: float
+    bootstrap: bool
+
+
+def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
+    """Return the type of codes that these edges need."""
+    return code_type(max((len(e) for e in edges), default=0) + 1)
+
+
+def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_threads: int) -> BinnedEvents:
+    """Find bin edges and write events as records."""
+    edges: list[Any] = [None] * X.shape[1]
+    sampled = sampled_rows(len(X))
+
+    def find(feature: int, _: None) -> None:
+        edges[feature] = find_edges(X[:, feature], sampled, max_bins)
+
+    run_tasks(range(X.shape[1]), find, lambda: None, n_threads)
+    records = empty_records(len(X), X.shape[1], edges_code_type(edges))
+    codes = as_codes(records, edges_code_type(edges))
+    padded, features = pad_edges(edges), np.arange(X.shape[1])
+
+    def write(start: int, _: None) -> None:
+        end = min(start + _ROWS_PER_TASK, len(X))
+        encode(X, start, end, padded, features, codes[start:end])
+        codes[start:end, X.shape[1]] = on[start:end].astype(codes.dtype) << ON_BIT
+
+    run_tasks(range(0, len(X), _ROWS_PER_TASK), write, lambda: None, n_threads)
+    return BinnedEvents(records, edges)
+
+
+def tree_keys(seed: int, n_trees: int) -> NDArray[np.uint64]:
+    """Return the key of each tree, from which all its random choices follow."""
+    return np.array([derive_key(np.uint64(seed), np.uint64(t)) for t in range(n_trees)], dtype=np.uint64)
+
+
+class _Scratch:
+    """Memory of one thread, used again for every tree that it grows."""
+
+    def __init__(self, events: BinnedEvents, max_features: int) -> None:
+        n_rows, dtype = len(events.records), events.codes.dtype
+        width = max(256, 64 * -(-int(events.n_codes.max()) // 64))
+        self.weights = np.empty(n_rows, dtype=np.uint8)
+        # one more record than events, because a record of weight 0 is written before it is dropped
+        self.bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
+        self.moved = np.empty_like(self.bag)
+        self.bag_codes, self.moved_codes = self.bag.view(dtype), self.moved.view(dtype)
+        self.chosen = np.empty(max_features, dtype=np.int64)
+        self.histograms = np.zeros((max_features, width), dtype=np.int64)
+        self.touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
+        self.present = np.empty(width + 1, dtype=np.int64)
+
+
+def grow_trees(
+    events: BinnedEvents,
+    keys: NDArray[np.uint64],
+    criteria: Iterable[int],
+    settings: GrowthSettings,
+    n_threads: int,
+    tick: Tick | None = None,
+) -> list[NDArray[np.int64]]:
+    """Grow one tree per key, each by its criterion, and return their nodes."""
+    codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
+    table = x_log_x_table(min(TABLE_SIZE, 13 * len(events.records) + 1))
+    trees: list[Any] = [None] * len(keys)
+    criteria = list(criteria)
+
+    def grow(tree: int, memory: _Scratch) -> None:
+        trees[tree] = grow_tree(
+            events.records,
+            codes,
+            events.n_features,
+            n_codes,
+            keys[tree],
+            settings.bootstrap,
+            0,
+            -1 if settings.max_depth is None else settings.max_depth,
+            settings.min_samples_leaf,
+            criteria[tree],
+            settings.alpha,
+            table,
+            mask,
+            memory.weights,
+            memory.bag,
+            memory.bag_codes,
+            memory.moved,
+            memory.moved_codes,
+            memory.chosen,
+            memory.histograms,
+            memory.touched,
+            memory.present,
+        )
+        if tick is not None:
+            tick(1)
+
+    run_tasks(range(len(keys)), grow, lambda: _Scratch(events, settings.max_features), n_threads)
+    return trees
+
+
+def out_of_bag_scores(
+    events: BinnedEvents,
+    trees: predictor.FlatTrees,
+    values: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+    n_threads: int,
+) -> NDArray[np.float64]:
+    """Return each event's mean value over the trees that have not seen it; NaN where all have."""
+    codes, mask = events.codes, code_mask(events.codes)
+    scores = np.zeros(len(codes))
+    n_trees = np.zeros(len(codes), dtype=np.int32)
+
+    def score(start: int, _: None) -> None:
+        for first in range(start, min(start + _ROWS_PER_TASK, len(codes)), predictor.BLOCK):
+            rows = slice(first, min(first + predictor.BLOCK, len(codes)))
+            predictor.add_out_of_bag_scores(codes[rows], first, *trees, values, mask, keys, scores[rows], n_trees[rows])
+
+    run_tasks(range(0, len(codes), _ROWS_PER_TASK), score, lambda: None, n_threads)
+    with np.errstate(invalid="ignore"):
+        return scores / n_trees
+
+
+def mean_scores(
+    X: NDArray[Any],
+    edges: list[NDArray[np.float64]],
+    trees: predictor.FlatTrees,
+    values: NDArray[np.float64],
+    n_threads: int,
+) -> NDArray[np.float64]:
+    """Return each event's mean value over all trees."""
+    scores = np.zeros(len(X))
+
+    def work(codes: NDArray[Any], rows: slice) -> None:
+        predictor.add_scores(codes, rows.stop - rows.start, *trees, values, code_mask(codes), scores[rows])
+
+    _for_encoded_blocks(X, edges, trees, n_threads, work)
+    scores /= len(trees.depths)
+    return scores
+
+
+def leaf_numbers(
+    X: NDArray[Any],
+    edges: list[NDArray[np.float64]],
+    trees: predictor.FlatTrees,
+    n_threads: int,
+) -> NDArray[np.int64]:
+    """Return the number of the leaf that each event reaches in each tree."""
+    leaves = np.empty((len(X), len(trees.depths)), dtype=np.int64)
+
+    def work(codes: NDArray[Any], rows: slice) -> None:
+        predictor.find_leaves(codes, rows.stop - rows.start, *trees, code_mask(codes), leaves[rows])
+
+    _for_encoded_blocks(X, edges, trees, n_threads, work)
+    return leaves
+
+
+def _for_encoded_blocks(
+    X: NDArray[Any],
+    edges: list[NDArray[np.float64]],
+    trees: predictor.FlatTrees,
+    n_threads: int,
+    work: Callable[[NDArray[Any], slice], None],
+) -> None:
+    """Encode the features that the trees use, block by block of rows, and hand the codes to ``work``."""
+    padded = pad_edges(edges)
+    features = np.unique(trees.nodes[~predictor.leaf_mask(trees), 0]).astype(np.int64)
+
+    def score(start: int, codes: NDArray[Any]) -> None:
+        for first in range(start, min(start + _ROWS_PER_TASK, len(X)), predictor.BLOCK):
+            rows = slice(first, min(first + predictor.BLOCK, len(X)))
+            encode(X, rows.start, rows.stop, padded, features, codes)
+            work(codes, rows)
+
+    def block() -> NDArray[Any]:
+        return np.zeros((predictor.BLOCK, len(edges)), dtype=edges_code_type(edges))
+
+    run_tasks(range(0, len(X), _ROWS_PER_TASK), score, block, n_threads)
+
+
+def run_tasks(
+    tasks: Iterable[int],
+    work: Callable[[int, Any], None],
+    make_memory: Callable[[], Any],
+    n_threads: int,
+) -> None:
+    """Run ``work(task, memory)`` for every task, on threads that each have a memory of their own."""
+    waiting: SimpleQueue[int] = SimpleQueue()
+    n_tasks = 0
+    for task in tasks:
+        waiting.put(task)
+        n_tasks += 1
+
+    def serve() -> None:
+        memory = make_memory()
+        while True:
+            try:
+                task = waiting.get_nowait()
+            except Empty:
+                return
+            work(task, memory)
+
+    n_threads = min(n_threads, n_tasks)
+    if n_threads <= 1:
+        serve()
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        served = [pool.submit(serve) for _ in range(n_threads)]
+        try:
+            for future in served:
+                future.result()
+        except BaseException:
+            while not waiting.empty():  # let the threads run out of work instead of finishing it all
+                try:
+                    waiting.get_nowait()
+                except Empty:
+                    break
+            raise

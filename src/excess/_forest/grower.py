@@ -1,0 +1,302 @@
+"""Growth of one tree, depth first, with the records of a node moved together.
+
+Each split moves whole records into a second buffer, left ones to the front and right ones to the back of the node's
+range, so that all reading is sequential and the records of a small node lie in the cache. Counts are integers, so
+neither the order of the records nor the number of threads matters for the result.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from excess._forest.layout import (
+    DEPTH,
+    END,
+    FEATURE,
+    LEFT,
+    LIMIT,
+    N_COLUMNS,
+    N_COLUMNS_GROWING,
+    N_OFF,
+    N_ON,
+    ON_BIT,
+    SHIFT,
+    START,
+    WEIGHT_MASK,
+)
+from excess._forest.splitting import border, present_codes, search_feature, value_to_exceed
+from excess._rng import bootstrap_weights, choose_features, derive_key
+
+_LOW = np.int64(0xFFFFFFFF)
+_32 = np.int64(32)
+_ON_SHIFT, _FIVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(5), np.uint64(WEIGHT_MASK)
+_ONE = np.uint64(1)
+_BLOCK = np.uint64(256)
+"""Records that are moved word by word; indices are unsigned, which spares a test for negative ones."""
+
+
+@njit(cache=True, nogil=True)
+def take_bag(records, codes, n_features, weights, bag, bag_codes):
+    """Copy the records of positive weight into ``bag`` and note the weight there; return how many they are."""
+    n_words, n_rows, label = np.uint64(records.shape[1]), np.uint64(len(weights)), np.uint64(n_features)
+    places = np.empty(_BLOCK, dtype=np.uint64)
+    start = place = np.uint64(0)
+    while start < n_rows:
+        n = min(_BLOCK, n_rows - start)
+        for r in range(n):
+            places[r] = place
+            place += np.uint64(weights[start + r] > 0)
+        # a record of weight 0 is written where the next one goes and is overwritten by it
+        for word in range(n_words):
+            for r in range(n):
+                bag[places[r], word] = records[start + r, word]
+        for r in range(n):
+            bag_codes[places[r], label] = codes[start + r, label] | weights[start + r]
+        start += n
+    return np.int64(place)
+
+
+@njit(cache=True, nogil=True)
+def partition(records, codes, start, end, feature, shift, limit, mask, moved):
+    """Move the records ``start`` to ``end`` into the same range of ``moved``, left ones first; return the border."""
+    n_words, column = np.uint64(records.shape[1]), np.uint64(feature)
+    shift, limit, mask = np.uint64(shift), np.uint64(limit), np.uint64(mask)
+    places = np.empty(_BLOCK, dtype=np.uint64)
+    first, last = np.uint64(start), np.uint64(end)
+    front, back = first, last - _ONE
+    while first < last:
+        n = min(_BLOCK, last - first)
+        for r in range(n):
+            right = np.uint64(((np.uint64(codes[first + r, column]) - shift) & mask) > limit)
+            places[r] = front + (back - front) * right
+            front += _ONE - right
+            back -= right
+        for word in range(n_words):
+            for r in range(n):
+                moved[places[r], word] = records[first + r, word]
+        first += n
+    return np.int64(front)
+
+
+@njit(cache=True, nogil=True)
+def _packed(element):
+    """Return the weight of an event as packed counts, from the element that holds label and weight."""
+    bits = np.uint64(element)
+    return np.int64((bits & _WEIGHT) << ((bits >> _ON_SHIFT) << _FIVE))
+
+
+@njit(cache=True, nogil=True)
+def _count_four(codes, start, end, label, a, b, c, d, count_a, count_b, count_c, count_d):
+    """Fill four histograms in one pass; as separate arguments, their addresses stay in registers."""
+    for i in range(np.uint64(start), np.uint64(end)):
+        counts = _packed(codes[i, label])
+        count_a[codes[i, a]] += counts
+        count_b[codes[i, b]] += counts
+        count_c[codes[i, c]] += counts
+        count_d[codes[i, d]] += counts
+
+
+@njit(cache=True, nogil=True)
+def _count_one(codes, start, end, label, a, count_a, touched):
+    for i in range(np.uint64(start), np.uint64(end)):
+        code = codes[i, a]
+        count_a[code] += _packed(codes[i, label])
+        if touched is not None:
+            touched[code >> 6] = 1
+
+
+@njit(cache=True, nogil=True)
+def fill_histograms(codes, start, end, n_features, chosen, histograms, touched):
+    """Add the packed counts of records ``start`` to ``end`` to the histograms of the chosen features."""
+    label = np.uint64(n_features)
+    k = 0
+    if touched is None:
+        while k + 4 <= len(chosen):
+            _count_four(
+                codes, start, end, label,
+                np.uint64(chosen[k]), np.uint64(chosen[k + 1]), np.uint64(chosen[k + 2]), np.uint64(chosen[k + 3]),
+                histograms[k], histograms[k + 1], histograms[k + 2], histograms[k + 3],
+            )  # fmt: skip
+            k += 4
+        while k < len(chosen):
+            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], None)
+            k += 1
+    else:
+        while k < len(chosen):
+            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], touched[k])
+            k += 1
+
+
+@njit(cache=True, nogil=True)
+def clear_histograms(histograms, touched):
+    """Set all histograms to zero."""
+    if touched is None:
+        histograms[:] = 0
+    else:
+        for k in range(len(touched)):
+            for block in range(touched.shape[1]):
+                if touched[k, block]:
+                    histograms[k, 64 * block : 64 * block + 64] = 0
+                    touched[k, block] = 0
+
+
+@njit(cache=True, nogil=True)
+def _find_split(
+    node, nodes, keys, codes, n_features, n_codes, chosen, histograms, touched, present,
+    min_leaf, criterion, alpha, table, left_counts,
+):  # fmt: skip
+    """Write the best split of a node into its row; return whether there is one."""
+    start, end = nodes[node, START], nodes[node, END]
+    total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
+    choose_features(keys[node], n_features, len(chosen), chosen)
+    fill_histograms(codes, start, end, n_features, chosen, histograms, touched)
+    best_value = value_to_exceed(total, criterion, alpha, table)
+    found = False
+    for k in range(len(chosen)):
+        feature = chosen[k]
+        if touched is None:
+            n_present = present_codes(histograms[k], n_codes[feature], None, present)
+        else:
+            n_present = present_codes(histograms[k], n_codes[feature], touched[k], present)
+        value, position, missing_left, left = search_feature(
+            histograms[k], present, n_present, total, min_leaf, criterion, alpha, table, best_value
+        )
+        if position >= 0:
+            found = True
+            best_value = value
+            code = border(present, n_present, position)
+            if present[0] != 0:
+                # no missing value in this node: later ones go where most events go
+                n_left = (left >> _32) + (left & _LOW)
+                missing_left = 2 * n_left >= nodes[node, N_ON] + nodes[node, N_OFF]
+            nodes[node, FEATURE] = feature
+            nodes[node, SHIFT] = 0 if missing_left else 1
+            nodes[node, LIMIT] = code if missing_left else code - 1
+            left_counts[node] = left
+    clear_histograms(histograms, touched)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def grow_tree(
+    records, codes, n_features, n_codes, key, bootstrap, first_row,
+    max_depth, min_leaf, criterion, alpha, table, mask,
+    weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
+):  # fmt: skip
+    """Grow a tree on records; return its nodes in breadth-first order.
+
+    ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
+    """
+    n_rows = len(records)
+    if bootstrap:
+        bootstrap_weights(derive_key(key, 0), first_row, weights[:n_rows])
+    else:
+        weights[:n_rows] = 1
+    n_bag = take_bag(records, codes, n_features, weights[:n_rows], bag, bag_codes)
+
+    capacity = 64
+    nodes = np.zeros((capacity, N_COLUMNS_GROWING), dtype=np.int64)
+    keys = np.zeros(capacity, dtype=np.uint64)
+    left_counts = np.zeros(capacity, dtype=np.int64)
+    pending = np.zeros(capacity, dtype=np.int64)
+
+    total = np.int64(0)
+    for i in range(n_bag):
+        total += _packed(bag_codes[i, n_features])
+    nodes[0, N_ON], nodes[0, N_OFF] = total >> _32, total & _LOW
+    nodes[0, START], nodes[0, END] = 0, n_bag
+    keys[0] = derive_key(key, 1)
+    n_nodes, n_pending = 1, 0
+    if _may_split(nodes, 0, max_depth, min_leaf) and _find_split(
+        0, nodes, keys, bag_codes, n_features, n_codes, chosen, histograms, touched, present,
+        min_leaf, criterion, alpha, table, left_counts,
+    ):  # fmt: skip
+        pending[0] = 0
+        n_pending = 1
+
+    while n_pending > 0:
+        n_pending -= 1
+        node = pending[n_pending]
+        if n_nodes + 2 > capacity or n_pending + 2 > capacity:
+            capacity *= 2
+            nodes, keys = _grown(nodes, capacity), _grown_1d(keys, capacity)
+            left_counts, pending = _grown_1d(left_counts, capacity), _grown_1d(pending, capacity)
+        left = n_nodes
+        n_nodes += 2
+        nodes[node, LEFT] = left
+        counts = left_counts[node]
+        nodes[left, N_ON], nodes[left, N_OFF] = counts >> _32, counts & _LOW
+        for column in (N_ON, N_OFF):
+            nodes[left + 1, column] = nodes[node, column] - nodes[left, column]
+        depth = nodes[node, DEPTH]
+        may_split = False
+        for side in range(2):
+            child = left + side
+            nodes[child, DEPTH] = depth + 1
+            keys[child] = derive_key(keys[node], side)
+            may_split |= _may_split(nodes, child, max_depth, min_leaf)
+        if not may_split:
+            continue
+        start, end = nodes[node, START], nodes[node, END]
+        split = nodes[node, FEATURE], nodes[node, SHIFT], nodes[node, LIMIT]
+        if depth % 2 == 0:
+            middle = partition(bag, bag_codes, start, end, split[0], split[1], split[2], mask, moved)
+            child_codes = moved_codes
+        else:
+            middle = partition(moved, moved_codes, start, end, split[0], split[1], split[2], mask, bag)
+            child_codes = bag_codes
+        nodes[left, START], nodes[left, END] = start, middle
+        nodes[left + 1, START], nodes[left + 1, END] = middle, end
+        for side in range(1, -1, -1):
+            child = left + side
+            if _may_split(nodes, child, max_depth, min_leaf) and _find_split(
+                child, nodes, keys, child_codes, n_features, n_codes, chosen, histograms, touched, present,
+                min_leaf, criterion, alpha, table, left_counts,
+            ):  # fmt: skip
+                pending[n_pending] = child
+                n_pending += 1
+    return _breadth_first(nodes, n_nodes, mask)
+
+
+@njit(cache=True, nogil=True)
+def _may_split(nodes, node, max_depth, min_leaf):
+    on, off = nodes[node, N_ON], nodes[node, N_OFF]
+    deep = max_depth >= 0 and nodes[node, DEPTH] >= max_depth
+    return not deep and on > 0 and off > 0 and on + off >= 2 * min_leaf
+
+
+@njit(cache=True, nogil=True)
+def _grown(table, capacity):
+    larger = np.zeros((capacity, table.shape[1]), dtype=table.dtype)
+    larger[: len(table)] = table
+    return larger
+
+
+@njit(cache=True, nogil=True)
+def _grown_1d(values, capacity):
+    larger = np.zeros(capacity, dtype=values.dtype)
+    larger[: len(values)] = values
+    return larger
+
+
+@njit(cache=True, nogil=True)
+def _breadth_first(nodes, n_nodes, mask):
+    """Return the finished nodes level by level, leaves pointing to themselves."""
+    order = np.empty(n_nodes, dtype=np.int64)
+    ordered = np.empty((n_nodes, N_COLUMNS), dtype=np.int64)
+    order[0] = 0
+    n_ordered = 1
+    for place in range(n_nodes):
+        node = order[place]
+        ordered[place] = nodes[node, :N_COLUMNS]
+        left = nodes[node, LEFT]
+        if left > 0:
+            ordered[place, LEFT] = n_ordered
+            order[n_ordered] = left
+            order[n_ordered + 1] = left + 1
+            n_ordered += 2
+        else:
+            ordered[place, FEATURE], ordered[place, SHIFT] = 0, 0
+            ordered[place, LEFT], ordered[place, LIMIT] = place, mask
+    return ordered

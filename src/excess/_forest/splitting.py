@@ -1,0 +1,111 @@
+"""The search for the best split of a node, in the histograms of its features."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from excess._forest.criterion import INFORMATION, information, li_ma, x_log_x
+
+_LOW = np.int64(0xFFFFFFFF)
+_32 = np.int64(32)
+
+
+@njit(cache=True, nogil=True)
+def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha, table, best_value):
+    """Find the best split in one feature's histogram.
+
+    Parameters
+    ----------
+    counts : ndarray of int64
+        Packed counts (On in the upper 32 bits, Off in the lower) per code; code 0 counts missing values.
+    present : ndarray of int64
+        The codes with events, ascending; the first ``n_present`` elements.
+    total : int
+        Packed counts of the node.
+    best_value : float
+        What a split has to exceed.
+
+    Returns
+    -------
+    value : float
+        ``best_value``, or that of a better split.
+    position : int
+        Where in ``present`` the largest code is that goes left; -1 if nothing exceeds ``best_value``.
+    missing_left : bool
+        Whether missing values go left.
+    left : int
+        Packed counts of the left child.
+    """
+    best_position = -1
+    best_missing_left = False
+    best_left = np.int64(0)
+    n_total = (total >> _32) + (total & _LOW)
+    log_alpha, log_1p_alpha = math.log(alpha), math.log1p(alpha)
+    any_missing = present[0] == 0
+    for missing_left in range(2 if any_missing else 1):
+        left = np.int64(0)
+        # with missing values on the left, they alone are the first candidate
+        for position in range(1 if any_missing and missing_left == 0 else 0, n_present):
+            left += counts[present[position]]
+            on_left, off_left = left >> _32, left & _LOW
+            n_left = on_left + off_left
+            n_right = n_total - n_left
+            if n_left < min_leaf:
+                continue
+            if n_right < min_leaf or n_right == 0:
+                break
+            right = total - left
+            on_right, off_right = right >> _32, right & _LOW
+            if criterion == INFORMATION:
+                value = information(on_left, off_left, table) + information(on_right, off_right, table)
+            else:
+                value = 0.0
+                if on_left > alpha * off_left:
+                    value = information(on_left, off_left, table) - on_left * log_alpha + n_left * log_1p_alpha
+                if on_right > alpha * off_right:
+                    other = information(on_right, off_right, table)
+                    value = max(value, other - on_right * log_alpha + n_right * log_1p_alpha)
+            if value > best_value:
+                best_value, best_position = value, position
+                best_missing_left, best_left = missing_left == 1, left
+    return best_value, best_position, best_missing_left, best_left
+
+
+@njit(cache=True, nogil=True)
+def present_codes(counts, n_codes, touched, present):
+    """List the codes with events, ascending; return how many. ``touched`` marks blocks of 64 codes, if given."""
+    n_present = 0
+    if touched is None:
+        for code in range(n_codes):
+            present[n_present] = code
+            n_present += counts[code] != 0
+    else:
+        for block in range((n_codes + 63) // 64):
+            if touched[block]:
+                for code in range(64 * block, min(64 * block + 64, n_codes)):
+                    present[n_present] = code
+                    n_present += counts[code] != 0
+    return n_present
+
+
+@njit(cache=True, nogil=True)
+def value_to_exceed(total, criterion, alpha, table):
+    """Return the criterion of a node that is not split, plus what rounding may pretend."""
+    on, off = total >> _32, total & _LOW
+    if criterion == INFORMATION:
+        value = information(on, off, table)
+    else:
+        value = li_ma(on, off, alpha, table)
+    return value + 1e-13 * (1.0 + x_log_x(on + off, table))
+
+
+@njit(cache=True, nogil=True)
+def border(present, n_present, position):
+    """Return the code to split at: in the middle of the empty codes that follow, for a fairer border."""
+    code = present[position]
+    if code == 0 or position + 1 == n_present:  # missing values against all others
+        return code
+    return (code + present[position + 1] - 1) // 2

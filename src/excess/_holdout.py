@@ -1,0 +1,144 @@
+"""Scores of events by models that were not trained on them: out of fold, out of bag, or by a fitted model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import StratifiedGroupKFold, check_cv
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _check_method_params, check_is_fitted
+
+from excess._checks import FloatArray, binary_classes
+
+
+def score_events(estimator: Any, X: Any) -> FloatArray:
+    """Return the On scores of a fitted classifier."""
+    for name in ("predict_proba", "decision_function"):
+        if hasattr(estimator, name):
+            response = np.asarray(getattr(estimator, name)(X), dtype=np.float64)
+            return response[:, 1] if response.ndim == 2 else response
+    raise TypeError(
+        f"estimator must score events with predict_proba or decision_function; {type(estimator).__name__} has neither"
+    )
+
+
+def out_of_fold_scores(
+    estimator: Any, X: Any, y: NDArray[Any], folds: list[Any], fit_params: dict[str, Any], n_jobs: int | None
+) -> FloatArray:
+    """Return the score of each event by a clone that was fitted on the other folds."""
+    scores = np.empty(len(y))
+    scored = Parallel(n_jobs=n_jobs)(delayed(_fit_and_score)(estimator, X, y, *fold, fit_params) for fold in folds)
+    for (_, held_out), fold_scores in zip(folds, scored, strict=True):
+        scores[held_out] = fold_scores
+    return scores
+
+
+def _fit_and_score(
+    estimator: Any, X: Any, y: NDArray[Any], train: Any, held_out: Any, fit_params: dict[str, Any]
+) -> FloatArray:
+    """Fit a clone on the training part of a fold and score its hold-out part."""
+    model = clone(estimator)
+    X_train, y_train = _safe_split(model, X, y, train)
+    X_held_out, _ = _safe_split(model, X, y, held_out, train)
+    model.fit(X_train, y_train, **_check_method_params(X, fit_params, indices=train))
+    return score_events(model, X_held_out)
+
+
+def make_folds(cv: Any, X: Any, labels: NDArray[Any], split_params: dict[str, Any]) -> list[Any]:
+    """Return pairs of training and hold-out indices that test every event once, on other events."""
+    try:
+        if is_fold_number(cv) and "groups" in split_params:
+            splitter = StratifiedGroupKFold(n_splits=5 if cv is None else cv)
+        else:
+            splitter = check_cv(cv, labels, classifier=True)
+        folds = [tuple(map(_as_indices, fold)) for fold in splitter.split(X, labels, **split_params)]
+    except (TypeError, ValueError) as error:
+        if "groups" not in split_params and "groups" in str(error):
+            raise ValueError(f"groups must be given to fit: cv={cv!r} needs them") from error
+        raise ValueError(f"cv={cv!r} cannot split these events: {error}") from error
+    times_held_out = np.zeros(len(labels), dtype=np.int64)
+    for train, held_out in folds:
+        times_held_out[held_out] += 1
+        is_trained_on = np.zeros(len(labels), dtype=np.bool_)
+        is_trained_on[train] = True
+        if is_trained_on[held_out].any():
+            raise ValueError(f"cv must keep training and hold-out events apart, which {cv!r} does not")
+        binary_classes(labels[train], name=f"y in a training part of cv={cv!r}")
+    if split_params.get("groups") is not None:
+        _check_groups_apart(folds, split_params["groups"], cv)
+    if (times_held_out != 1).any():
+        raise ValueError(f"cv must test every event exactly once, which {cv!r} does not")
+    return folds
+
+
+def is_fold_number(cv: Any) -> bool:
+    return cv is None or (isinstance(cv, (int, np.integer)) and not isinstance(cv, bool))
+
+
+def _as_indices(part: Any) -> NDArray[np.intp]:
+    """Return one side of a fold as indices; masks are welcome."""
+    part = np.asarray(part)
+    return np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.intp)
+
+
+def _check_groups_apart(folds: list[Any], groups: NDArray[Any], cv: Any) -> None:
+    names, numbers = np.unique(groups, return_inverse=True)
+    for train, held_out in folds:
+        shared = np.intersect1d(numbers[train], numbers[held_out])
+        if len(shared) > 0:
+            raise ValueError(
+                f"cv={cv!r} puts events of group {names[shared].tolist()[0]!r} on both sides of a fold; use a splitter "
+                "that keeps groups apart, or leave groups out"
+            )
+
+
+def _out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> tuple[Any, FloatArray]:
+    """Fit a bagging ensemble; NaN is the score of events that were in every bag."""
+    model = clone(estimator)
+    if not model.get_params().get("oob_score", True):
+        model.set_params(oob_score=True)
+    try:
+        model.fit(X, y, **fit_params)
+    except ValueError as error:
+        if "bootstrap" not in str(error):
+            raise
+        raise ValueError(f"cv='oob' needs an estimator that draws bootstrap samples: {error}") from error
+    if not hasattr(model, "oob_decision_function_"):
+        raise ValueError(
+            f"cv='oob' needs an ensemble with out-of-bag scores, such as a random forest; "
+            f"{type(model).__name__} has none, so give cv a number of folds"
+        )
+    shares = np.asarray(model.oob_decision_function_, dtype=np.float64)
+    # ensembles say "no score" by NaN or by a row of zeros
+    return model, np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
+
+
+def _prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> tuple[Any, FloatArray]:
+    """Score new events with the given estimator, which is not fitted again."""
+    try:
+        check_is_fitted(estimator)
+    except NotFittedError as error:
+        raise NotFittedError(
+            "estimator must be fitted before it is used with cv='prefit'. Where it was, it has been cloned since, as "
+            "cross-validation does; wrap it in sklearn.frozen.FrozenEstimator to keep it fitted"
+        ) from error
+    if fit_params:
+        raise ValueError(f"cv='prefit' fits nothing, so {', '.join(fit_params)} cannot be passed on")
+    if not np.array_equal(estimator.classes_, binary_classes(y)):
+        raise ValueError(
+            f"y must hold the classes that estimator was fitted on, {estimator.classes_.tolist()}, "
+            f"got {np.array(binary_classes(y)).tolist()}"
+        )
+    return estimator, score_events(estimator, X)
+
+
+SCORE_SOURCES: dict[str, Callable[..., tuple[Any, FloatArray]]] = {
+    "oob": _out_of_bag_scores,
+    "prefit": _prefit_scores,
+}

@@ -1,0 +1,90 @@
+"""Counter-based random numbers: every draw is a hash of what it is for, so that no draw depends on another.
+
+A key stands for a seed, a tree or a node; the number of a row or of a draw is the counter. The hash is the
+output function of SplitMix64 (Steele, Lea & Flood 2014).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
+_30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+
+MAX_WEIGHT = 12
+"""Largest bootstrap weight: a larger Poisson(1) draw is rarer than 2^-32, the resolution of the draws."""
+
+
+@njit(cache=True, nogil=True)
+def draw(key, counter):
+    """Return 64 random bits for a key and a counter, both uint64."""
+    z = key + counter * _GOLDEN
+    z = (z ^ (z >> _30)) * _MULTIPLIER_1
+    z = (z ^ (z >> _27)) * _MULTIPLIER_2
+    return z ^ (z >> _31)
+
+
+@njit(cache=True, nogil=True)
+def derive_key(key, number):
+    """Return the key of a part: of a tree under a seed, of a child under a node."""
+    return draw(draw(np.uint64(key), np.uint64(number)), np.uint64(0x5851F42D4C957F2D))
+
+
+@njit(cache=True, nogil=True)
+def choose_features(key, n_features, n_chosen, chosen):
+    """Write ``n_chosen`` distinct features into ``chosen``, ascending, all sets equally likely."""
+    if n_chosen == n_features:
+        for j in range(n_features):
+            chosen[j] = j
+        return
+    found = 0
+    for j in range(n_features):
+        # selection sampling: take j with probability (still wanted) / (still left)
+        left = np.uint64(n_features - j)
+        fraction = ((draw(key, np.uint64(j)) >> _32) * left) >> _32
+        if fraction < np.uint64(n_chosen - found):
+            chosen[found] = j
+            found += 1
+            if found == n_chosen:
+                return
+
+
+def poisson_thresholds() -> NDArray[np.uint64]:
+    """Return where the distribution function of Poisson(1) lies among 32-bit numbers."""
+    probabilities = np.cumsum([math.exp(-1) / math.factorial(k) for k in range(MAX_WEIGHT)])
+    return np.round(probabilities * 2.0**32).astype(np.uint64)
+
+
+_THRESHOLDS = tuple(int(t) for t in poisson_thresholds())
+
+
+@njit(cache=True, nogil=True)
+def bootstrap_weights(key, first_row, weights):
+    """Fill ``weights`` (uint8) with the Poisson(1) weights of consecutive rows in the tree of a key."""
+    for i in range(len(weights)):
+        bits = np.int64(draw(key, np.uint64(first_row + i)) >> _32)
+        weight = 0
+        for threshold in _THRESHOLDS:
+            weight += bits >= threshold
+        weights[i] = weight
+
+
+def bottom_rows(n_rows: int, n_wanted: int) -> NDArray[np.int64]:
+    """Return the rows whose hashes are smallest, ascending: a sample that does not depend on chunking."""
+    if n_rows <= n_wanted:
+        return np.arange(n_rows)
+    hashes = np.empty(n_rows, dtype=np.uint64)
+    _row_hashes(hashes)
+    return np.sort(np.argpartition(hashes, n_wanted)[:n_wanted])
+
+
+@njit(cache=True, nogil=True)
+def _row_hashes(hashes):
+    for i in range(len(hashes)):
+        hashes[i] = draw(np.uint64(0), np.uint64(i))
