@@ -263,7 +263,7 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"cv": "oob"}, ValueError, "cv='oob' needs an ensemble .* LogisticRegression has none"),
         ({"cv": "prefit"}, NotFittedError, "estimator must be fitted before"),
         ({"n_bootstrap": -2}, ValueError, "n_bootstrap must be at least 0"),
-        ({"method": "menon", "n_bootstrap": 2}, ValueError, "n_bootstrap goes with method 'significance'"),
+        ({"method": "menon", "n_bootstrap": 2}, ValueError, "bootstrap resamples go with method 'significance'"),
         ({"method": "menon", "estimator": LinearSVC()}, ValueError, r"score must lie in \[0, 1\]"),
         (
             {"estimator": StandardScaler()},

@@ -107,5 +107,5 @@ def test_a_rule_must_return_a_number(result):
 def test_bad_method():
     with pytest.raises(ValueError, match=r"method must be one of 'significance', 'menon'.*got 'meno'"):
         tune_threshold("meno", [0, 1], [0, 1], 1.0)
-    with pytest.raises(ValueError, match="n_bootstrap goes with method 'significance' only, got 'mithal'"):
+    with pytest.raises(ValueError, match="bootstrap resamples go with method 'significance' only, got 'mithal'"):
         tune_threshold("mithal", [0, 1], [0, 1], 1.0, n_bootstrap=3)

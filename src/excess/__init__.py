@@ -6,6 +6,7 @@ On 20, Off 25, alpha 0.2: excess 15.0 +- 4.6, 4.4 sigma
 
 What to use when:
 
+- events with On/Off labels to learn from: `OnOffForestClassifier`, or `OnOffTreeClassifier` to read the cuts;
 - counts at hand: `OnOffCounts`, `li_ma_significance`;
 - scores at hand: `significance_threshold`, `significance_curve`;
 - a scikit-learn classifier to train on On and Off events: `SignificanceThresholdClassifier`;
@@ -22,6 +23,7 @@ from excess.baselines import (
     yao_threshold,
 )
 from excess.curve import ThresholdCurve, significance_curve
+from excess.forest import OnOffForestClassifier
 from excess.metrics import (
     corrected_f1_score,
     corrected_g_score,
@@ -44,11 +46,14 @@ from excess.significance import (
     n_on_for_significance,
 )
 from excess.threshold import SignificanceThresholdClassifier
+from excess.tree import OnOffTreeClassifier
 from excess.tuning import THRESHOLD_METHODS, significance_threshold, tune_threshold
 
 __all__ = [
     "THRESHOLD_METHODS",
     "OnOffCounts",
+    "OnOffForestClassifier",
+    "OnOffTreeClassifier",
     "SignificanceThresholdClassifier",
     "ThresholdCurve",
     "__version__",

@@ -85,17 +85,17 @@ THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
 """Every threshold rule by the name that estimators accept as ``method``."""
 
 
-def threshold_rule(method: Any, n_bootstrap: int = 0) -> Callable[..., float]:
+def threshold_rule(method: Any, n_bootstrap: int = 0, *, name: str = "method") -> Callable[..., float]:
     """Return the rule of a name, or the function that was given instead; refuse options it does not have."""
     as_int("n_bootstrap", n_bootstrap, minimum=0)
     if n_bootstrap > 0 and method not in ("significance", significance_threshold):
-        raise ValueError(f"n_bootstrap goes with method 'significance' only, got {method!r}")
+        raise ValueError(f"bootstrap resamples go with {name} 'significance' only, got {method!r}")
     if callable(method):
         return method
     if isinstance(method, str) and method in THRESHOLD_METHODS:
         return THRESHOLD_METHODS[method]
     known = ", ".join(map(repr, THRESHOLD_METHODS))
-    raise ValueError(f"method must be one of {known}, or a function, got {method!r}")
+    raise ValueError(f"{name} must be one of {known}, or a function, got {method!r}")
 
 
 def tune_threshold(
@@ -106,6 +106,7 @@ def tune_threshold(
     *,
     n_bootstrap: int = 0,
     random_state: Any = None,
+    curve: ThresholdCurve | None = None,
 ) -> tuple[float, ThresholdCurve]:
     """Apply a threshold rule, given by its name or as a function of ``(y, score, alpha)``.
 
@@ -117,6 +118,8 @@ def tune_threshold(
         As for `significance_threshold`.
     n_bootstrap, random_state
         As for `significance_threshold`; other rules have no such option.
+    curve : ThresholdCurve or None, default=None
+        The curve of these very events, if it is at hand; it saves a sort.
 
     Returns
     -------
@@ -136,7 +139,8 @@ def tune_threshold(
     On 3, Off 0, alpha 1: excess 3.0 +- 1.7, 2.0 sigma
     """
     rule = threshold_rule(method, n_bootstrap)
-    curve = significance_curve(y, score, alpha)
+    if curve is None:
+        curve = significance_curve(y, score, alpha)
     if n_bootstrap > 0:
         threshold = rule(y, score, alpha, n_bootstrap=n_bootstrap, random_state=random_state)
     elif rule is significance_threshold:

@@ -62,7 +62,8 @@ def encode(X, first, last, edges, features, codes):
             row = edges[j]
             for i in range(n):
                 values[i] = X[start + i, j]
-            below[:] = 0
+            for i in range(_BLOCK):
+                below[i] = 0
             # a binary search for all rows of the block at once: how many edges lie below each value
             step = edges.shape[1] // 2
             while step > 0:

@@ -132,12 +132,15 @@ def fill_histograms(codes, start, end, n_features, chosen, histograms, touched):
 def clear_histograms(histograms, touched):
     """Set all histograms to zero."""
     if touched is None:
-        histograms[:] = 0
+        for k in range(histograms.shape[0]):
+            for code in range(histograms.shape[1]):
+                histograms[k, code] = 0
     else:
-        for k in range(len(touched)):
+        for k in range(touched.shape[0]):
             for block in range(touched.shape[1]):
                 if touched[k, block]:
-                    histograms[k, 64 * block : 64 * block + 64] = 0
+                    for code in range(64 * block, 64 * block + 64):
+                        histograms[k, code] = 0
                     touched[k, block] = 0
 
 
@@ -188,12 +191,12 @@ def grow_tree(
 
     ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
     """
-    n_rows = len(records)
     if bootstrap:
-        bootstrap_weights(derive_key(key, 0), first_row, weights[:n_rows])
+        bootstrap_weights(derive_key(key, 0), first_row, weights)
     else:
-        weights[:n_rows] = 1
-    n_bag = take_bag(records, codes, n_features, weights[:n_rows], bag, bag_codes)
+        for i in range(len(weights)):
+            weights[i] = 1
+    n_bag = take_bag(records, codes, n_features, weights, bag, bag_codes)
 
     capacity = 64
     nodes = np.zeros((capacity, N_COLUMNS_GROWING), dtype=np.int64)
@@ -268,15 +271,19 @@ def _may_split(nodes, node, max_depth, min_leaf):
 
 @njit(cache=True, nogil=True)
 def _grown(table, capacity):
+    # loops, because an assignment to a slice takes numba seconds to compile
     larger = np.zeros((capacity, table.shape[1]), dtype=table.dtype)
-    larger[: len(table)] = table
+    for row in range(len(table)):
+        for column in range(table.shape[1]):
+            larger[row, column] = table[row, column]
     return larger
 
 
 @njit(cache=True, nogil=True)
 def _grown_1d(values, capacity):
     larger = np.zeros(capacity, dtype=values.dtype)
-    larger[: len(values)] = values
+    for i in range(len(values)):
+        larger[i] = values[i]
     return larger
 
 
@@ -289,7 +296,8 @@ def _breadth_first(nodes, n_nodes, mask):
     n_ordered = 1
     for place in range(n_nodes):
         node = order[place]
-        ordered[place] = nodes[node, :N_COLUMNS]
+        for column in range(N_COLUMNS):
+            ordered[place, column] = nodes[node, column]
         left = nodes[node, LEFT]
         if left > 0:
             ordered[place, LEFT] = n_ordered

@@ -1,0 +1,176 @@
+"""What On/Off trees and forests share: their events, their trees, and how they score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from excess._checks import BoolArray, FloatArray, as_choice, as_int, binary_classes
+from excess._forest import ensemble
+from excess._forest.criterion import half_squares
+from excess._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
+from excess._forest.predictor import FlatTrees, flatten, leaf_mask
+from excess.assignment import assign_cells
+
+_MAX_EVENTS = 2**31 - 1
+
+
+class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
+    """Base of On/Off trees and forests."""
+
+    _trees: GrownTrees
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return probabilities of the *noisy* classes, Off and On.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+
+        Returns
+        -------
+        ndarray of shape (n_events, 2)
+            The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of the
+            trees with ``output="assignment"``. Neither is the probability of signal.
+        """
+        X = self._check_new_events(X)
+        trees = self._trees
+        score = ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, self._n_threads())
+        return np.column_stack([1 - score, score])
+
+    @property
+    def feature_importances_(self) -> FloatArray:
+        """Information gain through each feature, summed over all splits and normalised to 1."""
+        check_is_fitted(self)
+        gain = self._trees.gain(self.n_features_in_)
+        return gain / gain.sum() if gain.sum() > 0 else gain
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare a binary classifier that takes missing values."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _n_threads(self) -> int:
+        return effective_n_jobs(getattr(self, "n_jobs", None))
+
+    def _check_events(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
+        """Return X as floats, who is On, and the two classes; set what scikit-learn expects about features."""
+        kind = type_of_target(y, input_name="y")
+        if kind not in ("binary", "multiclass"):
+            raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
+        if kind != "binary":
+            raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
+        X, labels = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=2
+        )
+        if len(X) > _MAX_EVENTS:
+            raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")
+        off, on = binary_classes(labels)
+        return X, np.asarray(labels == on), np.array([off, on])
+
+    def _check_new_events(self, X: ArrayLike) -> NDArray[Any]:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=False)
+
+
+@dataclass(frozen=True)
+class GrownTrees:
+    """Trees that are ready to score events.
+
+    Attributes
+    ----------
+    flat : FlatTrees
+        The nodes.
+    edges : list of ndarray
+        Inner edges of each feature's bins.
+    n_on, n_off : ndarray of int64 of shape (n_nodes,)
+        Training events in each node, bootstrap weights included.
+    values : ndarray of shape (n_nodes,)
+        What a node says about its events: its On fraction, or for leaves whether they are assigned to signal.
+    """
+
+    flat: FlatTrees
+    edges: list[FloatArray]
+    n_on: NDArray[np.int64]
+    n_off: NDArray[np.int64]
+    values: FloatArray
+
+    @classmethod
+    def of(
+        cls, tables: list[NDArray[np.int64]], edges: list[FloatArray], output: str, alpha: float, prior: float
+    ) -> GrownTrees:
+        """Make trees from the nodes that the core has grown.
+
+        ``prior`` stands in for the On fraction of a tree whose bag is empty, which happens with a handful of events.
+        """
+        flat = flatten(tables)
+        n_on = np.concatenate([table[:, N_ON] for table in tables])
+        n_off = np.concatenate([table[:, N_OFF] for table in tables])
+        trees = cls(flat, edges, n_on, n_off, np.zeros(len(n_on)))
+        if output == "assignment":
+            return replace(trees, values=trees.assignment(alpha).astype(np.float64))
+        n = n_on + n_off
+        return replace(trees, values=np.divide(n_on, n, out=np.full(len(n), prior), where=n > 0))
+
+    @property
+    def leaves(self) -> BoolArray:
+        """True for the nodes that are leaves."""
+        return leaf_mask(self.flat)
+
+    def assignment(self, alpha: float) -> BoolArray:
+        """Return True for the leaves that are assigned to signal, tree by tree."""
+        selected = np.zeros(len(self.n_on), dtype=np.bool_)
+        leaves = self.leaves
+        for first, last in pairwise(self.flat.roots):
+            own = first + np.flatnonzero(leaves[first:last])
+            selected[own] = assign_cells(self.n_on[own], self.n_off[own], alpha)
+        return selected
+
+    def gain(self, n_features: int) -> FloatArray:
+        """Return the information gained by the splits on each feature."""
+        inner = np.flatnonzero(~self.leaves)
+        information = half_squares(self.n_on, self.n_off)
+        left = self.flat.nodes[inner, 3].astype(np.int64)
+        gain = information[left] + information[left + 1] - information[inner]
+        return np.bincount(self.flat.nodes[inner, 0], weights=gain, minlength=n_features)
+
+
+def check_growth(estimator: Any, criteria: tuple[str, ...]) -> None:
+    """Check the parameters that trees and forests share, each by its name."""
+    as_choice("criterion", estimator.criterion, criteria)
+    as_choice("output", estimator.output, ("fraction", "assignment"))
+    if estimator.max_depth is not None:
+        as_int("max_depth", estimator.max_depth, minimum=1)
+    if estimator.max_bins is not None and as_int("max_bins", estimator.max_bins, minimum=2) > MAX_NARROW_BINS:
+        raise ValueError(
+            f"max_bins must be at most {MAX_NARROW_BINS}, or None for every distinct value, got {estimator.max_bins}"
+        )
+
+
+def resolve_max_features(max_features: Any, n_features: int) -> int:
+    """Return how many features a node looks at."""
+    if max_features is None:
+        return n_features
+    if isinstance(max_features, str):
+        as_choice("max_features", max_features, ("sqrt", "log2"))
+        return max(1, int(math.sqrt(n_features) if max_features == "sqrt" else math.log2(n_features)))
+    if isinstance(max_features, (float, np.floating)):
+        if not 0 < max_features <= 1:
+            raise ValueError(f"max_features as a fraction must lie in (0, 1], got {max_features:g}")
+        return max(1, int(max_features * n_features))
+    wanted = as_int("max_features", max_features, minimum=1)
+    if wanted > n_features:
+        raise ValueError(f"max_features must be at most the number of features, {n_features}, got {wanted}")
+    return wanted

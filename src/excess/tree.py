@@ -1,0 +1,219 @@
+"""A decision tree on On and Off events, split by significance or by information."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from excess._checks import as_int, as_random_state, as_scalar_alpha
+from excess._forest import ensemble
+from excess._forest.compiling import compile_kernels
+from excess._forest.criterion import CRITERIA
+from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess._tree_drawing import TreeView, draw_tree, tree_text
+
+__all__ = ["OnOffTreeClassifier"]
+
+
+class OnOffTreeClassifier(BaseOnOffTrees):
+    """Decision tree that is grown on noisy On/Off labels.
+
+    Parameters
+    ----------
+    alpha : float, default=1.0
+        Exposure ratio On/Off.
+    criterion : {"information", "li_ma"}, default="information"
+        What a split maximises: ``S_left^2 + S_right^2``, which is information gain whatever alpha is (Eq. 7 of the
+        paper), or ``max(S_left, S_right)``, one-sided (Eq. 6). A node is not split when that does not increase.
+    max_depth : int or None, default=None
+        Largest number of cuts on the way to a leaf.
+    min_samples_leaf : int, default=1
+        Fewest events in a leaf.
+    max_features : int, float, "sqrt", "log2" or None, default=None
+        Features that a node looks at, drawn anew for each; None is all of them.
+    max_bins : int or None, default=255
+        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None searches
+        every distinct value of all features, as the paper says.
+    output : {"fraction", "assignment"}, default="fraction"
+        What ``predict_proba`` gives: the On fraction of the leaf, or 0 and 1 by the leaf's assignment.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the features that nodes look at.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        Off and On.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of str
+        Names of the features, if X had any.
+    feature_importances_ : ndarray of shape (n_features,)
+        Information gain through each feature, normalised to 1.
+
+    See Also
+    --------
+    OnOffForestClassifier : Many such trees, with an out-of-bag threshold.
+    assign_cells : How leaves are assigned.
+
+    Notes
+    -----
+    ``predict`` selects the leaves that together have the largest significance on the training events: the exact
+    assignment, for either output.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, inject_label_noise
+    >>> X, y = make_classification(5000, n_features=4, weights=[0.9], class_sep=2.0, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> tree = OnOffTreeClassifier(alpha=1 / 5, max_depth=2, min_samples_leaf=50).fit(X, on)
+    >>> print(tree.export_text(["size", "width", "length", "area"]))
+    all events
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        criterion: str = "information",
+        max_depth: int | None = None,
+        min_samples_leaf: int = 1,
+        max_features: int | float | str | None = None,
+        max_bins: int | None = 255,
+        output: str = "fraction",
+        random_state: Any = None,
+    ) -> None:
+        self.alpha = alpha
+        self.criterion = criterion
+        self.max_depth = max_depth
+        self.min_samples_leaf = min_samples_leaf
+        self.max_features = max_features
+        self.max_bins = max_bins
+        self.output = output
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Grow the tree.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+
+        Returns
+        -------
+        self
+        """
+        alpha = as_scalar_alpha(self.alpha)
+        check_growth(self, tuple(CRITERIA))
+        min_samples_leaf = as_int("min_samples_leaf", self.min_samples_leaf, minimum=1)
+        seed = as_random_state(self.random_state).randint(2**31 - 1)
+        X, on, self.classes_ = self._check_events(X, y)
+        settings = ensemble.GrowthSettings(
+            self.max_depth,
+            min_samples_leaf,
+            resolve_max_features(self.max_features, X.shape[1]),
+            alpha,
+            bootstrap=False,
+        )
+        compile_kernels(X, self.max_bins)
+        events = ensemble.bin_events(X, on, self.max_bins, n_threads=1)
+        keys = ensemble.tree_keys(seed, 1)
+        tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
+        self._trees = GrownTrees.of(tables, events.edges, self.output, alpha, prior=on.mean())
+        self._selected = self._trees.assignment(alpha)
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return On for events in leaves that are assigned to signal, Off for the others.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+
+        Returns
+        -------
+        ndarray of shape (n_events,)
+            A class for each event.
+        """
+        return self.classes_[self._selected[self.apply(X)].astype(np.intp)]
+
+    def apply(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of the leaf that each event reaches.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n_events,)
+            Nodes are numbered level by level, from the root, which is 0.
+        """
+        X = self._check_new_events(X)
+        return ensemble.leaf_numbers(X, self._trees.edges, self._trees.flat, n_threads=1)[:, 0]
+
+    def get_depth(self) -> int:
+        """Return the number of cuts on the way to the deepest leaf."""
+        check_is_fitted(self)
+        return int(self._trees.flat.depths[0])
+
+    def get_n_leaves(self) -> int:
+        """Return the number of leaves."""
+        check_is_fitted(self)
+        return int(np.count_nonzero(self._trees.leaves))
+
+    def export_text(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = None) -> str:
+        """Return the tree as text: one line per node, with its cut, counts and significance.
+
+        Parameters
+        ----------
+        feature_names : array-like of str or None, default=None
+            Names of the features; by default those that ``fit`` saw, else ``x0``, ``x1``, and so on.
+        max_depth : int or None, default=None
+            Deepest level to show.
+
+        Returns
+        -------
+        str
+            Lines without a trailing newline. A leaf says whether it is assigned to signal or background.
+        """
+        return tree_text(self._view(feature_names), max_depth)
+
+    def plot_tree(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = None, ax: Any = None) -> Any:
+        """Draw the tree, each node with its cut and counts, coloured by its significance.
+
+        Parameters
+        ----------
+        feature_names : array-like of str or None, default=None
+            As for `export_text`.
+        max_depth : int or None, default=None
+            Deepest level to draw.
+        ax : matplotlib axes or None, default=None
+            Where to draw; by default in a new figure.
+
+        Returns
+        -------
+        matplotlib axes
+            The axes that were drawn on.
+        """
+        return draw_tree(self._view(feature_names), max_depth, ax)
+
+    def _view(self, feature_names: ArrayLike | None) -> TreeView:
+        check_is_fitted(self)
+        if feature_names is None:
+            feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+        names = [str(name) for name in np.asarray(feature_names)]
+        if len(names) != self.n_features_in_:
+            raise ValueError(f"feature_names must be {self.n_features_in_} names, got {len(names)}")
+        trees = self._trees
+        return TreeView(
+            trees.flat.nodes, trees.edges, trees.n_on, trees.n_off, self._selected, float(self.alpha), names
+        )
