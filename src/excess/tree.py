@@ -142,7 +142,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         ndarray of shape (n_events,)
             A class for each event.
         """
-        return self.classes_[self._selected[self.apply(X)].astype(np.intp)]
+        leaf = self.apply(X)
+        return self.classes_[self._selected[leaf].astype(np.intp)]
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.

@@ -30,7 +30,7 @@ def find_edges(column: NDArray[Any], sampled: NDArray[np.int64], max_bins: int |
     values = _few_distinct(column, max_bins)
     if values is not None:
         return _midpoints(np.sort(values))
-    return _quantile_edges(np.sort(_present(column[sampled])), max_bins)
+    return _quantile_edges(_present(column[sampled]), max_bins)
 
 
 def sampled_rows(n_rows: int) -> NDArray[np.int64]:
@@ -106,39 +106,50 @@ def _few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | Non
     return found[:n] if n <= limit else None
 
 
-@njit(cache=True, nogil=True)
-def _quantile_edges(ordered, max_bins):
-    """Cut ascending values into bins of about equal size; equal values stay together.
-
-    A frequent value takes a bin of its own, and the others share the bins that are left.
-    """
-    edges = np.empty(max_bins - 1)
-    n_edges = 0
-    n_left = len(ordered)
-    in_bin = 0
-    i = 0
-    while i < len(ordered) and n_edges < max_bins - 1:
-        end = i + 1
-        while end < len(ordered) and ordered[end] == ordered[i]:
-            end += 1
-        if end == len(ordered):
+def _quantile_edges(values: NDArray[np.float64], max_bins: int) -> NDArray[np.float64]:
+    """Cut values into bins of about equal size; a frequent value has a bin of its own, and the others share the rest."""
+    distinct, counts = np.unique(values, return_counts=True)
+    frequent = np.zeros(len(distinct), dtype=np.bool_)
+    while True:  # the more values are frequent, the less is left for the others, the more of them are frequent
+        n_others = max(1, max_bins - np.count_nonzero(frequent))
+        now = counts >= max(2.0, counts[~frequent].sum() / n_others)
+        if not (now & ~frequent).any():
             break
-        in_bin += end - i
-        wanted = n_left / (max_bins - n_edges)
-        following = end + 1
-        if in_bin < wanted:
-            # close the bin before a frequent value, which gets its own
-            while following < len(ordered) and following - end < wanted and ordered[following] == ordered[end]:
-                following += 1
-        if in_bin >= wanted or following - end >= wanted:
-            low, high = ordered[i], ordered[end]
-            middle = 0.5 * low + 0.5 * high
-            edges[n_edges] = middle if low <= middle < high else low
-            n_edges += 1
-            n_left -= in_bin
+        frequent |= now
+    last = _cut(counts, frequent, max_bins)
+    return _midpoints(distinct)[last]
+
+
+@njit(cache=True, nogil=True)
+def _cut(counts, frequent, max_bins):
+    """Return the last value of each bin but the highest."""
+    lasts = np.empty(max_bins - 1, dtype=np.int64)
+    n_lasts = 0
+    n_frequent = 0
+    others = 0
+    for i in range(len(counts)):
+        if frequent[i]:
+            n_frequent += 1
+        else:
+            others += counts[i]
+    in_bin = 0
+    for i in range(len(counts) - 1):
+        if frequent[i]:
+            n_frequent -= 1
+        else:
+            in_bin += counts[i]
+        n_free = max_bins - 1 - n_lasts
+        if n_free == 0:
+            break
+        # every frequent value ahead takes an edge below and one above it
+        wanted = (others + 0.0) / max(1, n_free + 1 - 2 * n_frequent)
+        closes_below = frequent[i + 1] and n_free > n_frequent
+        if frequent[i] or closes_below or in_bin >= wanted:
+            lasts[n_lasts] = i
+            n_lasts += 1
+            others -= in_bin
             in_bin = 0
-        i = end
-    return edges[:n_edges]
+    return lasts[:n_lasts]
 
 
 def _present(column: NDArray[Any]) -> NDArray[np.float64]:

@@ -16,6 +16,8 @@ from excess._rng import bootstrap_weights, derive_key
 
 BLOCK = 512
 """Rows that pass through a tree together: their codes and the tree fit into the cache."""
+_STRIDE = 8
+"""Levels that all rows go down before those that have arrived are taken out."""
 
 
 class FlatTrees(NamedTuple):
@@ -66,18 +68,34 @@ def tree_depth(tree: NDArray[np.int64]) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _descend(codes, rows, n_rows, nodes, root, depth, mask, places):
-    """Send rows through a tree, all of them one level at a time; write the leaf of each into ``places``."""
+def _descend(codes, rows, n_rows, nodes, root, depth, mask, places, active):
+    """Send rows through a tree, a few levels at a time; write the leaf of each into ``places``.
+
+    Within a stride, rows that have reached a leaf stay there; after it, only the others go on.
+    """
     n = np.uint64(n_rows)
     mask = np.uint32(mask)
     for r in range(n):
         places[r] = root
-    for _ in range(depth):
-        for r in range(n):
-            node = places[r]
-            code = np.uint32(codes[rows[r], nodes[node, np.uint64(0)]])
-            right = ((code - nodes[node, np.uint64(1)]) & mask) > nodes[node, np.uint64(2)]
-            places[r] = nodes[node, np.uint64(3)] + np.uint32(right)
+        active[r] = r
+    level = 0
+    while level < depth and n > 0:
+        stride = min(_STRIDE, depth - level)
+        for _ in range(stride):
+            for k in range(n):
+                r = active[k]
+                node = places[r]
+                code = np.uint32(codes[rows[r], nodes[node, np.uint64(0)]])
+                right = ((code - nodes[node, np.uint64(1)]) & mask) > nodes[node, np.uint64(2)]
+                places[r] = nodes[node, np.uint64(3)] + np.uint32(right)
+        level += stride
+        if level < depth:
+            n_active = np.uint64(0)
+            for k in range(n):
+                r = active[k]
+                active[n_active] = r
+                n_active += np.uint64(nodes[places[r], np.uint64(3)] != places[r])
+            n = n_active
 
 
 @njit(cache=True, nogil=True)
@@ -85,8 +103,9 @@ def add_scores(codes, n_rows, nodes, roots, depths, values, mask, scores):
     """Add the value of each row's leaf in every tree to its score."""
     rows = np.arange(n_rows).astype(np.uint32)
     places = np.empty(n_rows, dtype=np.uint32)
+    active = np.empty(n_rows + 1, dtype=np.uint32)
     for tree in range(len(depths)):
-        _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+        _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places, active)
         for r in range(np.uint64(n_rows)):
             scores[r] += values[places[r]]
 
@@ -98,13 +117,14 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
     weights = np.empty(n_rows, dtype=np.uint8)
     rows = np.empty(n_rows + 1, dtype=np.uint32)
     places = np.empty(n_rows, dtype=np.uint32)
+    active = np.empty(n_rows + 1, dtype=np.uint32)
     for tree in range(len(depths)):
         bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
         n_out = 0
         for r in range(n_rows):
             rows[n_out] = r
             n_out += weights[r] == 0
-        _descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places)
+        _descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places, active)
         for r in range(np.uint64(n_out)):
             scores[rows[r]] += values[places[r]]
             n_trees[rows[r]] += 1
@@ -115,8 +135,9 @@ def find_leaves(codes, n_rows, nodes, roots, depths, mask, leaves):
     """Write the number of each row's leaf within its tree, for all trees."""
     rows = np.arange(n_rows).astype(np.uint32)
     places = np.empty(n_rows, dtype=np.uint32)
+    active = np.empty(n_rows + 1, dtype=np.uint32)
     for tree in range(len(depths)):
-        _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+        _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places, active)
         for r in range(n_rows):
             leaves[r, tree] = places[r] - roots[tree]
 

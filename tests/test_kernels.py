@@ -1,0 +1,280 @@
+"""The compiled kernels, each against a naive twin."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from excess import _rng
+from excess._forest import binning, criterion, ensemble, grower, layout, predictor, splitting
+
+
+class TestRandomNumbers:
+    def test_weights_are_poisson(self):
+        weights = np.empty(1_000_000, dtype=np.uint8)
+        _rng.bootstrap_weights(np.uint64(1), 0, weights)
+        observed = np.bincount(weights, minlength=7)[:7] / len(weights)
+        expected = np.array([math.exp(-1) / math.factorial(k) for k in range(7)])
+        np.testing.assert_allclose(observed, expected, atol=4 * 0.0005)
+
+    def test_weights_of_trees_and_neighbouring_rows_are_unrelated(self):
+        weights = np.empty((40, 20_000), dtype=np.uint8)
+        for tree in range(40):
+            _rng.bootstrap_weights(np.uint64(_rng.derive_key(np.uint64(7), tree)), 0, weights[tree])
+        correlation = np.corrcoef(weights)[np.triu_indices(40, 1)]
+        assert np.abs(correlation).max() < 5 / math.sqrt(20_000)
+        lagged = [np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in weights for lag in (1, 2, 64)]
+        assert np.abs(lagged).max() < 5 / math.sqrt(20_000)
+
+    def test_features_are_chosen_evenly(self):
+        counts = np.zeros(22)
+        pairs = np.zeros((22, 22))
+        chosen = np.empty(4, dtype=np.int64)
+        for node in range(20_000):
+            _rng.choose_features(np.uint64(_rng.derive_key(np.uint64(3), node)), 22, 4, chosen)
+            assert (np.diff(chosen) > 0).all()
+            counts[chosen] += 1
+            pairs[np.ix_(chosen, chosen)] += 1
+        np.testing.assert_allclose(counts / 20_000, 4 / 22, atol=5 * math.sqrt(4 / 22 / 20_000))
+        off_diagonal = pairs[np.triu_indices(22, 1)] / 20_000
+        np.testing.assert_allclose(off_diagonal, 4 * 3 / (22 * 21), atol=0.006)
+
+    def test_all_features_are_all_features(self):
+        chosen = np.empty(5, dtype=np.int64)
+        _rng.choose_features(np.uint64(0), 5, 5, chosen)
+        np.testing.assert_array_equal(chosen, np.arange(5))
+
+    def test_sampled_rows_do_not_depend_on_what_follows_in_their_order(self):
+        few, many = _rng.bottom_rows(5000, 100), _rng.bottom_rows(1000, 100)
+        assert len(few) == len(many) == 100
+        # a row of the smaller table that is sampled in the larger one is sampled in the smaller one, too
+        assert set(few[few < 1000]) <= set(many)
+        np.testing.assert_array_equal(_rng.bottom_rows(50, 100), np.arange(50))
+
+
+class TestBinning:
+    def edges(self, column, max_bins):
+        column = np.asarray(column, dtype=np.float64)
+        return binning.find_edges(column, binning.sampled_rows(len(column)), max_bins)
+
+    @pytest.mark.parametrize("max_bins", [255, 16, None])
+    def test_few_distinct_values_are_told_apart(self, max_bins):
+        rng = np.random.default_rng(0)
+        values = np.unique(rng.normal(size=15))
+        edges = self.edges(rng.choice(values, 500), max_bins)
+        assert len(edges) == 14
+        np.testing.assert_array_equal(np.searchsorted(edges, values), np.arange(15))
+
+    def test_a_rare_value_outside_the_sample_keeps_its_bin(self):
+        column = np.zeros(300_000)
+        column[np.setdiff1d(np.arange(300_000), binning.sampled_rows(300_000))[0]] = 1.0
+        np.testing.assert_array_equal(self.edges(column, 255), [0.5])
+
+    def test_bins_are_even(self):
+        column = np.random.default_rng(0).normal(size=50_000)
+        counts = np.bincount(np.searchsorted(self.edges(column, 255), column), minlength=255)
+        assert counts.min() > 0.9 * 50_000 / 255
+        assert counts.max() < 1.1 * 50_000 / 255
+
+    def test_a_frequent_value_does_not_eat_up_the_bins(self):
+        rng = np.random.default_rng(0)
+        column = np.where(rng.random(50_000) < 0.9, 0.0, rng.normal(size=50_000))
+        edges = self.edges(column, 255)
+        assert len(edges) > 250
+        others = np.bincount(np.searchsorted(edges, column[column != 0]), minlength=255)
+        assert others.max() < 1.2 * 5_000 / 253
+
+    def test_many_frequent_values(self):
+        rng = np.random.default_rng(0)
+        column = np.where(rng.random(100_000) < 0.8, rng.integers(0, 100, 100_000), 100 * rng.random(100_000))
+        edges = self.edges(column, 255)
+        assert 200 < len(edges) <= 254
+        values = np.arange(100.0)
+        # each of the hundred is alone, or nearly so
+        shares = [np.mean(column[np.searchsorted(edges, column) == np.searchsorted(edges, v)] == v) for v in values]
+        assert np.mean(shares) > 0.95
+
+    def test_edges_separate_what_they_should(self):
+        for column in ([1.0, np.nextafter(1.0, 2)], [0.0, -0.0, 5e-324], [np.nan, np.nan], [np.nan, 3.0, 4.0]):
+            edges = self.edges(column, 255)
+            present = np.unique(np.asarray(column)[~np.isnan(column)] + 0.0)
+            assert len(np.unique(np.searchsorted(edges, present))) == len(present)
+
+    @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+    @pytest.mark.parametrize("max_bins", [255, None])
+    def test_codes_equal_searchsorted(self, dtype, max_bins):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(1000, 3)).astype(dtype)
+        X[rng.random(X.shape) < 0.1] = np.nan
+        events = ensemble.bin_events(X, rng.random(1000) < 0.5, max_bins, 2)
+        assert events.codes.dtype == (np.uint8 if max_bins else np.uint32)
+        for j in range(3):
+            expected = np.where(np.isnan(X[:, j]), 0, 1 + np.searchsorted(events.edges[j], X[:, j].astype(np.float64)))
+            np.testing.assert_array_equal(events.codes[:, j], expected)
+
+    @given(st.lists(st.floats(-1e300, 1e300), min_size=2, max_size=60), st.integers(2, 20))
+    def test_quantile_edges_are_ascending_and_not_too_many(self, values, max_bins):
+        edges = binning._quantile_edges(np.asarray(values), max_bins)
+        assert len(edges) <= max_bins - 1
+        assert (np.diff(edges) > 0).all()
+        assert (edges >= min(values)).all()
+        assert (edges < max(values)).all() or len(edges) == 0
+
+
+class TestSplitting:
+    @pytest.mark.parametrize("kind", list(criterion.CRITERIA))
+    @pytest.mark.parametrize("alpha", [0.2, 1.0])
+    def test_search_equals_a_naive_one(self, kind, alpha):
+        rng = np.random.default_rng(0)
+        table = criterion.x_log_x_table(100)  # small, so that both ways to x ln x are taken
+        for trial in range(300):
+            n_codes = int(rng.integers(3, 20))
+            on, off = rng.integers(0, 30, (2, n_codes)) * (rng.random((2, n_codes)) < 0.7)
+            if trial % 2:
+                on[0] = off[0] = 0  # nothing missing
+            if on.sum() == 0 or off.sum() == 0 or ((on + off) > 0).sum() < 2:
+                continue
+            counts, total = (on << 32) | off, (int(on.sum()) << 32) | int(off.sum())
+            present = np.empty(n_codes + 1, dtype=np.int64)
+            n_present = splitting.present_codes(counts, n_codes, None, present)
+            np.testing.assert_array_equal(present[:n_present], np.flatnonzero(on + off))
+            min_leaf = int(rng.integers(1, 20))
+            value, position, missing_left, left = splitting.search_feature(
+                counts, present, n_present, total, min_leaf, criterion.CRITERIA[kind], alpha, table, -np.inf
+            )
+
+            def value_of(mask, on=on, off=off):
+                sides = [(on[side].sum(), off[side].sum()) for side in (mask, ~mask)]
+                if kind == "information":
+                    return sum(criterion.information(a, b, table) for a, b in sides)
+                return max(criterion.li_ma(a, b, alpha, table) for a, b in sides)
+
+            codes = np.arange(n_codes)
+            masks = [(codes > 0) & (codes <= cut) for cut in range(1, n_codes)]
+            masks += [mask | (codes == 0) for mask in masks] + [codes == 0]
+            sizes = [((on + off)[mask].sum(), (on + off)[~mask].sum()) for mask in masks]
+            allowed = [mask for mask, size in zip(masks, sizes, strict=True) if min(size) >= min_leaf]
+            if not allowed:
+                assert position == -1
+                continue
+            assert value == pytest.approx(max(map(value_of, allowed)), rel=1e-12, abs=1e-12)
+            best = (codes <= present[position]) & ((codes > 0) | missing_left)
+            assert (left >> 32, left & 0xFFFFFFFF) == (on[best].sum(), off[best].sum())
+
+    def test_criteria_are_li_ma(self):
+        from excess import li_ma_significance
+
+        table = criterion.x_log_x_table(1000)
+        for on, off, alpha in [(20, 25, 0.2), (10, 0, 0.2), (0, 10, 0.2), (5, 25, 0.2), (2000, 300, 3.0)]:
+            expected = li_ma_significance(on, off, alpha) ** 2 / 2
+            assert criterion.li_ma(on, off, alpha, table) == pytest.approx(expected, abs=1e-9)
+
+
+class TestGrowing:
+    @pytest.mark.parametrize("n_features", [3, 7, 22, 40])
+    @pytest.mark.parametrize("n", [1, 255, 256, 257, 1000])
+    def test_records_are_moved_whole(self, n, n_features):
+        rng = np.random.default_rng(0)
+        records = layout.empty_records(n, n_features, np.uint8)
+        codes = layout.as_codes(records, np.uint8)
+        codes[:] = rng.integers(0, 256, codes.shape)
+        codes[:, n_features] = rng.integers(0, 2, n) << layout.ON_BIT
+        weights = rng.integers(0, 3, n).astype(np.uint8)
+        bag = np.zeros((n + 1, records.shape[1]), dtype=np.uint64)
+        n_bag = grower.take_bag(records, codes, n_features, weights, bag, bag.view(np.uint8))
+        expected = codes[weights > 0].copy()
+        expected[:, n_features] |= weights[weights > 0]
+        np.testing.assert_array_equal(bag.view(np.uint8)[:n_bag], expected)
+
+        moved = np.zeros_like(bag)
+        for shift, limit in [(0, 100), (1, 99), (1, 0), (0, 0)]:
+            border = grower.partition(bag, bag.view(np.uint8), 0, n_bag, 1, shift, limit, 255, moved)
+            left = (expected[:, 1] - np.uint8(shift)) <= limit
+            assert border == left.sum()
+            for side, rows in ((moved[:border], expected[left]), (moved[border:n_bag], expected[~left])):
+                assert sorted(side.view(np.uint8).tolist()) == sorted(rows.tolist())
+
+    @pytest.mark.parametrize("k", [1, 2, 4, 5, 9])
+    @pytest.mark.parametrize("dtype", [np.uint8, np.uint32])
+    def test_histograms_equal_bincount(self, k, dtype):
+        rng = np.random.default_rng(0)
+        codes = rng.integers(0, 200, (500, 12)).astype(dtype)
+        weights, on = rng.integers(1, 5, 500), rng.integers(0, 2, 500)
+        codes[:, 11] = weights | (on << layout.ON_BIT)
+        chosen = np.sort(rng.choice(11, k, replace=False))
+        histograms = np.zeros((k, 256), dtype=np.int64)
+        touched = None if dtype == np.uint8 else np.zeros((k, 4), dtype=np.uint8)
+        grower.fill_histograms(codes, 100, 400, 11, chosen, histograms, touched)
+        part = slice(100, 400)
+        for row, feature in zip(histograms, chosen, strict=True):
+            for packed, label in ((row >> 32, 1), (row & 0xFFFFFFFF, 0)):
+                expected = np.bincount(codes[part, feature], (weights * (on == label))[part], minlength=256)
+                np.testing.assert_array_equal(packed, expected)
+        grower.clear_histograms(histograms, touched)
+        assert not histograms.any()
+
+    def test_narrow_and_wide_codes_grow_the_same_tree(self):
+        rng = np.random.default_rng(0)
+        X = np.round(rng.normal(size=(2000, 5)), 1)
+        X[rng.random(X.shape) < 0.05] = np.nan
+        on = rng.random(2000) < 0.2 + 0.3 * (np.nan_to_num(X[:, 0]) > 0.5)
+        settings = ensemble.GrowthSettings(6, 5, 2, 0.3, bootstrap=True)
+        keys = ensemble.tree_keys(1, 4)
+        narrow = ensemble.bin_events(X, on, 255, 1)
+        codes = narrow.codes
+        records = layout.empty_records(2000, 5, np.uint32)
+        layout.as_codes(records, np.uint32)[:, :6] = codes[:, :6]
+
+        class Wide(ensemble.BinnedEvents):
+            codes = property(lambda self: self.records.view(np.uint32))
+
+        for one, other in zip(
+            ensemble.grow_trees(narrow, keys, [0, 1, 0, 1], settings, 1),
+            ensemble.grow_trees(Wide(records, narrow.edges), keys, [0, 1, 0, 1], settings, 1),
+            strict=True,
+        ):
+            leaf = one[:, layout.LEFT] == np.arange(len(one))
+            np.testing.assert_array_equal(one[~leaf], other[~leaf])
+            np.testing.assert_array_equal(one[:, layout.N_ON :], other[:, layout.N_ON :])
+
+
+def test_descent_equals_a_naive_walk():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 6))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    on = rng.random(3000) < 0.4
+    events = ensemble.bin_events(X, on, 255, 1)
+    keys = ensemble.tree_keys(5, 3)
+    settings = ensemble.GrowthSettings(None, 1, 2, 1.0, bootstrap=True)
+    tables = ensemble.grow_trees(events, keys, [0, 1, 0], settings, 2)
+    flat = predictor.flatten(tables)
+    leaves = ensemble.leaf_numbers(X, events.edges, flat, 2)
+    assert flat.depths.max() > predictor._STRIDE
+    for t, table in enumerate(tables):
+        for row in range(0, 3000, 97):
+            node = 0
+            while table[node, layout.LEFT] != node:
+                code = events.codes[row, table[node, layout.FEATURE]]
+                goes_left = (int(code) - table[node, layout.SHIFT]) % 256 <= table[node, layout.LIMIT]
+                node = table[node, layout.LEFT] + (not goes_left)
+            assert leaves[row, t] == node
+        # the counts of a node are those of its children
+        inner = np.flatnonzero(table[:, layout.LEFT] != np.arange(len(table)))
+        left = table[inner, layout.LEFT]
+        for column in (layout.N_ON, layout.N_OFF):
+            np.testing.assert_array_equal(table[inner, column], table[left, column] + table[left + 1, column])
+
+
+def test_tasks_stop_at_an_error():
+    done = []
+
+    def work(task, memory):
+        if task == 3:
+            raise RuntimeError("broken")
+        done.append(task)
+
+    with pytest.raises(RuntimeError, match="broken"):
+        ensemble.run_tasks(range(1000), work, lambda: None, 2)
+    assert len(done) < 1000
