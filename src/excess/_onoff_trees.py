@@ -40,8 +40,8 @@ class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_events, 2)
-            The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of the
-            trees with ``output="assignment"``. Neither is the probability of signal.
+            The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of
+            the trees with ``output="assignment"``. Neither is the probability of signal.
         """
         X = self._check_new_events(X)
         trees = self._trees
@@ -65,7 +65,7 @@ class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
     def _n_threads(self) -> int:
         return effective_n_jobs(getattr(self, "n_jobs", None))
 
-    def _check_events(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
+    def _check_events(self, X: Any, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
         """Return X as floats, who is On, and the two classes; set what scikit-learn expects about features."""
         kind = type_of_target(y, input_name="y")
         if kind not in ("binary", "multiclass"):
@@ -144,7 +144,7 @@ class GrownTrees:
         information = half_squares(self.n_on, self.n_off)
         left = self.flat.nodes[inner, 3].astype(np.int64)
         gain = information[left] + information[left + 1] - information[inner]
-        return np.bincount(self.flat.nodes[inner, 0], weights=gain, minlength=n_features)
+        return np.bincount(self.flat.nodes[inner, 0], weights=gain, minlength=n_features).astype(np.float64)
 
 
 def check_growth(estimator: Any, criteria: tuple[str, ...]) -> None:

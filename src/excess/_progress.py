@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def progress_bar(description: str, total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts finished steps; with ``shown``, a bar with an estimate of the time left follows it."""
+    """Give a function that counts finished steps; with ``shown``, a bar with the time left follows it."""
     if not shown:
         yield lambda steps: None
         return

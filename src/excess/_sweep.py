@@ -99,5 +99,18 @@ def strictest_argmax(objective: FloatArray) -> int:
     return len(objective) - 1 - int(np.argmax(objective[::-1]))
 
 
+def strictest_near_best(significance: FloatArray, tolerance: float) -> int:
+    """Return the strictest cut whose squared significance is within ``tolerance`` of the largest one.
+
+    The square is twice a log-likelihood ratio, so that 1 spans the one-sigma interval of the best cut and 4 that of two
+    sigma. A tolerance of 0 is the argmax.
+    """
+    if tolerance == 0:
+        return strictest_argmax(significance)
+    floor = np.sqrt(max(float(significance.max()) ** 2 - tolerance, 0.0))
+    near = np.flatnonzero((significance >= floor) & (significance > 0))
+    return int(near[-1]) if len(near) else len(significance) - 1
+
+
 def _sum_dtype(weights: NDArray[Any]) -> type:
     return np.int64 if weights.dtype.kind in "biu" else np.float64

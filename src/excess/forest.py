@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha, as_threshold
+from excess._checks import (
+    BoolArray,
+    FloatArray,
+    as_counts,
+    as_int,
+    as_random_state,
+    as_scalar,
+    as_scalar_alpha,
+    as_threshold,
+)
 from excess._forest import ensemble
 from excess._forest.compiling import compile_kernels
 from excess._forest.criterion import CRITERIA
 from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess._progress import progress_bar
 from excess.curve import ThresholdCurve, significance_curve
-from excess.tuning import threshold_rule, tune_threshold
+from excess.tuning import significance_threshold, threshold_rule
 
 __all__ = ["OnOffForestClassifier"]
 
@@ -29,31 +39,34 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     Parameters
     ----------
-    n_estimators : int, default=100
+    n_estimators : int, default=200
         Number of trees.
     alpha : float, default=1.0
         Exposure ratio On/Off.
     criterion : {"mixed", "information", "li_ma"}, default="mixed"
-        What a split maximises: information gain (Eq. 7 of the paper), the larger significance of the two sides (Eq. 6), or
-        the one in every other tree and the other in the rest.
+        What a split maximises: information gain (Eq. 7 of the paper), the larger significance of the two sides
+        (Eq. 6), or the one in every other tree and the other in the rest.
     max_depth : int or None, default=None
         Largest number of cuts on the way to a leaf.
     min_samples_leaf : int or "auto", default="auto"
-        Fewest events in a leaf, bootstrap weights included. ``"auto"`` takes the size out of 10, 40 and 160 whose forest
-        has the largest out-of-bag significance.
+        Fewest events in a leaf, bootstrap weights included. ``"auto"`` grows a forest each with 10, 40 and 160 and
+        keeps the one of the largest out-of-bag likelihood.
     max_features : int, float, "sqrt", "log2" or None, default="sqrt"
         Features that a node looks at, drawn anew for each; None is all of them.
     max_bins : int or None, default=255
-        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None searches
-        every distinct value of all features.
+        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None
+        searches every distinct value of all features.
     output : {"fraction", "assignment"}, default="fraction"
-        What a tree says about an event: the On fraction of its leaf, or 0 and 1 by the leaf's assignment, as in the paper's
-        ensembles.
+        What a tree says about an event: the On fraction of its leaf, or 0 and 1 by the leaf's assignment, as in the
+        paper's ensembles.
     threshold : str, callable or float, default="significance"
         Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``,
         ``"default"`` or a function of ``(y, score, alpha)``; or the threshold itself.
-    n_threshold_bootstrap : int, default=0
-        Take the median threshold over so many resamples; see `significance_threshold`.
+    threshold_tolerance : float, default=4.0
+        With ``threshold="significance"``, take the strictest cut whose squared significance is within this of the best,
+        two sigma by default; 0 is the best cut itself. See `significance_threshold`.
+    n_threshold_bootstrap : int, default=25
+        With ``threshold="significance"``, take the median threshold over so many resamples; 0 for none.
     n_jobs : int or None, default=None
         Threads; -1 is all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -70,8 +83,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     oob_decision_function_ : ndarray of shape (n_events, 2)
         Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree.
     oob_significance_ : float
-        Significance of the training events by their out-of-bag scores, at ``threshold_``. The threshold was chosen on these
-        events, so this is not a result to quote; cross-validate the whole for that.
+        Significance of the training events by their out-of-bag scores, at ``threshold_``. The threshold was chosen on
+        these events, so this is not a result to quote; cross-validate the whole for that.
     curve_ : ThresholdCurve
         The training events at every cut of their out-of-bag scores.
     min_samples_leaf_ : int
@@ -90,9 +103,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     Notes
     -----
-    Bootstrap weights are Poisson(1) draws keyed by seed, tree and row, the features of a node by seed, tree and path; bin
-    edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit for
-    bit, on any number of threads.
+    Bootstrap weights are Poisson(1) draws keyed by seed, tree and row, the features of a node by seed, tree and path;
+    bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
+    for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
 
     Examples
     --------
@@ -107,7 +120,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     def __init__(
         self,
-        n_estimators: int = 100,
+        n_estimators: int = 200,
         alpha: float = 1.0,
         *,
         criterion: str = "mixed",
@@ -117,7 +130,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         max_bins: int | None = 255,
         output: str = "fraction",
         threshold: str | Callable[..., float] | float = "significance",
-        n_threshold_bootstrap: int = 0,
+        threshold_tolerance: float = 4.0,
+        n_threshold_bootstrap: int = 25,
         n_jobs: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -131,6 +145,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self.max_bins = max_bins
         self.output = output
         self.threshold = threshold
+        self.threshold_tolerance = threshold_tolerance
         self.n_threshold_bootstrap = n_threshold_bootstrap
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -154,7 +169,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
         leaf_sizes = self._check_leaf_sizes()
-        self._check_threshold()
+        rule = self._check_threshold()
         seed = as_random_state(self.random_state).randint(2**31 - 1)
         X, on, classes = self._check_events(X, y)
         max_features = resolve_max_features(self.max_features, X.shape[1])
@@ -168,25 +183,30 @@ class OnOffForestClassifier(BaseOnOffTrees):
         else:
             criteria = [CRITERIA[self.criterion]] * n_trees
 
-        best: _Fitted | None = None
+        best_likelihood, leaf_size, trees = -np.inf, leaf_sizes[0], None
         with progress_bar("Growing trees", n_trees * len(leaf_sizes), shown=self.verbose > 0) as tick:
-            for leaf_size in leaf_sizes:
-                settings = ensemble.GrowthSettings(self.max_depth, leaf_size, max_features, alpha, bootstrap=True)
+            for size in leaf_sizes:
+                settings = ensemble.GrowthSettings(self.max_depth, size, max_features, alpha, bootstrap=True)
                 tables = ensemble.grow_trees(events, keys, criteria, settings, n_threads, tick)
-                trees = GrownTrees.of(tables, events.edges, self.output, alpha, prior=on.mean())
-                score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, keys, n_threads)
-                fitted = _Fitted(leaf_size, trees, score, self._curve(on, score, alpha))
-                if best is None or fitted.curve.significance.max() > best.curve.significance.max():
-                    best = fitted
-        assert best is not None
+                grown = GrownTrees.of(tables, events.edges, "fraction", alpha, prior=on.mean())
+                score = ensemble.out_of_bag_scores(events, grown.flat, grown.values, keys, n_threads)
+                likelihood = _log_likelihood(on, score) if len(leaf_sizes) > 1 else 0.0
+                if trees is None or likelihood > best_likelihood:
+                    best_likelihood, leaf_size, trees, best_score = likelihood, size, grown, score
+        assert trees is not None
+        if self.output == "assignment":
+            trees = replace(trees, values=trees.assignment(alpha).astype(np.float64))
+            best_score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, keys, n_threads)
+        score = best_score
+        curve = _curve(on, score, alpha)
 
-        self.threshold_ = self._tune(on, best, alpha, seed)
+        self.threshold_ = rule(on, score, alpha, seed, curve)
         self.classes_ = classes
-        self.min_samples_leaf_ = best.leaf_size
-        self.curve_ = best.curve
-        self.oob_decision_function_ = np.column_stack([1 - best.score, best.score])
-        self.oob_significance_ = float(best.curve.significance[best.curve.index_of(self.threshold_)])
-        self._trees = best.trees
+        self.min_samples_leaf_ = leaf_size
+        self.curve_ = curve
+        self.oob_decision_function_ = np.column_stack([1 - score, score])
+        self.oob_significance_ = float(curve.significance[curve.index_of(self.threshold_)])
+        self._trees = trees
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -212,40 +232,42 @@ class OnOffForestClassifier(BaseOnOffTrees):
             return LEAF_SIZES
         return (as_int("min_samples_leaf", self.min_samples_leaf, minimum=1),)
 
-    def _check_threshold(self) -> None:
-        if isinstance(self.threshold, str) or callable(self.threshold):
-            threshold_rule(self.threshold, self.n_threshold_bootstrap, name="threshold")
-        else:
-            as_threshold("threshold", self.threshold)
-
-    def _curve(self, on: BoolArray, score: FloatArray, alpha: float) -> ThresholdCurve:
-        scored = ~np.isnan(score)
-        if on[scored].all() or not on[scored].any():
-            raise ValueError(
-                f"too few events for out-of-bag scores: of {on.sum()} On and {(~on).sum()} Off events, "
-                f"{(on & scored).sum()} and {(~on & scored).sum()} were left out by a tree; give more events or trees"
-            )
-        return significance_curve(on[scored], score[scored], alpha)
-
-    def _tune(self, on: BoolArray, best: _Fitted, alpha: float, seed: int) -> float:
+    def _check_threshold(self) -> Callable[..., float]:
+        """Return the threshold as a function of ``(on, score, alpha, seed, curve)``."""
+        as_int("n_threshold_bootstrap", self.n_threshold_bootstrap, minimum=0)
+        tolerance = as_scalar("threshold_tolerance", as_counts("threshold_tolerance", self.threshold_tolerance))
         if not (isinstance(self.threshold, str) or callable(self.threshold)):
-            return as_threshold("threshold", self.threshold)
-        scored = ~np.isnan(best.score)
-        return tune_threshold(
-            self.threshold,
-            on[scored],
-            best.score[scored],
-            alpha,
-            n_bootstrap=self.n_threshold_bootstrap,
-            random_state=seed,
-            curve=best.curve,
-        )[0]
+            fixed = as_threshold("threshold", self.threshold)
+            return lambda on, score, alpha, seed, curve: fixed
+        rule = threshold_rule(self.threshold, name="threshold")
+        options = {}
+        if rule is significance_threshold:
+            options = {"tolerance": tolerance, "n_bootstrap": self.n_threshold_bootstrap}
+
+        def tuned(on: BoolArray, score: FloatArray, alpha: float, seed: int, curve: ThresholdCurve) -> float:
+            if options == {"tolerance": 0.0, "n_bootstrap": 0}:
+                return curve.best_threshold
+            scored = ~np.isnan(score)
+            given = {**options, "random_state": seed} if options else {}
+            found = rule(on[scored], score[scored], alpha, **given)
+            return as_threshold(f"the threshold from {self.threshold!r}", found)
+
+        return tuned
 
 
-class _Fitted(NamedTuple):
-    """A forest of one leaf size, with its out-of-bag scores."""
+def _log_likelihood(on: BoolArray, score: FloatArray) -> float:
+    """Return the mean log-likelihood of labels under their out-of-bag On fractions."""
+    probability = np.where(on, score, 1 - score)
+    scored = ~np.isnan(score)
+    return float(np.log(np.clip(probability[scored], 1e-6, None)).mean()) if scored.any() else -np.inf
 
-    leaf_size: int
-    trees: GrownTrees
-    score: FloatArray
-    curve: ThresholdCurve
+
+def _curve(on: BoolArray, score: FloatArray, alpha: float) -> ThresholdCurve:
+    """Return the curve over the events that have an out-of-bag score."""
+    scored = ~np.isnan(score)
+    if on[scored].all() or not on[scored].any():
+        raise ValueError(
+            f"too few events for out-of-bag scores: of {on.sum()} On and {(~on).sum()} Off events, "
+            f"{(on & scored).sum()} and {(~on & scored).sum()} were left out by a tree; give more events or trees"
+        )
+    return significance_curve(on[scored], score[scored], alpha)

@@ -35,8 +35,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     max_features : int, float, "sqrt", "log2" or None, default=None
         Features that a node looks at, drawn anew for each; None is all of them.
     max_bins : int or None, default=255
-        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None searches
-        every distinct value of all features, as the paper says.
+        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None
+        searches every distinct value of all features, as the paper says.
     output : {"fraction", "assignment"}, default="fraction"
         What ``predict_proba`` gives: the On fraction of the leaf, or 0 and 1 by the leaf's assignment.
     random_state : int, RandomState instance or None, default=None
@@ -71,7 +71,13 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> tree = OnOffTreeClassifier(alpha=1 / 5, max_depth=2, min_samples_leaf=50).fit(X, on)
     >>> print(tree.export_text(["size", "width", "length", "area"]))
-    all events
+    all events             On 1234  Off 3766    14.4 sigma
+    |-- length <= -0.3423  On  465  Off   35    37.8 sigma
+    |   |-- area <= 1.979  On  345  Off   21    32.9 sigma  signal
+    |   `-- area > 1.979   On  120  Off   14    18.6 sigma  signal
+    `-- length > -0.3423   On  769  Off 3731     0.8 sigma
+        |-- size <= -3.29  On    7  Off   93    -2.9 sigma  background
+        `-- size > -3.29   On  762  Off 3638     1.2 sigma  background
     """
 
     def __init__(

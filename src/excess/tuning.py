@@ -11,14 +11,16 @@ from numpy.typing import ArrayLike
 from excess._checks import (
     BoolArray,
     FloatArray,
+    as_counts,
     as_int,
     as_random_state,
+    as_scalar,
     as_scalar_alpha,
     as_scored_events,
     as_threshold,
 )
 from excess._rng import bootstrap_weights, derive_key
-from excess._sweep import midway_thresholds, selected_sums, sort_scores, strictest_argmax
+from excess._sweep import midway_thresholds, selected_sums, sort_scores, strictest_near_best
 from excess.baselines import BASELINES
 from excess.curve import ThresholdCurve, significance_curve
 from excess.significance import significance_of_cuts
@@ -34,6 +36,7 @@ def significance_threshold(
     score: ArrayLike,
     alpha: float,
     *,
+    tolerance: float = 0.0,
     n_bootstrap: int = 0,
     random_state: Any = None,
 ) -> float:
@@ -47,9 +50,14 @@ def significance_threshold(
         Larger means more signal-like; not the scores of events that a model was trained on.
     alpha : float
         Exposure ratio On/Off.
+    tolerance : float, default=0.0
+        Take the strictest cut whose squared significance is at most this much below the largest. The square is twice a
+        log-likelihood ratio, so that 1 covers the cuts within one sigma of the best, and 4 those within two. Where the
+        signal is strong that changes next to nothing; where it is weak, it prefers the purer of two cuts that the
+        events cannot tell apart.
     n_bootstrap : int, default=0
-        With a positive number, return the median of the best thresholds of so many bootstrap resamples of the events,
-        which varies less than the best threshold of the events themselves. A resample weights each event with a
+        With a positive number, return the median of the thresholds of so many bootstrap resamples of the events,
+        which varies less than the threshold of the events themselves. A resample weights each event with a
         Poisson(1) draw; where there are more than 10,000 distinct scores, it looks at 10,000 cuts, evenly spread over
         the ranks.
     random_state : int, RandomState instance or None, default=None
@@ -72,10 +80,12 @@ def significance_threshold(
     >>> significance_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], alpha=1.0)
     0.45
     """
+    tolerance = as_scalar("tolerance", as_counts("tolerance", tolerance))
     if as_int("n_bootstrap", n_bootstrap, minimum=0) == 0:
-        return significance_curve(y, score, alpha).best_threshold
+        curve = significance_curve(y, score, alpha)
+        return float(curve.thresholds[strictest_near_best(curve.significance, tolerance)])
     on, scores = as_scored_events(y, score)
-    return _median_best_threshold(on, scores, as_scalar_alpha(alpha), n_bootstrap, random_state)
+    return _median_threshold(on, scores, as_scalar_alpha(alpha), tolerance, n_bootstrap, random_state)
 
 
 THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
@@ -106,7 +116,6 @@ def tune_threshold(
     *,
     n_bootstrap: int = 0,
     random_state: Any = None,
-    curve: ThresholdCurve | None = None,
 ) -> tuple[float, ThresholdCurve]:
     """Apply a threshold rule, given by its name or as a function of ``(y, score, alpha)``.
 
@@ -118,8 +127,6 @@ def tune_threshold(
         As for `significance_threshold`.
     n_bootstrap, random_state
         As for `significance_threshold`; other rules have no such option.
-    curve : ThresholdCurve or None, default=None
-        The curve of these very events, if it is at hand; it saves a sort.
 
     Returns
     -------
@@ -139,8 +146,7 @@ def tune_threshold(
     On 3, Off 0, alpha 1: excess 3.0 +- 1.7, 2.0 sigma
     """
     rule = threshold_rule(method, n_bootstrap)
-    if curve is None:
-        curve = significance_curve(y, score, alpha)
+    curve = significance_curve(y, score, alpha)
     if n_bootstrap > 0:
         threshold = rule(y, score, alpha, n_bootstrap=n_bootstrap, random_state=random_state)
     elif rule is significance_threshold:
@@ -150,10 +156,10 @@ def tune_threshold(
     return as_threshold(f"the threshold from method {method!r}", threshold), curve
 
 
-def _median_best_threshold(
-    on: BoolArray, scores: FloatArray, alpha: float, n_bootstrap: int, random_state: Any
+def _median_threshold(
+    on: BoolArray, scores: FloatArray, alpha: float, tolerance: float, n_bootstrap: int, random_state: Any
 ) -> float:
-    """Return the curve's threshold at the median, over bootstrap resamples, of their best thresholds."""
+    """Return the curve's threshold at the median, over bootstrap resamples, of their thresholds."""
     seed = np.uint64(as_random_state(random_state).randint(2**31 - 1))
     order, values, starts = sort_scores(scores)
     on = on[order]
@@ -166,7 +172,7 @@ def _median_best_threshold(
         bootstrap_weights(np.uint64(derive_key(seed, i)), 0, weights)
         n_on = selected_sums(weights * on, starts[kept])
         n_all = selected_sums(weights, starts[kept])
-        cut = strictest_argmax(significance_of_cuts(n_on, n_all - n_on, alpha))
+        cut = strictest_near_best(significance_of_cuts(n_on, n_all - n_on, alpha), tolerance)
         # midway between the scores that the resample has on either side of the cut
         same = int(np.searchsorted(-n_all, -n_all[cut]))
         low = values[kept[same - 1]] if same > 0 else -np.inf

@@ -107,7 +107,7 @@ def _few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | Non
 
 
 def _quantile_edges(values: NDArray[np.float64], max_bins: int) -> NDArray[np.float64]:
-    """Cut values into bins of about equal size; a frequent value has a bin of its own, and the others share the rest."""
+    """Cut values into bins of about equal size; a frequent value has a bin of its own, the others share the rest."""
     distinct, counts = np.unique(values, return_counts=True)
     frequent = np.zeros(len(distinct), dtype=np.bool_)
     while True:  # the more values are frequent, the less is left for the others, the more of them are frequent
