@@ -10,7 +10,6 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
 
@@ -28,7 +27,6 @@ def main() -> None:
     X_train, X_test, on_train, on_test, _, clean_test = train_test_split(
         X, on, clean, test_size=0.5, stratify=on, random_state=3
     )
-    forest = RandomForestClassifier(100, min_samples_leaf=20, n_jobs=-1, random_state=4)
 
     table = Table(title="Hold-out events, alpha = 1/5")
     for column in ("threshold rule", "threshold", "On", "Off", "excess", "significance", "clean F1"):
@@ -47,10 +45,10 @@ def main() -> None:
         )
 
     add_row("no cut", "", on_test * 0 + 1)
-    for method in reversed(excess.THRESHOLD_METHODS):
-        model = excess.SignificanceThresholdClassifier(forest, ALPHA, method=method, cv="oob")
-        model.fit(X_train, on_train)
-        add_row(method, f"{model.threshold_:.3f}", model.predict(X_test))
+    for rule in reversed(excess.THRESHOLD_METHODS):
+        forest = excess.OnOffForestClassifier(alpha=ALPHA, threshold=rule, n_jobs=-1, random_state=4)
+        forest.fit(X_train, on_train)
+        add_row(rule, f"{forest.threshold_:.3f}", forest.predict(X_test))
     Console(width=100).print(table)
 
 

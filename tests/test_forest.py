@@ -88,14 +88,13 @@ def test_out_of_bag_scores_equal_a_naive_sum(noisy_data):
 
 def test_threshold_is_tuned_on_out_of_bag_scores(noisy_data):
     X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
-    model = OnOffForestClassifier(60, alpha, min_samples_leaf=20, random_state=0).fit(X, y)
+    exact = {"min_samples_leaf": 20, "threshold_tolerance": 0, "n_threshold_bootstrap": 0, "random_state": 0}
+    model = OnOffForestClassifier(60, alpha, **exact).fit(X, y)
     score = model.oob_decision_function_[:, 1]
     assert model.threshold_ == significance_threshold(y, score, alpha)
     assert model.oob_significance_ == significance_curve(y, score, alpha).significance.max()
     np.testing.assert_array_equal(model.predict(X), (model.predict_proba(X)[:, 1] > model.threshold_).astype(int))
-    wrapped = SignificanceThresholdClassifier(
-        OnOffForestClassifier(60, alpha, min_samples_leaf=20, random_state=0), alpha, cv="oob"
-    )
+    wrapped = SignificanceThresholdClassifier(OnOffForestClassifier(60, alpha, **exact), alpha, cv="oob")
     assert wrapped.fit(X, y).threshold_ == model.threshold_
 
 
@@ -117,19 +116,26 @@ def test_bootstrapped_threshold(noisy_data):
     model = OnOffForestClassifier(30, alpha, min_samples_leaf=20, n_threshold_bootstrap=15, random_state=0).fit(X, y)
     score = model.oob_decision_function_[:, 1]
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    assert model.threshold_ == significance_threshold(y, score, alpha, n_bootstrap=15, random_state=seed)
+    assert model.threshold_ == significance_threshold(y, score, alpha, tolerance=4.0, n_bootstrap=15, random_state=seed)
+    strict = OnOffForestClassifier(
+        30, alpha, min_samples_leaf=20, threshold_tolerance=9, n_threshold_bootstrap=0, random_state=0
+    ).fit(X, y)
+    assert strict.threshold_ == significance_threshold(y, score, alpha, tolerance=9)
 
 
-def test_auto_takes_the_leaf_size_of_largest_out_of_bag_significance(noisy_data):
+@pytest.mark.parametrize("output", ["fraction", "assignment"])
+def test_auto_takes_the_leaf_size_of_largest_out_of_bag_likelihood(noisy_data, output):
     X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
-    auto = OnOffForestClassifier(30, alpha, min_samples_leaf="auto", random_state=0).fit(X, y)
-    each = {
-        size: OnOffForestClassifier(30, alpha, min_samples_leaf=size, random_state=0).fit(X, y)
-        for size in forest_module.LEAF_SIZES
-    }
-    best = max(each, key=lambda size: each[size].curve_.significance.max())
+    options = {"n_estimators": 30, "alpha": alpha, "random_state": 0}
+    likelihood = {}
+    for size in forest_module.LEAF_SIZES:
+        score = OnOffForestClassifier(min_samples_leaf=size, **options).fit(X, y).oob_decision_function_
+        likelihood[size] = np.log(score[np.arange(len(y)), y]).mean()
+    best = max(likelihood, key=likelihood.get)
+    auto = OnOffForestClassifier(min_samples_leaf="auto", output=output, **options).fit(X, y)
     assert auto.min_samples_leaf_ == best
-    assert fitted_bits(auto, X) == fitted_bits(each[best], X)
+    given = OnOffForestClassifier(min_samples_leaf=best, output=output, **options).fit(X, y)
+    assert fitted_bits(auto, X) == fitted_bits(given, X)
 
 
 def test_mixed_alternates_the_criteria(noisy_data):
@@ -262,8 +268,8 @@ def test_pickle_and_clone(noisy_data):
         ({"threshold": "lima"}, ValueError, "threshold must be one of 'significance', 'menon'"),
         ({"threshold": None}, TypeError, "threshold must be a number, got None"),
         ({"threshold": np.nan}, ValueError, "threshold must not be NaN"),
-        ({"n_threshold_bootstrap": -1}, ValueError, "n_bootstrap must be at least 0"),
-        ({"threshold": "menon", "n_threshold_bootstrap": 5}, ValueError, "go with threshold 'significance' only"),
+        ({"n_threshold_bootstrap": -1}, ValueError, "n_threshold_bootstrap must be at least 0"),
+        ({"threshold_tolerance": -1}, ValueError, "threshold_tolerance must not be negative"),
         ({"random_state": "seed"}, ValueError, "random_state must be"),
         ({"output": 1}, ValueError, "output must be"),
     ],

@@ -76,6 +76,33 @@ def test_bootstrap_without_any_excess_selects_nothing():
     assert significance_threshold(y, score, 1.0, n_bootstrap=5, random_state=0) == np.inf
 
 
+def test_tolerance_takes_the_strictest_cut_near_the_best():
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        y, score = rng.integers(0, 2, 80), rng.integers(0, 30, 80).astype(float)
+        if len(np.unique(y)) == 1:
+            continue
+        curve = significance_curve(y, score, 0.8)
+        best = curve.significance.max()
+        assert significance_threshold(y, score, 0.8, tolerance=0) == curve.best_threshold
+        near = [
+            t
+            for t, s in zip(curve.thresholds, curve.significance, strict=True)
+            if s > 0 and s**2 >= best**2 - 1.5 - 1e-12
+        ]
+        assert significance_threshold(y, score, 0.8, tolerance=1.5) == (max(near) if near else np.inf)
+
+
+def test_tolerance_costs_next_to_nothing_where_the_signal_is_strong():
+    y, score = _events(np.random.default_rng(0), n=200_000)
+    curve = significance_curve(y, score, 2 / 3)
+    strict = significance_threshold(y, score, 2 / 3, tolerance=4)
+    assert strict > curve.best_threshold
+    assert curve.at(strict).significance > curve.best.significance - 0.1
+    with pytest.raises(ValueError, match="tolerance must not be negative"):
+        significance_threshold(y, score, 2 / 3, tolerance=-1)
+
+
 @pytest.mark.parametrize(
     ("n_bootstrap", "error", "message"),
     [(-1, ValueError, "n_bootstrap must be at least 0, got -1"), (1.5, TypeError, "whole number, got 1.5")],

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import column_or_1d
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -173,6 +175,18 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
         more = ", ..." if len(classes) > 5 else ""
         raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}{more}")
     return classes[0], classes[1]
+
+
+def as_binary_target(y: Any) -> NDArray[Any]:
+    """Return the ``y`` of an estimator as labels of two classes, with the words that scikit-learn expects in errors."""
+    labels = as_labels(column_or_1d(y, warn=True))
+    kind = type_of_target(labels, input_name="y")
+    if kind not in ("binary", "multiclass"):
+        raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
+    if kind != "binary":
+        raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
+    binary_classes(labels)
+    return labels
 
 
 def as_on_mask(y: ArrayLike, *, name: str = "y") -> BoolArray:

@@ -11,10 +11,9 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from excess._checks import BoolArray, FloatArray, as_choice, as_int, binary_classes
+from excess._checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
 from excess._forest import ensemble
 from excess._forest.criterion import half_squares
 from excess._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
@@ -67,13 +66,9 @@ class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
 
     def _check_events(self, X: Any, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
         """Return X as floats, who is On, and the two classes; set what scikit-learn expects about features."""
-        kind = type_of_target(y, input_name="y")
-        if kind not in ("binary", "multiclass"):
-            raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
-        if kind != "binary":
-            raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
+        labels = as_binary_target(y)
         X, labels = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=2
+            self, X, labels, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=2
         )
         if len(X) > _MAX_EVENTS:
             raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")

@@ -13,10 +13,10 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import _num_samples, check_is_fitted, column_or_1d
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from excess._checks import (
+    as_binary_target,
     as_column,
     as_labels,
     as_random_state,
@@ -305,15 +305,9 @@ def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:
 
 def _check_events(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Return X in a form that can be split, and y as labels of two classes."""
-    labels = as_labels(column_or_1d(y, warn=True))
+    labels = as_binary_target(y)
     if _num_samples(X) != len(labels):
         raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
-    kind = type_of_target(labels, input_name="y")
-    if kind not in ("binary", "multiclass"):
-        raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
-    if kind != "binary":
-        raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
-    binary_classes(labels)
     return indexable(X)[0], labels
 
 
