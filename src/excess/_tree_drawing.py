@@ -117,11 +117,12 @@ def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
         elif level == deepest:
             lines.append("...")
         else:
-            for child, cut in zip(children, view.cuts(node), strict=True):
+            # the two cuts stand at different heights, so that long names do not run into each other
+            for child, cut, way in zip(children, view.cuts(node), (0.42, 0.62), strict=True):
                 child_x, child_level = places[child]
                 ax.plot([x, child_x], [-level, -child_level], color="0.6", lw=1, zorder=1)
                 ax.text(
-                    (x + child_x) / 2, -level - 0.5, cut, ha="center", va="center", fontsize=7, zorder=2,
+                    x + way * (child_x - x), -level - way, cut, ha="center", va="center", fontsize=7, zorder=2,
                     bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
                 )  # fmt: skip
         shade = colours(norm(significance[node]))
