@@ -1,7 +1,7 @@
 """What the tolerance of the threshold and its bootstrap cost or gain, in significance, where the truth is known.
 
-Run with ``python benchmarks/threshold_tolerance.py``. Scores are Gaussian, so that the best significance and that of any
-cut are known exactly. The table gives the mean significance that the tuned cut has on average over new data, as a
+Run with ``python benchmarks/threshold_tolerance.py``. Scores are Gaussian, so that the best significance and that of
+any cut are known exactly. The table gives the significance that the tuned cut has on average over new data, as a
 fraction of the best one.
 """
 

@@ -42,12 +42,11 @@ def information(on, off, table):
 
 
 @njit(cache=True, nogil=True)
-def li_ma(on, off, alpha, table):
-    """Return ``S^2 / 2``, one-sided: 0 for a deficit."""
+def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
+    """Return ``S^2 / 2``, one-sided: 0 for a deficit. The logarithms are those of alpha and of 1 + alpha."""
     if on <= alpha * off:
         return 0.0
-    value = information(on, off, table) - on * math.log(alpha) + (on + off) * math.log1p(alpha)
-    return max(value, 0.0)
+    return information(on, off, table) - on * log_alpha + (on + off) * log_1p_alpha
 
 
 def half_squares(n_on: NDArray[np.int64], n_off: NDArray[np.int64]) -> NDArray[np.float64]:

@@ -62,12 +62,10 @@ def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha
             if criterion == INFORMATION:
                 value = information(on_left, off_left, table) + information(on_right, off_right, table)
             else:
-                value = 0.0
-                if on_left > alpha * off_left:
-                    value = information(on_left, off_left, table) - on_left * log_alpha + n_left * log_1p_alpha
-                if on_right > alpha * off_right:
-                    other = information(on_right, off_right, table)
-                    value = max(value, other - on_right * log_alpha + n_right * log_1p_alpha)
+                value = max(
+                    li_ma(on_left, off_left, alpha, log_alpha, log_1p_alpha, table),
+                    li_ma(on_right, off_right, alpha, log_alpha, log_1p_alpha, table),
+                )
             if value > best_value:
                 best_value, best_position = value, position
                 best_missing_left, best_left = missing_left == 1, left
@@ -98,7 +96,7 @@ def value_to_exceed(total, criterion, alpha, table):
     if criterion == INFORMATION:
         value = information(on, off, table)
     else:
-        value = li_ma(on, off, alpha, table)
+        value = max(li_ma(on, off, alpha, math.log(alpha), math.log1p(alpha), table), 0.0)
     return value + 1e-13 * (1.0 + x_log_x(on + off, table))
 
 
