@@ -2,7 +2,7 @@
 
 Run with ``python benchmarks/bench_forest.py``; ``--quick`` leaves out the largest size. All three grow the same number
 of trees of the same depth with the same number of features per node on two threads, after a warm-up. Nothing is printed
-before the three agree on the hidden truth. Exits with an error if a limit is missed.
+before the three agree on the hidden truth (AUC within 0.02). Exits with an error if a limit is missed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -99,7 +100,8 @@ def compare(n: int, repeats: int, console: Console) -> dict[str, tuple[float, fl
             seconds, score = timed(lambda model=model: model.predict_proba(X_new)[:, 1])
             predict_times.append(seconds)
         found[name] = (min(fit_times), min(predict_times), roc_auc_score(truth, score))
-    aucs = [auc for _, _, auc in found.values()]
+    # li_ma is another criterion and finds another forest; the other three do the same thing
+    aucs = [auc for name, (_, _, auc) in found.items() if name != "excess li_ma"]
     if max(aucs) - min(aucs) > 0.02:
         console.print(f"the models disagree on the hidden truth: {found}")
         sys.exit(1)
@@ -109,7 +111,7 @@ def compare(n: int, repeats: int, console: Console) -> dict[str, tuple[float, fl
 def peak_memory(n: int) -> float:
     """Return the memory that a fit takes on top of its input, in MiB, measured in a process of its own."""
     script = (
-        "import resource, threading, sys; sys.path.insert(0, 'benchmarks')\n"
+        f"import threading, sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "import bench_forest as b\n"
         "b._ours('information').fit(*b.make_events(1000)[:2])\n"
         f"X, on, _ = b.make_events({n})\n"
@@ -153,24 +155,25 @@ def main() -> int:
     console.print(table)
 
     growth = Table(title="Growth with the number of events (information)")
-    for column in ("events", "fit (s)", "microseconds per event", "memory over the input (MiB)"):
+    for column in ("events", "fit (s)", "microseconds per event"):
         growth.add_column(column, justify="right")
     per_event = {}
     for n in (200_000, 500_000, 1_000_000, MEMORY_EVENTS):
         X, on, _ = make_events(n)
         seconds = min(timed(lambda X=X, on=on: _ours("information").fit(X, on))[0] for _ in range(3))
         per_event[n] = 1e6 * seconds / n
-        memory = f"{peak_memory(n):.0f}" if n == MEMORY_EVENTS else ""
-        growth.add_row(f"{n:,}", f"{seconds:.2f}", f"{per_event[n]:.2f}", memory)
+        growth.add_row(f"{n:,}", f"{seconds:.2f}", f"{per_event[n]:.2f}")
     console.print(growth)
-    limits.append(("linear growth from 0.2 M to 2 M", 1.1 * per_event[200_000] / per_event[MEMORY_EVENTS], 1))
-    allowed = (4 * N_FEATURES * MEMORY_EVENTS + N_FEATURES * MEMORY_EVENTS) / 2**20
-    limits.append(("allowed memory / used, 2 M", allowed / peak_memory(MEMORY_EVENTS), 1))
+    limits.append(("time per event, 0.2 M over 2 M", per_event[200_000] / per_event[MEMORY_EVENTS], 1))
+    # twice the float32 input plus one byte per value, less the input itself, which the caller holds
+    allowed, used = 5 * N_FEATURES * MEMORY_EVENTS / 2**20, peak_memory(MEMORY_EVENTS)
+    console.print(f"memory of a fit of 2 M events over its input: {used:.0f} MiB, allowed {allowed:.0f} MiB")
+    limits.append(("allowed memory / used, 2 M", allowed / used, 1))
 
     missed = False
     for name, value, limit in limits:
         missed |= value < limit
-        console.print(f"{name}: {value:.1f} (at least {limit})" + ("  MISSED" if value < limit else ""))
+        console.print(f"{name}: {value:.2f} (at least {limit})" + ("  MISSED" if value < limit else ""))
     return int(missed)
 
 

@@ -9,7 +9,6 @@ Training and threshold see noisy labels only.
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
 import numpy as np
@@ -51,18 +50,18 @@ PUBLISHED = {
 }
 
 
-def trial_f1(X: Any, clean: Any, p_plus: float, seed: int, **options: Any) -> float:
+def trial_f1(X: Any, clean: Any, p_plus: float, seed: int) -> float:
     """Return the F1 of one trial: one draw of noise, ten folds."""
     noisy = inject_label_noise(clean, p_plus, 0.5, random_state=seed)
     selected = np.zeros(len(clean), dtype=int)
     for train, test in StratifiedKFold(10, shuffle=True, random_state=seed).split(X, clean):
-        forest = OnOffForestClassifier(alpha=1.0, n_jobs=-1, random_state=seed, **options)
+        forest = OnOffForestClassifier(alpha=1.0, n_jobs=-1, random_state=seed)
         selected[test] = forest.fit(X[train], noisy[train]).predict(X[test])
     return f1_score(clean, selected)
 
 
-def main() -> int:
-    """Print one table per noise level."""
+def main() -> None:
+    """Print one table per noise level, and the means that count."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", help="data_home of imbalanced-learn's fetch_datasets; default: its own")
     parser.add_argument("--trials", type=int, default=3)
@@ -89,8 +88,10 @@ def main() -> int:
         table.add_section()
         table.add_row("mean", *(f"{value:.3f}" for value in mean))
         console.print(table)
-    return 0
+        console.print(
+            f"ours {mean[0]:.3f}, the paper's Noisy Forest {mean[3]:.3f}, its best column per set {mean[6]:.3f}"
+        )
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

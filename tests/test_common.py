@@ -15,6 +15,7 @@ import excess
 ESTIMATORS = [
     excess.OnOffTreeClassifier(),
     excess.OnOffForestClassifier(20, min_samples_leaf=2, random_state=0),
+    excess.OnOffForestClassifier(20, random_state=0),
     excess.SignificanceThresholdClassifier(LogisticRegression()),
     excess.SignificanceThresholdClassifier(LinearSVC(), cv=3, n_bootstrap=3, random_state=0),
     excess.SignificanceThresholdClassifier(

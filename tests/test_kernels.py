@@ -1,6 +1,7 @@
 """The compiled kernels, each against a naive twin."""
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from excess import _rng
-from excess._forest import binning, criterion, ensemble, grower, layout, predictor, splitting
+from excess._forest import binning, criterion, ensemble, histogram, layout, partition, predictor, splitting
+from excess._forest.compiling import drop_stale_kernels
 
 
 class TestRandomNumbers:
@@ -184,14 +186,14 @@ class TestGrowing:
         codes[:, n_features] = rng.integers(0, 2, n) << layout.ON_BIT
         weights = rng.integers(0, 3, n).astype(np.uint8)
         bag = np.zeros((n + 1, records.shape[1]), dtype=np.uint64)
-        n_bag = grower.take_bag(records, codes, n_features, weights, bag, bag.view(np.uint8))
+        n_bag = partition.take_bag(records, codes, n_features, weights, bag, bag.view(np.uint8))
         expected = codes[weights > 0].copy()
         expected[:, n_features] |= weights[weights > 0]
         np.testing.assert_array_equal(bag.view(np.uint8)[:n_bag], expected)
 
         moved = np.zeros_like(bag)
         for shift, limit in [(0, 100), (1, 99), (1, 0), (0, 0)]:
-            border = grower.partition(bag, bag.view(np.uint8), 0, n_bag, 1, shift, limit, 255, moved)
+            border = partition.partition(bag, bag.view(np.uint8), 0, n_bag, 1, shift, limit, 255, moved)
             left = (expected[:, 1] - np.uint8(shift)) <= limit
             assert border == left.sum()
             for side, rows in ((moved[:border], expected[left]), (moved[border:n_bag], expected[~left])):
@@ -207,13 +209,13 @@ class TestGrowing:
         chosen = np.sort(rng.choice(11, k, replace=False))
         histograms = np.zeros((k, 256), dtype=np.int64)
         touched = None if dtype == np.uint8 else np.zeros((k, 4), dtype=np.uint8)
-        grower.fill_histograms(codes, 100, 400, 11, chosen, histograms, touched)
+        histogram.fill_histograms(codes, 100, 400, 11, chosen, histograms, touched)
         part = slice(100, 400)
         for row, feature in zip(histograms, chosen, strict=True):
             for packed, label in ((row >> 32, 1), (row & 0xFFFFFFFF, 0)):
                 expected = np.bincount(codes[part, feature], (weights * (on == label))[part], minlength=256)
                 np.testing.assert_array_equal(packed, expected)
-        grower.clear_histograms(histograms, touched)
+        histogram.clear_histograms(histograms, touched)
         assert not histograms.any()
 
     def test_narrow_and_wide_codes_grow_the_same_tree(self):
@@ -261,21 +263,59 @@ def test_descent_equals_a_naive_walk():
                 goes_left = (int(code) - table[node, layout.SHIFT]) % 256 <= table[node, layout.LIMIT]
                 node = table[node, layout.LEFT] + (not goes_left)
             assert leaves[row, t] == node
-        # the counts of a node are those of its children
-        inner = np.flatnonzero(table[:, layout.LEFT] != np.arange(len(table)))
-        left = table[inner, layout.LEFT]
-        for column in (layout.N_ON, layout.N_OFF):
-            np.testing.assert_array_equal(table[inner, column], table[left, column] + table[left + 1, column])
 
 
-def test_tasks_stop_at_an_error():
+@pytest.mark.parametrize("max_bins", [255, None])
+@pytest.mark.parametrize("kind", [0, 1])
+def test_leaves_hold_the_events_that_reach_them(max_bins, kind):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(2000, 4))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    on = rng.random(2000) < 0.3
+    events = ensemble.bin_events(X, on, max_bins, 1)
+    settings = ensemble.GrowthSettings(None, 5, 2, 0.4, bootstrap=True)
+    keys = ensemble.tree_keys(2, 2)
+    tables = ensemble.grow_trees(events, keys, [kind, kind], settings, 1)
+    leaves = ensemble.leaf_numbers(X, events.edges, predictor.flatten(tables), 1)
+    for t, table in enumerate(tables):
+        weights = np.empty(2000, dtype=np.uint8)
+        _rng.bootstrap_weights(np.uint64(_rng.derive_key(keys[t], 0)), 0, weights)
+        is_leaf = table[:, layout.LEFT] == np.arange(len(table))
+        for column, label in ((layout.N_ON, True), (layout.N_OFF, False)):
+            reached = np.bincount(leaves[:, t], weights * (on == label), minlength=len(table))
+            np.testing.assert_array_equal(reached[is_leaf], table[is_leaf, column])
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_all_threads_stop_at_an_error(n_threads):
     done = []
 
     def work(task, memory):
-        if task == 3:
+        if task == 1:
             raise RuntimeError("broken")
+        time.sleep(0.005)
         done.append(task)
 
     with pytest.raises(RuntimeError, match="broken"):
-        ensemble.run_tasks(range(1000), work, lambda: None, 2)
-    assert len(done) < 1000
+        ensemble.run_tasks(range(1000), work, lambda: None, n_threads)
+    assert len(done) < 10
+
+
+def test_edges_of_many_values_come_from_the_sampled_rows(monkeypatch):
+    monkeypatch.setattr(binning, "N_SAMPLED", 500)
+    column = np.random.default_rng(0).normal(size=5000)
+    sampled = binning.sampled_rows(5000)
+    assert len(sampled) == 500
+    changed = column.copy()
+    changed[np.setdiff1d(np.arange(5000), sampled)] += 100
+    np.testing.assert_array_equal(binning.find_edges(column, sampled, 50), binning.find_edges(changed, sampled, 50))
+
+
+def test_stale_kernels_are_dropped(tmp_path):
+    drop_stale_kernels(tmp_path)
+    (tmp_path / "grower.nbi").touch()
+    drop_stale_kernels(tmp_path)
+    assert (tmp_path / "grower.nbi").exists()
+    (tmp_path / "excess-kernels.sha256").write_text("of other sources")
+    drop_stale_kernels(tmp_path)
+    assert not (tmp_path / "grower.nbi").exists()

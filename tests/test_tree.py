@@ -63,8 +63,9 @@ def make_events(seed, n=400, d=4, distinct=None):
 def test_equals_a_naive_reference(criterion, distinct, max_bins, alpha, min_leaf):
     """With at most 255 distinct values, or without bins, every cut is tried."""
     for seed in range(3):
-        n = 100 if distinct is None else 300
-        X, on = make_events(seed, n=n, distinct=distinct)
+        # more than 255 distinct values take other kernels than fewer do
+        n = 300 if distinct or max_bins is None else 100
+        X, on = make_events(seed, n=n, d=4 if distinct else 2, distinct=distinct)
         tree = OnOffTreeClassifier(
             alpha, criterion=criterion, max_depth=4, max_bins=max_bins, min_samples_leaf=min_leaf
         ).fit(X, on)
@@ -159,6 +160,17 @@ def test_missing_values_find_their_side(criterion):
     assert (tree.predict(X)[present] == signal[present]).mean() > 0.9
 
 
+def test_values_beyond_those_of_a_node_do_not_go_with_the_missing_ones():
+    # in the right half of x1, x0 is missing or at most 4; elsewhere it goes up to 9
+    x1 = np.repeat([0.0, 1.0], 300)
+    x0 = np.where(x1 == 0, np.arange(600) % 10, np.where(np.arange(600) % 2, np.nan, np.arange(600) % 5)).astype(float)
+    on = np.where(x1 == 0, np.arange(600) % 3 == 0, np.isnan(x0))
+    tree = OnOffTreeClassifier(0.5, max_depth=2).fit(np.column_stack([x1, x0]), on)
+    right = tree.predict_proba(np.column_stack([np.ones(12), [*range(10), 99.0, np.nan]]))[:, 1]
+    np.testing.assert_array_equal(right, [0.0] * 11 + [1.0])
+    assert "x1 missing" in tree.export_text()
+
+
 def test_missing_values_that_training_did_not_see_go_with_most_events():
     X, on = np.arange(100.0)[:, None], np.arange(100) >= 70
     tree = OnOffTreeClassifier().fit(X, on)
@@ -218,6 +230,33 @@ class TestText:
         assert sign == "<="
         assert f"On {on[rows].sum():{len(str(on.sum()))}}" in lines[1]
 
+    def test_cuts_say_where_missing_values_go(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(1000, 2))
+        X[rng.random(1000) < 0.3, 0] = np.nan
+        on = (X[:, 0] > 0) | (np.isnan(X[:, 0]) & (rng.random(1000) < 0.8))
+        line = OnOffTreeClassifier(max_depth=1).fit(X, on).export_text().splitlines()[2]
+        assert "or missing" in line
+        value = float(line.split(">")[1].split()[0])
+        assert f"On {on[~(X[:, 0] <= value)].sum()}" in line
+
+    def test_cuts_have_the_digits_they_need(self):
+        X = 100_000.0 + np.arange(10).repeat(20)[:, None]
+        text = OnOffTreeClassifier().fit(X, X[:, 0] > 100_006).export_text()
+        assert "x0 <= 100006.5" in text
+
+    def test_alpha_of_the_fit_counts(self):
+        X, on = make_events(1, n=500)
+        tree = OnOffTreeClassifier(0.3, max_depth=2).fit(X, on)
+        before = tree.export_text()
+        assert tree.set_params(alpha=2.0).export_text() == before
+
+    def test_deep_trees(self):
+        X, on = np.arange(3000.0)[:, None], np.arange(3000) % 2 == 1
+        tree = OnOffTreeClassifier(max_bins=None).fit(X, on)
+        assert tree.get_depth() > 1000
+        assert len(tree.export_text().splitlines()) == 2 * tree.get_n_leaves() - 1
+
     def test_names(self):
         X, on = make_events(1, n=500, d=2)
         frame = pd.DataFrame(X, columns=["size", "width"])
@@ -226,6 +265,8 @@ class TestText:
         assert "x0" in tree.export_text()
         with pytest.raises(ValueError, match="feature_names must be 2 names, got 1"):
             tree.export_text(["size"])
+        with pytest.raises(ValueError, match="feature_names must be one-dimensional, got 'size'"):
+            tree.export_text("size")
 
     def test_shortened(self):
         X, on = make_events(1, n=500)

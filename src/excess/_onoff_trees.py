@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
 from excess._forest import ensemble
-from excess._forest.criterion import half_squares
+from excess._forest.criterion import node_information
 from excess._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess._forest.predictor import FlatTrees, flatten, leaf_mask
 from excess.assignment import assign_cells
@@ -61,8 +61,15 @@ class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether trees have been grown."""
+        return hasattr(self, "_trees")
+
     def _n_threads(self) -> int:
-        return effective_n_jobs(getattr(self, "n_jobs", None))
+        n_jobs = getattr(self, "n_jobs", None)
+        if n_jobs is not None and as_int("n_jobs", n_jobs, minimum=-(2**31)) == 0:
+            raise ValueError("n_jobs must not be 0; -1 means all cores")
+        return effective_n_jobs(n_jobs)
 
     def _check_events(self, X: Any, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
         """Return X as floats, who is On, and the two classes; set what scikit-learn expects about features."""
@@ -113,11 +120,13 @@ class GrownTrees:
         flat = flatten(tables)
         n_on = np.concatenate([table[:, N_ON] for table in tables])
         n_off = np.concatenate([table[:, N_OFF] for table in tables])
-        trees = cls(flat, edges, n_on, n_off, np.zeros(len(n_on)))
-        if output == "assignment":
-            return replace(trees, values=trees.assignment(alpha).astype(np.float64))
         n = n_on + n_off
-        return replace(trees, values=np.divide(n_on, n, out=np.full(len(n), prior), where=n > 0))
+        trees = cls(flat, edges, n_on, n_off, np.divide(n_on, n, out=np.full(len(n), prior), where=n > 0))
+        return trees.with_votes(alpha) if output == "assignment" else trees
+
+    def with_votes(self, alpha: float) -> GrownTrees:
+        """Return the same trees with 0 and 1 by the assignment of the leaves in place of On fractions."""
+        return replace(self, values=self.assignment(alpha).astype(np.float64))
 
     @property
     def leaves(self) -> BoolArray:
@@ -136,7 +145,7 @@ class GrownTrees:
     def gain(self, n_features: int) -> FloatArray:
         """Return the information gained by the splits on each feature."""
         inner = np.flatnonzero(~self.leaves)
-        information = half_squares(self.n_on, self.n_off)
+        information = node_information(self.n_on, self.n_off)
         left = self.flat.nodes[inner, 3].astype(np.int64)
         gain = information[left] + information[left + 1] - information[inner]
         return np.bincount(self.flat.nodes[inner, 0], weights=gain, minlength=n_features).astype(np.float64)

@@ -23,6 +23,7 @@ class TreeView:
     selected: BoolArray
     alpha: float
     names: list[str]
+    has_missing: BoolArray
 
     def children(self, node: int) -> tuple[int, int] | None:
         """Return left and right child, or None for a leaf."""
@@ -39,8 +40,9 @@ class TreeView:
             return f"{name} missing", f"{name} present"
         if n_bins_left > len(edges):
             return f"{name} present", f"{name} missing"
-        value = f"{edges[n_bins_left - 1]:.4g}"
-        return f"{name} <= {value}", f"{name} > {value}"
+        value = _short(edges, n_bins_left - 1)
+        missing = [" or missing" if self.has_missing[feature] and side == shift else "" for side in (0, 1)]
+        return f"{name} <= {value}{missing[0]}", f"{name} > {value}{missing[1]}"
 
     def significance(self) -> FloatArray:
         """Return the signed significance of every node."""
@@ -55,21 +57,17 @@ def tree_text(view: TreeView, max_depth: int | None) -> str:
     """Return one line per node: its cut, counts, significance and, for a leaf, its assignment."""
     deepest = _deepest(max_depth)
     rows: list[tuple[str, int, str]] = []
-
-    def visit(node: int, label: str, indent: str, depth: int) -> None:
+    waiting = [(0, "all events", "", 0)]  # a stack, because a tree may be deeper than Python likes to recurse
+    while waiting:
+        node, label, indent, depth = waiting.pop()
         children = view.children(node)
-        if children is None:
-            rows.append((label, node, view.verdict(node)))
-            return
-        if depth == deepest:
-            rows.append((label, node, "..."))
-            return
+        if children is None or depth == deepest:
+            rows.append((label, node, view.verdict(node) if children is None else "..."))
+            continue
         rows.append((label, node, ""))
-        for child, cut, last in zip(children, view.cuts(node), (False, True), strict=True):
-            branch, below = ("`-- ", "    ") if last else ("|-- ", "|   ")
-            visit(child, indent + branch + cut, indent + below, depth + 1)
-
-    visit(0, "all events", "", 0)
+        left, right = view.cuts(node)
+        waiting.append((children[1], f"{indent}`-- {right}", indent + "    ", depth + 1))
+        waiting.append((children[0], f"{indent}|-- {left}", indent + "|   ", depth + 1))
     width = max(len(label) for label, _, _ in rows)
     on_width, off_width = (len(str(counts[0])) for counts in (view.n_on, view.n_off))
     significance = view.significance()
@@ -88,21 +86,8 @@ def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
     except ImportError as error:
         raise ImportError("plot_tree needs matplotlib; install it with: pip install 'excess[report]'") from error
     deepest = _deepest(max_depth)
-    places: dict[int, tuple[float, int]] = {}
-    next_leaf = 0.0
-
-    def place(node: int, depth: int) -> float:
-        nonlocal next_leaf
-        children = view.children(node)
-        if children is None or depth == deepest:
-            x = next_leaf
-            next_leaf += 1.0
-        else:
-            x = sum(place(child, depth + 1) for child in children) / 2
-        places[node] = (x, depth)
-        return x
-
-    place(0, 0)
+    places = _places(view, deepest)
+    next_leaf = 1 + max(x for x, _ in places.values())
     depth = max(level for _, level in places.values())
     if ax is None:
         _, ax = plt.subplots(figsize=(max(4.0, 1.7 * next_leaf), 1.3 * (depth + 1)), layout="constrained")
@@ -139,3 +124,37 @@ def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
 
 def _deepest(max_depth: int | None) -> int:
     return -1 if max_depth is None else as_int("max_depth", max_depth, minimum=0)
+
+
+def _places(view: TreeView, deepest: int) -> dict[int, tuple[float, int]]:
+    """Return where nodes are drawn: the ends of branches side by side, every other node above the middle of its children."""
+    levels = {0: 0}
+    ends = []
+    waiting = [0]
+    while waiting:
+        node = waiting.pop()
+        children = view.children(node)
+        if children is None or levels[node] == deepest:
+            ends.append(node)
+            continue
+        for child in reversed(children):
+            levels[child] = levels[node] + 1
+            waiting.append(child)
+    across = {node: float(x) for x, node in enumerate(ends)}
+    for node in sorted(levels, reverse=True):  # children have larger numbers than their parents
+        if node not in across:
+            left, right = view.children(node) or (node, node)
+            across[node] = (across[left] + across[right]) / 2
+    return {node: (across[node], levels[node]) for node in levels}
+
+
+def _short(edges: FloatArray, number: int) -> str:
+    """Write an edge with as few digits, but at least four, as keep it apart from its neighbours."""
+    edge = float(edges[number])
+    gaps = np.abs(np.diff(edges[max(0, number - 1) : number + 2]))
+    allowed = 0.01 * float(gaps.min()) if len(gaps) else 1e-3 * abs(edge)
+    for digits in range(4, 18):
+        text = f"{edge:.{digits}g}"
+        if abs(float(text) - edge) <= allowed:
+            break
+    return text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from excess._forest.compiling import compile_kernels
 from excess._forest.criterion import CRITERIA
 from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess._progress import progress_bar
-from excess.curve import ThresholdCurve, significance_curve
+from excess.curve import significance_curve
 from excess.tuning import significance_threshold, threshold_rule
 
 __all__ = ["OnOffForestClassifier"]
@@ -61,7 +60,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         paper's ensembles.
     threshold : str, callable or float, default="significance"
         Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``,
-        ``"default"`` or a function of ``(y, score, alpha)``; or the threshold itself.
+        ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``; or the threshold itself.
     threshold_tolerance : float, default=4.0
         With ``threshold="significance"``, take the strictest cut whose squared significance is within this of the best,
         two sigma by default; 0 is the best cut itself. See `significance_threshold`.
@@ -170,9 +169,12 @@ class OnOffForestClassifier(BaseOnOffTrees):
         check_growth(self, (*CRITERIA, "mixed"))
         leaf_sizes = self._check_leaf_sizes()
         rule = self._check_threshold()
+        verbose = as_int("verbose", self.verbose, minimum=0)
         seed = as_random_state(self.random_state).randint(2**31 - 1)
         X, on, classes = self._check_events(X, y)
         max_features = resolve_max_features(self.max_features, X.shape[1])
+        max_depth = None if self.max_depth is None else min(self.max_depth, len(X))
+        leaf_sizes = tuple(min(size, len(X)) for size in leaf_sizes)
 
         n_threads = self._n_threads()
         compile_kernels(X, self.max_bins)
@@ -184,9 +186,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
             criteria = [CRITERIA[self.criterion]] * n_trees
 
         best_likelihood, leaf_size, trees = -np.inf, leaf_sizes[0], None
-        with progress_bar("Growing trees", n_trees * len(leaf_sizes), shown=self.verbose > 0) as tick:
+        with progress_bar("Growing trees", n_trees * len(leaf_sizes), shown=verbose > 0) as tick:
             for size in leaf_sizes:
-                settings = ensemble.GrowthSettings(self.max_depth, size, max_features, alpha, bootstrap=True)
+                settings = ensemble.GrowthSettings(max_depth, size, max_features, alpha, bootstrap=True)
                 tables = ensemble.grow_trees(events, keys, criteria, settings, n_threads, tick)
                 grown = GrownTrees.of(tables, events.edges, "fraction", alpha, prior=on.mean())
                 score = ensemble.out_of_bag_scores(events, grown.flat, grown.values, keys, n_threads)
@@ -195,16 +197,17 @@ class OnOffForestClassifier(BaseOnOffTrees):
                     best_likelihood, leaf_size, trees, best_score = likelihood, size, grown, score
         assert trees is not None
         if self.output == "assignment":
-            trees = replace(trees, values=trees.assignment(alpha).astype(np.float64))
+            trees = trees.with_votes(alpha)
             best_score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, keys, n_threads)
-        score = best_score
-        curve = _curve(on, score, alpha)
-
-        self.threshold_ = rule(on, score, alpha, seed, curve)
+        del events, score  # the records are not needed any more, and what follows takes memory of its own
+        _check_scored(on, best_score)
+        self.threshold_ = rule(on, best_score, alpha, seed)
+        scored = ~np.isnan(best_score)
+        curve = significance_curve(on[scored], best_score[scored], alpha)
         self.classes_ = classes
         self.min_samples_leaf_ = leaf_size
         self.curve_ = curve
-        self.oob_decision_function_ = np.column_stack([1 - score, score])
+        self.oob_decision_function_ = np.column_stack([1 - best_score, best_score])
         self.oob_significance_ = float(curve.significance[curve.index_of(self.threshold_)])
         self._trees = trees
         return self
@@ -233,20 +236,18 @@ class OnOffForestClassifier(BaseOnOffTrees):
         return (as_int("min_samples_leaf", self.min_samples_leaf, minimum=1),)
 
     def _check_threshold(self) -> Callable[..., float]:
-        """Return the threshold as a function of ``(on, score, alpha, seed, curve)``."""
+        """Return the threshold as a function of ``(on, score, alpha, seed)``."""
         as_int("n_threshold_bootstrap", self.n_threshold_bootstrap, minimum=0)
         tolerance = as_scalar("threshold_tolerance", as_counts("threshold_tolerance", self.threshold_tolerance))
         if not (isinstance(self.threshold, str) or callable(self.threshold)):
             fixed = as_threshold("threshold", self.threshold)
-            return lambda on, score, alpha, seed, curve: fixed
+            return lambda on, score, alpha, seed: fixed
         rule = threshold_rule(self.threshold, name="threshold")
         options = {}
         if rule is significance_threshold:
             options = {"tolerance": tolerance, "n_bootstrap": self.n_threshold_bootstrap}
 
-        def tuned(on: BoolArray, score: FloatArray, alpha: float, seed: int, curve: ThresholdCurve) -> float:
-            if options == {"tolerance": 0.0, "n_bootstrap": 0}:
-                return curve.best_threshold
+        def tuned(on: BoolArray, score: FloatArray, alpha: float, seed: int) -> float:
             scored = ~np.isnan(score)
             given = {**options, "random_state": seed} if options else {}
             found = rule(on[scored], score[scored], alpha, **given)
@@ -262,12 +263,11 @@ def _log_likelihood(on: BoolArray, score: FloatArray) -> float:
     return float(np.log(np.clip(probability[scored], 1e-6, None)).mean()) if scored.any() else -np.inf
 
 
-def _curve(on: BoolArray, score: FloatArray, alpha: float) -> ThresholdCurve:
-    """Return the curve over the events that have an out-of-bag score."""
+def _check_scored(on: BoolArray, score: FloatArray) -> None:
+    """Raise ValueError unless On and Off events have out-of-bag scores."""
     scored = ~np.isnan(score)
     if on[scored].all() or not on[scored].any():
         raise ValueError(
             f"too few events for out-of-bag scores: of {on.sum()} On and {(~on).sum()} Off events, "
             f"{(on & scored).sum()} and {(~on & scored).sum()} were left out by a tree; give more events or trees"
         )
-    return significance_curve(on[scored], score[scored], alpha)

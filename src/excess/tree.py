@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import as_int, as_random_state, as_scalar_alpha
+from excess._checks import as_column, as_int, as_random_state, as_scalar_alpha
 from excess._forest import ensemble
 from excess._forest.compiling import compile_kernels
 from excess._forest.criterion import CRITERIA
@@ -119,10 +119,10 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         check_growth(self, tuple(CRITERIA))
         min_samples_leaf = as_int("min_samples_leaf", self.min_samples_leaf, minimum=1)
         seed = as_random_state(self.random_state).randint(2**31 - 1)
-        X, on, self.classes_ = self._check_events(X, y)
+        X, on, classes = self._check_events(X, y)
         settings = ensemble.GrowthSettings(
-            self.max_depth,
-            min_samples_leaf,
+            None if self.max_depth is None else min(self.max_depth, len(X)),
+            min(min_samples_leaf, len(X)),
             resolve_max_features(self.max_features, X.shape[1]),
             alpha,
             bootstrap=False,
@@ -133,6 +133,9 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
         self._trees = GrownTrees.of(tables, events.edges, self.output, alpha, prior=on.mean())
         self._selected = self._trees.assignment(alpha)
+        self._alpha = alpha
+        self._has_missing = np.isnan(X).any(axis=0)
+        self.classes_ = classes
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -217,10 +220,17 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         check_is_fitted(self)
         if feature_names is None:
             feature_names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        names = [str(name) for name in np.asarray(feature_names)]
+        names = [str(name) for name in as_column("feature_names", feature_names)]
         if len(names) != self.n_features_in_:
             raise ValueError(f"feature_names must be {self.n_features_in_} names, got {len(names)}")
         trees = self._trees
         return TreeView(
-            trees.flat.nodes, trees.edges, trees.n_on, trees.n_off, self._selected, float(self.alpha), names
+            trees.flat.nodes,
+            trees.edges,
+            trees.n_on,
+            trees.n_off,
+            self._selected,
+            self._alpha,
+            names,
+            self._has_missing,
         )

@@ -1,21 +1,25 @@
 """Compilation of the kernels ahead of the first use, with a word to the user when it takes a while.
 
 Numba compiles a kernel for the types of its first call and keeps the result on disk, so that this happens once per
-machine. Later processes load it in a fraction of a second.
+machine. Later processes load it in a fraction of a second. What is on disk belongs to the sources it was compiled from;
+numba looks at one file only for that, so that a fingerprint of all of them is kept beside it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._forest import ensemble, predictor
+from excess import _rng
+from excess._forest import ensemble, grower, predictor
 from excess._forest.layout import MAX_NARROW_BINS
 
 _PATIENCE = 2.0
@@ -29,15 +33,17 @@ _logger = logging.getLogger("excess")
 def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
     """Run all kernels once on a few rows of the type of X, unless that was done before in this process."""
     wide = max_bins is None and len(X) > MAX_NARROW_BINS
-    kind = (X.dtype, X.flags.c_contiguous, X.flags.f_contiguous, wide)
+    kind = (X.dtype, X.flags.c_contiguous, X.flags.f_contiguous, X.flags.writeable, wide)
     with _lock:
         if kind in _ready:
             return
+        drop_stale_kernels(Path(grower.grow_tree.stats.cache_path))
         n_rows = MAX_NARROW_BINS + 45 if wide else 45
         few = np.zeros((n_rows, X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
         few += np.arange(n_rows, dtype=X.dtype)[:, None]
         if not (X.flags.c_contiguous or X.flags.f_contiguous):
             few = np.repeat(few, 2, axis=1)[:, ::2]
+        few.flags.writeable = X.flags.writeable
         with _word_if_slow():
             events = ensemble.bin_events(few, np.arange(n_rows) % 3 == 0, max_bins, n_threads=1)
             keys = ensemble.tree_keys(0, 1)
@@ -46,7 +52,23 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
             values = np.zeros(len(trees.nodes))
             ensemble.out_of_bag_scores(events, trees, values, keys, n_threads=1)
             ensemble.mean_scores(few, events.edges, trees, values, n_threads=1)
+            ensemble.leaf_numbers(few, events.edges, trees, n_threads=1)
         _ready.add(kind)
+
+
+def drop_stale_kernels(cache: Path) -> None:
+    """Remove compiled kernels from a cache folder unless they stem from the present sources."""
+    digest = hashlib.sha256()
+    for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(_rng.__file__)]:
+        digest.update(source.read_bytes())
+    stamp = cache / "excess-kernels.sha256"
+    with suppress(OSError):  # a folder that cannot be written holds nothing that could be stale
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        cache.mkdir(parents=True, exist_ok=True)
+        for compiled in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
+            compiled.unlink(missing_ok=True)
+        stamp.write_text(digest.hexdigest())
 
 
 @contextmanager

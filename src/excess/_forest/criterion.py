@@ -12,6 +12,7 @@ import math
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.special import xlogy
 
 INFORMATION, LI_MA = 0, 1
 CRITERIA = {"information": INFORMATION, "li_ma": LI_MA}
@@ -49,9 +50,7 @@ def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
     return information(on, off, table) - on * log_alpha + (on + off) * log_1p_alpha
 
 
-def half_squares(n_on: NDArray[np.int64], n_off: NDArray[np.int64]) -> NDArray[np.float64]:
+def node_information(n_on: NDArray[np.int64], n_off: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the information of many nodes at once."""
-    from scipy.special import xlogy
-
     n = n_on + n_off
     return xlogy(n_on, n_on) + xlogy(n_off, n_off) - xlogy(n, n)

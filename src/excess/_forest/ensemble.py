@@ -1,7 +1,7 @@
 """Trees grown and scored on threads: the one module of the core that knows of several trees and of memory.
 
-Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and twice more
-per thread for the bags; nothing else grows with n but one score and one count per event.
+Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3 times
+that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from excess._forest.binning import encode, find_edges, pad_edges, sampled_rows
 from excess._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess._forest.grower import grow_tree
 from excess._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
-from excess._rng import derive_key
+from excess._rng import MAX_WEIGHT, derive_key
 
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384
@@ -126,7 +126,7 @@ def grow_trees(
 ) -> list[NDArray[np.int64]]:
     """Grow one tree per key, each by its criterion, and return their nodes."""
     codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
-    table = x_log_x_table(min(TABLE_SIZE, 13 * len(events.records) + 1))
+    table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1))
     trees: list[Any] = [None] * len(keys)
     criteria = list(criteria)
 
@@ -138,7 +138,6 @@ def grow_trees(
             n_codes,
             keys[tree],
             settings.bootstrap,
-            0,
             -1 if settings.max_depth is None else settings.max_depth,
             settings.min_samples_leaf,
             criteria[tree],
@@ -254,6 +253,14 @@ def run_tasks(
         waiting.put(task)
         n_tasks += 1
 
+    def drain() -> None:
+        """Take all work away, so that threads stop after what they are doing."""
+        while True:
+            try:
+                waiting.get_nowait()
+            except Empty:
+                return
+
     def serve() -> None:
         memory = make_memory()
         while True:
@@ -261,7 +268,11 @@ def run_tasks(
                 task = waiting.get_nowait()
             except Empty:
                 return
-            work(task, memory)
+            try:
+                work(task, memory)
+            except BaseException:
+                drain()
+                raise
 
     n_threads = min(n_threads, n_tasks)
     if n_threads <= 1:
@@ -273,9 +284,5 @@ def run_tasks(
             for future in served:
                 future.result()
         except BaseException:
-            while not waiting.empty():  # let the threads run out of work instead of finishing it all
-                try:
-                    waiting.get_nowait()
-                except Empty:
-                    break
+            drain()
             raise

@@ -1,8 +1,6 @@
-"""Growth of one tree, depth first, with the records of a node moved together.
+"""Growth of one tree, depth first.
 
-Each split moves whole records into a second buffer, left ones to the front and right ones to the back of the node's
-range, so that all reading is sequential and the records of a small node lie in the cache. Counts are integers, so
-neither the order of the records nor the number of threads matters for the result.
+Counts are integers, so neither the order of the records nor the number of threads matters for the result.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from excess._forest.histogram import clear_histograms, fill_histograms, packed_counts
 from excess._forest.layout import (
     DEPTH,
     END,
@@ -20,128 +19,15 @@ from excess._forest.layout import (
     N_COLUMNS_GROWING,
     N_OFF,
     N_ON,
-    ON_BIT,
     SHIFT,
     START,
-    WEIGHT_MASK,
 )
+from excess._forest.partition import partition, take_bag
 from excess._forest.splitting import border, present_codes, search_feature, value_to_exceed
 from excess._rng import bootstrap_weights, choose_features, derive_key
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
-_ON_SHIFT, _FIVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(5), np.uint64(WEIGHT_MASK)
-_ONE = np.uint64(1)
-_BLOCK = np.uint64(256)
-"""Records that are moved word by word; indices are unsigned, which spares a test for negative ones."""
-
-
-@njit(cache=True, nogil=True)
-def take_bag(records, codes, n_features, weights, bag, bag_codes):
-    """Copy the records of positive weight into ``bag`` and note the weight there; return how many they are."""
-    n_words, n_rows, label = np.uint64(records.shape[1]), np.uint64(len(weights)), np.uint64(n_features)
-    places = np.empty(_BLOCK, dtype=np.uint64)
-    start = place = np.uint64(0)
-    while start < n_rows:
-        n = min(_BLOCK, n_rows - start)
-        for r in range(n):
-            places[r] = place
-            place += np.uint64(weights[start + r] > 0)
-        # a record of weight 0 is written where the next one goes and is overwritten by it
-        for word in range(n_words):
-            for r in range(n):
-                bag[places[r], word] = records[start + r, word]
-        for r in range(n):
-            bag_codes[places[r], label] = codes[start + r, label] | weights[start + r]
-        start += n
-    return np.int64(place)
-
-
-@njit(cache=True, nogil=True)
-def partition(records, codes, start, end, feature, shift, limit, mask, moved):
-    """Move the records ``start`` to ``end`` into the same range of ``moved``, left ones first; return the border."""
-    n_words, column = np.uint64(records.shape[1]), np.uint64(feature)
-    shift, limit, mask = np.uint64(shift), np.uint64(limit), np.uint64(mask)
-    places = np.empty(_BLOCK, dtype=np.uint64)
-    first, last = np.uint64(start), np.uint64(end)
-    front, back = first, last - _ONE
-    while first < last:
-        n = min(_BLOCK, last - first)
-        for r in range(n):
-            right = np.uint64(((np.uint64(codes[first + r, column]) - shift) & mask) > limit)
-            places[r] = front + (back - front) * right
-            front += _ONE - right
-            back -= right
-        for word in range(n_words):
-            for r in range(n):
-                moved[places[r], word] = records[first + r, word]
-        first += n
-    return np.int64(front)
-
-
-@njit(cache=True, nogil=True)
-def _packed(element):
-    """Return the weight of an event as packed counts, from the element that holds label and weight."""
-    bits = np.uint64(element)
-    return np.int64((bits & _WEIGHT) << ((bits >> _ON_SHIFT) << _FIVE))
-
-
-@njit(cache=True, nogil=True)
-def _count_four(codes, start, end, label, a, b, c, d, count_a, count_b, count_c, count_d):
-    """Fill four histograms in one pass; as separate arguments, their addresses stay in registers."""
-    for i in range(np.uint64(start), np.uint64(end)):
-        counts = _packed(codes[i, label])
-        count_a[codes[i, a]] += counts
-        count_b[codes[i, b]] += counts
-        count_c[codes[i, c]] += counts
-        count_d[codes[i, d]] += counts
-
-
-@njit(cache=True, nogil=True)
-def _count_one(codes, start, end, label, a, count_a, touched):
-    for i in range(np.uint64(start), np.uint64(end)):
-        code = codes[i, a]
-        count_a[code] += _packed(codes[i, label])
-        if touched is not None:
-            touched[code >> 6] = 1
-
-
-@njit(cache=True, nogil=True)
-def fill_histograms(codes, start, end, n_features, chosen, histograms, touched):
-    """Add the packed counts of records ``start`` to ``end`` to the histograms of the chosen features."""
-    label = np.uint64(n_features)
-    k = 0
-    if touched is None:
-        while k + 4 <= len(chosen):
-            _count_four(
-                codes, start, end, label,
-                np.uint64(chosen[k]), np.uint64(chosen[k + 1]), np.uint64(chosen[k + 2]), np.uint64(chosen[k + 3]),
-                histograms[k], histograms[k + 1], histograms[k + 2], histograms[k + 3],
-            )  # fmt: skip
-            k += 4
-        while k < len(chosen):
-            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], None)
-            k += 1
-    else:
-        while k < len(chosen):
-            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], touched[k])
-            k += 1
-
-
-@njit(cache=True, nogil=True)
-def clear_histograms(histograms, touched):
-    """Set all histograms to zero."""
-    if touched is None:
-        for k in range(histograms.shape[0]):
-            for code in range(histograms.shape[1]):
-                histograms[k, code] = 0
-    else:
-        for k in range(touched.shape[0]):
-            for block in range(touched.shape[1]):
-                if touched[k, block]:
-                    for code in range(64 * block, 64 * block + 64):
-                        histograms[k, code] = 0
-                    touched[k, block] = 0
 
 
 @njit(cache=True, nogil=True)
@@ -168,7 +54,7 @@ def _find_split(
         if position >= 0:
             found = True
             best_value = value
-            code = border(present, n_present, position)
+            code = border(present, n_present, position, n_codes[feature])
             if present[0] != 0:
                 # no missing value in this node: later ones go where most events go
                 n_left = (left >> _32) + (left & _LOW)
@@ -183,7 +69,7 @@ def _find_split(
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    records, codes, n_features, n_codes, key, bootstrap, first_row,
+    records, codes, n_features, n_codes, key, bootstrap,
     max_depth, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
@@ -192,7 +78,7 @@ def grow_tree(
     ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
     """
     if bootstrap:
-        bootstrap_weights(derive_key(key, 0), first_row, weights)
+        bootstrap_weights(derive_key(key, 0), 0, weights)
     else:
         for i in range(len(weights)):
             weights[i] = 1
@@ -206,7 +92,7 @@ def grow_tree(
 
     total = np.int64(0)
     for i in range(n_bag):
-        total += _packed(bag_codes[i, n_features])
+        total += packed_counts(bag_codes[i, n_features])
     nodes[0, N_ON], nodes[0, N_OFF] = total >> _32, total & _LOW
     nodes[0, START], nodes[0, END] = 0, n_bag
     keys[0] = derive_key(key, 1)

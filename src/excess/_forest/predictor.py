@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from excess._forest.layout import FEATURE, LEFT, LIMIT, N_COLUMNS, SHIFT
+from excess._forest.layout import FEATURE, LEFT, LIMIT, SHIFT
 from excess._rng import bootstrap_weights, derive_key
 
 BLOCK = 512
@@ -64,7 +64,7 @@ def node_depths(tree):
 
 def tree_depth(tree: NDArray[np.int64]) -> int:
     """Return the steps from the root to the deepest leaf: nodes are breadth-first, so the last is deepest."""
-    return int(node_depths(tree[:, :N_COLUMNS])[-1])
+    return int(node_depths(tree)[-1])
 
 
 @njit(cache=True, nogil=True)

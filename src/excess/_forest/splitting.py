@@ -101,9 +101,11 @@ def value_to_exceed(total, criterion, alpha, table):
 
 
 @njit(cache=True, nogil=True)
-def border(present, n_present, position):
-    """Return the code to split at: in the middle of the empty codes that follow, for a fairer border."""
+def border(present, n_present, position, n_codes):
+    """Return the largest code that goes left: in the middle of the empty codes that follow, for a fairer border."""
     code = present[position]
-    if code == 0 or position + 1 == n_present:  # missing values against all others
+    if code == 0:  # missing values go left, all others right
         return code
+    if position + 1 == n_present:  # missing values go right, all others left, also those that the node does not hold
+        return n_codes - 1
     return (code + present[position + 1] - 1) // 2

@@ -1,0 +1,75 @@
+"""Histograms of packed counts: On weights in the upper 32 bits of a number, Off weights in the lower."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from excess._forest.layout import ON_BIT, WEIGHT_MASK
+
+_ON_SHIFT, _FIVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(5), np.uint64(WEIGHT_MASK)
+
+
+@njit(cache=True, nogil=True)
+def packed_counts(element):
+    """Return the weight of an event as packed counts, from the element that holds label and weight."""
+    bits = np.uint64(element)
+    return np.int64((bits & _WEIGHT) << ((bits >> _ON_SHIFT) << _FIVE))
+
+
+@njit(cache=True, nogil=True)
+def _count_four(codes, start, end, label, a, b, c, d, count_a, count_b, count_c, count_d):
+    """Fill four histograms in one pass; as separate arguments, their addresses stay in registers."""
+    for i in range(np.uint64(start), np.uint64(end)):
+        counts = packed_counts(codes[i, label])
+        count_a[codes[i, a]] += counts
+        count_b[codes[i, b]] += counts
+        count_c[codes[i, c]] += counts
+        count_d[codes[i, d]] += counts
+
+
+@njit(cache=True, nogil=True)
+def _count_one(codes, start, end, label, a, count_a, touched):
+    for i in range(np.uint64(start), np.uint64(end)):
+        code = codes[i, a]
+        count_a[code] += packed_counts(codes[i, label])
+        if touched is not None:
+            touched[code >> 6] = 1
+
+
+@njit(cache=True, nogil=True)
+def fill_histograms(codes, start, end, n_features, chosen, histograms, touched):
+    """Add the packed counts of records ``start`` to ``end`` to the histograms of the chosen features."""
+    label = np.uint64(n_features)
+    k = 0
+    if touched is None:
+        while k + 4 <= len(chosen):
+            _count_four(
+                codes, start, end, label,
+                np.uint64(chosen[k]), np.uint64(chosen[k + 1]), np.uint64(chosen[k + 2]), np.uint64(chosen[k + 3]),
+                histograms[k], histograms[k + 1], histograms[k + 2], histograms[k + 3],
+            )  # fmt: skip
+            k += 4
+        while k < len(chosen):
+            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], None)
+            k += 1
+    else:
+        while k < len(chosen):
+            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], touched[k])
+            k += 1
+
+
+@njit(cache=True, nogil=True)
+def clear_histograms(histograms, touched):
+    """Set all histograms to zero."""
+    if touched is None:
+        for k in range(histograms.shape[0]):
+            for code in range(histograms.shape[1]):
+                histograms[k, code] = 0
+    else:
+        for k in range(touched.shape[0]):
+            for block in range(touched.shape[1]):
+                if touched[k, block]:
+                    for code in range(64 * block, 64 * block + 64):
+                        histograms[k, code] = 0
+                    touched[k, block] = 0
