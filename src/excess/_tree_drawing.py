@@ -127,7 +127,7 @@ def _deepest(max_depth: int | None) -> int:
 
 
 def _places(view: TreeView, deepest: int) -> dict[int, tuple[float, int]]:
-    """Return where nodes are drawn: the ends of branches side by side, every other node above the middle of its children."""
+    """Return where nodes are drawn: the ends of branches side by side, others above the middle of their children."""
     levels = {0: 0}
     ends = []
     waiting = [0]

@@ -71,13 +71,13 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> tree = OnOffTreeClassifier(alpha=1 / 5, max_depth=2, min_samples_leaf=50).fit(X, on)
     >>> print(tree.export_text(["size", "width", "length", "area"]))
-    all events             On 1234  Off 3766    14.4 sigma
-    |-- length <= -0.3423  On  465  Off   35    37.8 sigma
-    |   |-- area <= 1.979  On  345  Off   21    32.9 sigma  signal
-    |   `-- area > 1.979   On  120  Off   14    18.6 sigma  signal
-    `-- length > -0.3423   On  769  Off 3731     0.8 sigma
-        |-- size <= -3.29  On    7  Off   93    -2.9 sigma  background
-        `-- size > -3.29   On  762  Off 3638     1.2 sigma  background
+    all events               On 1234  Off 3766    14.4 sigma
+    |-- length <= -0.3423    On  465  Off   35    37.8 sigma
+    |   |-- area <= 1.979    On  345  Off   21    32.9 sigma  signal
+    |   `-- area > 1.979     On  120  Off   14    18.6 sigma  signal
+    `-- length > -0.3423     On  769  Off 3731     0.8 sigma
+        |-- size <= -3.2895  On    7  Off   93    -2.9 sigma  background
+        `-- size > -3.2895   On  762  Off 3638     1.2 sigma  background
     """
 
     def __init__(

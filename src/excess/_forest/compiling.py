@@ -37,7 +37,7 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
     with _lock:
         if kind in _ready:
             return
-        drop_stale_kernels(Path(grower.grow_tree.stats.cache_path))
+        drop_stale_kernels(Path(str(grower.grow_tree.stats.cache_path)))
         n_rows = MAX_NARROW_BINS + 45 if wide else 45
         few = np.zeros((n_rows, X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
         few += np.arange(n_rows, dtype=X.dtype)[:, None]
@@ -60,7 +60,8 @@ def drop_stale_kernels(cache: Path) -> None:
     """Remove compiled kernels from a cache folder unless they stem from the present sources."""
     digest = hashlib.sha256()
     for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(_rng.__file__)]:
-        digest.update(source.read_bytes())
+        text = source.read_bytes()
+        digest.update(text if b"@njit" in text else b"")
     stamp = cache / "excess-kernels.sha256"
     with suppress(OSError):  # a folder that cannot be written holds nothing that could be stale
         if stamp.exists() and stamp.read_text() == digest.hexdigest():

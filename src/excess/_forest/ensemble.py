@@ -1,12 +1,12 @@
 """Trees grown and scored on threads: the one module of the core that knows of several trees and of memory.
 
-Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3 times
-that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
+Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3
+times that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -174,9 +174,10 @@ def out_of_bag_scores(
     n_trees = np.zeros(len(codes), dtype=np.int32)
 
     def score(start: int, _: None) -> None:
-        for first in range(start, min(start + _ROWS_PER_TASK, len(codes)), predictor.BLOCK):
-            rows = slice(first, min(first + predictor.BLOCK, len(codes)))
-            predictor.add_out_of_bag_scores(codes[rows], first, *trees, values, mask, keys, scores[rows], n_trees[rows])
+        for rows in _blocks(start, len(codes)):
+            predictor.add_out_of_bag_scores(
+                codes[rows], rows.start, *trees, values, mask, keys, scores[rows], n_trees[rows]
+            )
 
     run_tasks(range(0, len(codes), _ROWS_PER_TASK), score, lambda: None, n_threads)
     with np.errstate(invalid="ignore"):
@@ -229,8 +230,7 @@ def _for_encoded_blocks(
     features = np.unique(trees.nodes[~predictor.leaf_mask(trees), 0]).astype(np.int64)
 
     def score(start: int, codes: NDArray[Any]) -> None:
-        for first in range(start, min(start + _ROWS_PER_TASK, len(X)), predictor.BLOCK):
-            rows = slice(first, min(first + predictor.BLOCK, len(X)))
+        for rows in _blocks(start, len(X)):
             encode(X, rows.start, rows.stop, padded, features, codes)
             work(codes, rows)
 
@@ -238,6 +238,13 @@ def _for_encoded_blocks(
         return np.zeros((predictor.BLOCK, len(edges)), dtype=edges_code_type(edges))
 
     run_tasks(range(0, len(X), _ROWS_PER_TASK), score, block, n_threads)
+
+
+def _blocks(start: int, n_rows: int) -> Iterator[slice]:
+    """Give the blocks of rows of the task that starts at a row."""
+    end = min(start + _ROWS_PER_TASK, n_rows)
+    for first in range(start, end, predictor.BLOCK):
+        yield slice(first, min(first + predictor.BLOCK, end))
 
 
 def run_tasks(

@@ -1,7 +1,7 @@
 """Moving records: the bag of a tree out of all records, and the children of a node out of its records.
 
-Whole records move, left ones to the front and right ones to the back of the node's range in a second buffer, so that all
-reading is sequential and the records of a small node lie in the cache.
+Whole records move, left ones to the front and right ones to the back of the node's range in a second buffer, so that
+all reading is sequential and the records of a small node lie in the cache.
 """
 
 from __future__ import annotations
