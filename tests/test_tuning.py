@@ -50,6 +50,7 @@ def test_bootstrap_median_equals_a_naive_one():
             best.append(significance_curve(y[rows], score[rows], 1.0).best_threshold)
         curve = significance_curve(y, score, 1.0)
         naive = curve.thresholds[curve.index_of(np.sort(best)[4])]
+        naive = naive if curve.at(naive).excess > 0 else np.inf
         assert significance_threshold(y, score, 1.0, n_bootstrap=9, random_state=seed) == naive
 
 
@@ -60,6 +61,17 @@ def test_many_cuts_are_thinned_out_without_harm(monkeypatch):
     thinned = significance_threshold(y, score, 2 / 3, n_bootstrap=15, random_state=0)
     selected = [(score > threshold).mean() for threshold in (exact, thinned)]
     assert selected[0] == pytest.approx(selected[1], abs=0.01)
+
+
+def test_bootstrap_never_settles_on_a_deficit():
+    rng = np.random.default_rng(8)
+    for seed in range(200):
+        y, score = (rng.random(40) < 0.2).astype(int), rng.integers(0, 4, 40).astype(float)
+        if len(np.unique(y)) == 1:
+            continue
+        threshold = significance_threshold(y, score, 0.25, n_bootstrap=5, random_state=seed)
+        counts = significance_curve(y, score, 0.25).at(threshold)
+        assert counts.excess > 0 or threshold == np.inf
 
 
 def test_bootstrap_lowers_the_variance():

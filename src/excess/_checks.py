@@ -180,7 +180,10 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
 def as_binary_target(y: Any) -> NDArray[Any]:
     """Return the ``y`` of an estimator as labels of two classes, with the words that scikit-learn expects in errors."""
     labels = as_labels(column_or_1d(y, warn=True))
-    kind = type_of_target(labels, input_name="y")
+    try:
+        kind = type_of_target(labels, input_name="y")
+    except TypeError as error:
+        raise ValueError("y mixes labels that cannot be ordered") from error
     if kind not in ("binary", "multiclass"):
         raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
     if kind != "binary":

@@ -59,7 +59,7 @@ def significance_threshold(
         With a positive number, return the median of the thresholds of so many bootstrap resamples of the events,
         which varies less than the threshold of the events themselves. A resample weights each event with a
         Poisson(1) draw; where there are more than 10,000 distinct scores, it looks at 10,000 cuts, evenly spread over
-        the ranks.
+        the ranks. Where the events themselves have no excess at the median, nothing is selected.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
@@ -178,5 +178,10 @@ def _median_threshold(
         low = values[kept[same - 1]] if same > 0 else -np.inf
         high = values[kept[cut]] if cut < len(kept) else np.inf
         best[i] = high if np.isinf(high) else 0.5 * low + 0.5 * high
-    median = np.sort(best)[(n_bootstrap - 1) // 2]
-    return float(midway_thresholds(values)[np.searchsorted(values, median, side="right")])
+    cut = np.searchsorted(values, np.sort(best)[(n_bootstrap - 1) // 2], side="right")
+    selected = on[starts[cut] :] if cut < len(starts) else on[:0]
+    n_on = np.count_nonzero(selected)
+    # resamples may show an excess that the events themselves do not have
+    if n_on <= alpha * (len(selected) - n_on):
+        return float("inf")
+    return float(midway_thresholds(values)[cut])
