@@ -106,6 +106,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
     bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
     for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
 
+    ``predict`` follows ``threshold_``, not the larger of the two probabilities. Out-of-bag scores do not know of nights;
+    to tune a threshold by group, wrap the forest in `SignificanceThresholdClassifier` with folds.
+
     Examples
     --------
     >>> from sklearn.datasets import make_classification

@@ -61,7 +61,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     Notes
     -----
     ``predict`` selects the leaves that together have the largest significance on the training events: the exact
-    assignment, for either output.
+    assignment, for either output. Labels are noisy, so a tree without limits learns the noise by heart; give it a depth or
+    a leaf size.
 
     Examples
     --------
@@ -197,15 +198,15 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         """
         return tree_text(self._view(feature_names), max_depth)
 
-    def plot_tree(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = None, ax: Any = None) -> Any:
+    def plot_tree(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = 4, ax: Any = None) -> Any:
         """Draw the tree, each node with its cut and counts, coloured by its significance.
 
         Parameters
         ----------
         feature_names : array-like of str or None, default=None
             As for `export_text`.
-        max_depth : int or None, default=None
-            Deepest level to draw.
+        max_depth : int or None, default=4
+            Deepest level to draw; None for all, which is too many to read in a tree that was grown without limits.
         ax : matplotlib axes or None, default=None
             Where to draw; by default in a new figure.
 

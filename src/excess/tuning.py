@@ -180,8 +180,8 @@ def _median_threshold(
         best[i] = high if np.isinf(high) else 0.5 * low + 0.5 * high
     cut = np.searchsorted(values, np.sort(best)[(n_bootstrap - 1) // 2], side="right")
     selected = on[starts[cut] :] if cut < len(starts) else on[:0]
-    n_on = np.count_nonzero(selected)
+    n_selected_on = np.count_nonzero(selected)
     # resamples may show an excess that the events themselves do not have
-    if n_on <= alpha * (len(selected) - n_on):
+    if n_selected_on <= alpha * (len(selected) - n_selected_on):
         return float("inf")
     return float(midway_thresholds(values)[cut])
