@@ -106,8 +106,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
     for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
 
-    ``predict`` follows ``threshold_``, not the larger of the two probabilities. Out-of-bag scores do not know of nights;
-    to tune a threshold by group, wrap the forest in `SignificanceThresholdClassifier` with folds.
+    ``predict`` follows ``threshold_``, not the larger of the two probabilities. Out-of-bag scores do not know of
+    nights; to tune a threshold by group, wrap the forest in `SignificanceThresholdClassifier` with folds.
 
     Examples
     --------
