@@ -204,9 +204,11 @@ class OnOffForestClassifier(BaseOnOffTrees):
             best_score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, keys, n_threads)
         del events, score  # the records are not needed any more, and what follows takes memory of its own
         _check_scored(on, best_score)
-        self.threshold_ = rule(on, best_score, alpha, seed)
+        threshold = rule(on, best_score, alpha, seed)
         scored = ~np.isnan(best_score)
         curve = significance_curve(on[scored], best_score[scored], alpha)
+
+        self.threshold_ = threshold
         self.classes_ = classes
         self.min_samples_leaf_ = leaf_size
         self.curve_ = curve
