@@ -118,7 +118,7 @@ def test_other_thresholds(threshold, noisy_data):
     model = OnOffForestClassifier(30, alpha, min_samples_leaf=20, threshold=threshold, random_state=0).fit(X, y)
     score = model.oob_decision_function_[:, 1]
     if isinstance(threshold, str):
-        expected = forest_module.threshold_rule(threshold)(y, score, alpha)
+        expected = THRESHOLD_METHODS[threshold](y, score, alpha)
     else:
         expected = threshold if isinstance(threshold, float) else 0.3
     assert model.threshold_ == expected

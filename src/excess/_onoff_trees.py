@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -18,12 +17,13 @@ from excess._forest import ensemble
 from excess._forest.criterion import node_information
 from excess._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess._forest.predictor import FlatTrees, flatten, leaf_mask
+from excess._onoff import OnOffMixin, n_threads
 from excess.assignment import assign_cells
 
 _MAX_EVENTS = 2**31 - 1
 
 
-class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
+class BaseOnOffTrees(OnOffMixin, ClassifierMixin, BaseEstimator):
     """Base of On/Off trees and forests."""
 
     _trees: GrownTrees
@@ -44,7 +44,7 @@ class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
         """
         X = self._check_new_events(X)
         trees = self._trees
-        score = ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, self._n_threads())
+        score = ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
         return np.column_stack([1 - score, score])
 
     @property
@@ -57,19 +57,12 @@ class BaseOnOffTrees(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         """Declare a binary classifier that takes missing values."""
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
         tags.input_tags.allow_nan = True
         return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether trees have been grown."""
         return hasattr(self, "_trees")
-
-    def _n_threads(self) -> int:
-        n_jobs = getattr(self, "n_jobs", None)
-        if n_jobs is not None and as_int("n_jobs", n_jobs, minimum=-(2**31)) == 0:
-            raise ValueError("n_jobs must not be 0; -1 means all cores")
-        return effective_n_jobs(n_jobs)
 
     def _check_events(self, X: Any, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
         """Return X as floats, who is On, and the two classes; set what scikit-learn expects about features."""

@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from excess._checks import BoolArray, as_column, as_counts, as_scalar_alpha, check_same_length
-from excess._sweep import strictest_argmax, sweep_cells
-from excess.significance import significance_of_cuts
+from excess.curve import curve_of_cells
 
 __all__ = ["assign_cells"]
 
@@ -44,6 +43,4 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     ratio = as_scalar_alpha(alpha)
     n = on + off
     fraction = np.divide(on, n, out=np.zeros_like(n), where=n > 0)
-    cuts = sweep_cells(fraction, on, off)
-    best = strictest_argmax(significance_of_cuts(cuts.n_on, cuts.n_off, ratio))
-    return (fraction > cuts.thresholds[best]) & (n > 0)
+    return (fraction > curve_of_cells(fraction, on, off, ratio).best_threshold) & (n > 0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._checks import FloatArray, as_scalar_alpha, as_scored_events, as_threshold
-from excess._sweep import strictest_argmax, sweep_events
+from excess._sweep import Cuts, strictest_argmax, sweep_cells, sweep_events
 from excess.significance import OnOffCounts, significance_of_cuts
 
 if TYPE_CHECKING:
@@ -136,5 +136,13 @@ def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> Threshol
     """
     on, scores = as_scored_events(y, score)
     ratio = as_scalar_alpha(alpha)
-    cuts = sweep_events(on, scores)
-    return ThresholdCurve(*cuts, significance_of_cuts(cuts.n_on, cuts.n_off, ratio), ratio)
+    return _curve(sweep_events(on, scores), ratio)
+
+
+def curve_of_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> ThresholdCurve:
+    """Counts and significance at every cut of a score that the events of a cell share (no validation)."""
+    return _curve(sweep_cells(score, n_on, n_off), alpha)
+
+
+def _curve(cuts: Cuts, alpha: float) -> ThresholdCurve:
+    return ThresholdCurve(*cuts, significance_of_cuts(cuts.n_on, cuts.n_off, alpha), alpha)

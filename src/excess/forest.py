@@ -9,23 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import (
-    BoolArray,
-    FloatArray,
-    as_counts,
-    as_int,
-    as_random_state,
-    as_scalar,
-    as_scalar_alpha,
-    as_threshold,
-)
+from excess._checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._forest import ensemble
 from excess._forest.compiling import compile_kernels
 from excess._forest.criterion import CRITERIA
+from excess._onoff import n_threads
 from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess._oob_threshold import out_of_bag_rule
 from excess._progress import progress_bar
-from excess.curve import significance_curve
-from excess.tuning import significance_threshold, threshold_rule
 
 __all__ = ["OnOffForestClassifier"]
 
@@ -171,7 +162,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
         leaf_sizes = self._check_leaf_sizes()
-        rule = self._check_threshold()
+        rule = out_of_bag_rule(self)
         verbose = as_int("verbose", self.verbose, minimum=0)
         seed = as_random_state(self.random_state).randint(2**31 - 1)
         X, on, classes = self._check_events(X, y)
@@ -179,9 +170,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
         max_depth = None if self.max_depth is None else min(self.max_depth, len(X))
         leaf_sizes = tuple(min(size, len(X)) for size in leaf_sizes)
 
-        n_threads = self._n_threads()
+        threads = n_threads(self.n_jobs)
         compile_kernels(X, self.max_bins)
-        events = ensemble.bin_events(X, on, self.max_bins, n_threads)
+        events = ensemble.bin_events(X, on, self.max_bins, threads)
         keys = ensemble.tree_keys(seed, n_trees)
         if self.criterion == "mixed":
             criteria = [tuple(CRITERIA.values())[tree % 2] for tree in range(n_trees)]
@@ -192,28 +183,25 @@ class OnOffForestClassifier(BaseOnOffTrees):
         with progress_bar("Growing trees", n_trees * len(leaf_sizes), shown=verbose > 0) as tick:
             for size in leaf_sizes:
                 settings = ensemble.GrowthSettings(max_depth, size, max_features, alpha, bootstrap=True)
-                tables = ensemble.grow_trees(events, keys, criteria, settings, n_threads, tick)
+                tables = ensemble.grow_trees(events, keys, criteria, settings, threads, tick)
                 grown = GrownTrees.of(tables, events.edges, "fraction", alpha, prior=on.mean())
-                score = ensemble.out_of_bag_scores(events, grown.flat, grown.values, keys, n_threads)
+                score = ensemble.out_of_bag_scores(events, grown.flat, grown.values, keys, threads)
                 likelihood = _log_likelihood(on, score) if len(leaf_sizes) > 1 else 0.0
                 if trees is None or likelihood > best_likelihood:
                     best_likelihood, leaf_size, trees, best_score = likelihood, size, grown, score
         assert trees is not None
         if self.output == "assignment":
             trees = trees.with_votes(alpha)
-            best_score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, keys, n_threads)
+            best_score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, keys, threads)
         del events, score  # the records are not needed any more, and what follows takes memory of its own
-        _check_scored(on, best_score)
-        threshold = rule(on, best_score, alpha, seed)
-        scored = ~np.isnan(best_score)
-        curve = significance_curve(on[scored], best_score[scored], alpha)
+        threshold, curve = rule(on, best_score, alpha, seed)
 
         self.threshold_ = threshold
         self.classes_ = classes
         self.min_samples_leaf_ = leaf_size
         self.curve_ = curve
         self.oob_decision_function_ = np.column_stack([1 - best_score, best_score])
-        self.oob_significance_ = float(curve.significance[curve.index_of(self.threshold_)])
+        self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
         self._trees = trees
         return self
 
@@ -231,7 +219,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
             A class for each event.
         """
         check_is_fitted(self)
-        return self.classes_[(self.predict_proba(X)[:, 1] > self.threshold_).astype(np.intp)]
+        return self._select(self.predict_proba(X)[:, 1])
 
     def _check_leaf_sizes(self) -> tuple[int, ...]:
         if isinstance(self.min_samples_leaf, str):
@@ -240,39 +228,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
             return LEAF_SIZES
         return (as_int("min_samples_leaf", self.min_samples_leaf, minimum=1),)
 
-    def _check_threshold(self) -> Callable[..., float]:
-        """Return the threshold as a function of ``(on, score, alpha, seed)``."""
-        as_int("n_threshold_bootstrap", self.n_threshold_bootstrap, minimum=0)
-        tolerance = as_scalar("threshold_tolerance", as_counts("threshold_tolerance", self.threshold_tolerance))
-        if not (isinstance(self.threshold, str) or callable(self.threshold)):
-            fixed = as_threshold("threshold", self.threshold)
-            return lambda on, score, alpha, seed: fixed
-        rule = threshold_rule(self.threshold, name="threshold")
-        options = {}
-        if rule is significance_threshold:
-            options = {"tolerance": tolerance, "n_bootstrap": self.n_threshold_bootstrap}
-
-        def tuned(on: BoolArray, score: FloatArray, alpha: float, seed: int) -> float:
-            scored = ~np.isnan(score)
-            given = {**options, "random_state": seed} if options else {}
-            found = rule(on[scored], score[scored], alpha, **given)
-            return as_threshold(f"the threshold from {self.threshold!r}", found)
-
-        return tuned
-
 
 def _log_likelihood(on: BoolArray, score: FloatArray) -> float:
     """Return the mean log-likelihood of labels under their out-of-bag On fractions."""
     probability = np.where(on, score, 1 - score)
     scored = ~np.isnan(score)
     return float(np.log(np.clip(probability[scored], 1e-6, None)).mean()) if scored.any() else -np.inf
-
-
-def _check_scored(on: BoolArray, score: FloatArray) -> None:
-    """Raise ValueError unless On and Off events have out-of-bag scores."""
-    scored = ~np.isnan(score)
-    if on[scored].all() or not on[scored].any():
-        raise ValueError(
-            f"too few events for out-of-bag scores: of {on.sum()} On and {(~on).sum()} Off events, "
-            f"{(on & scored).sum()} and {(~on & scored).sum()} were left out by a tree; give more events or trees"
-        )

@@ -25,6 +25,7 @@ from excess._checks import (
     check_same_length,
 )
 from excess._holdout import SCORE_SOURCES, is_fold_number, make_folds, out_of_fold_scores, score_events
+from excess._onoff import OnOffMixin
 from excess.assignment import assign_cells
 from excess.curve import ThresholdCurve, significance_curve
 from excess.tuning import THRESHOLD_METHODS, significance_threshold, threshold_rule, tune_threshold
@@ -40,7 +41,7 @@ __all__ = [
 ]
 
 
-class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """Any classifier, with the decision threshold at which a detection is most significant.
 
     The scores on which the threshold is tuned never come from a model that was trained on the same
@@ -190,7 +191,7 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
 
         # nothing is set before all has succeeded
         self.estimator_, self.threshold_, self.curve_ = estimator, threshold, curve
-        self.best_significance_ = float(curve.significance[curve.index_of(threshold)])
+        self.best_significance_ = max(self.tuned_counts_.significance, 0.0)
         self.classes_ = np.asarray(estimator.classes_)
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(estimator, name):
@@ -213,8 +214,7 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
             A class for each event.
         """
         check_is_fitted(self)
-        score = score_events(self.estimator_, X)
-        return self.classes_[(score > self.threshold_).astype(np.intp)]
+        return self._select(score_events(self.estimator_, X))
 
     @available_if(lambda self: _delegate_has(self, "predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[Any]:
@@ -275,7 +275,6 @@ class SignificanceThresholdClassifier(ClassifierMixin, MetaEstimatorMixin, BaseE
         """Declare a binary classifier that takes the inputs which its estimator takes."""
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
-        tags.classifier_tags.multi_class = False
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.input_tags.pairwise = inner.input_tags.pairwise

@@ -14,6 +14,7 @@ from excess._forest.compiling import compile_kernels
 from excess._forest.criterion import CRITERIA
 from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess._tree_drawing import TreeView, draw_tree, tree_text
+from excess.curve import curve_of_cells
 
 __all__ = ["OnOffTreeClassifier"]
 
@@ -46,6 +47,10 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     ----------
     classes_ : ndarray of shape (2,)
         Off and On.
+    threshold_ : float
+        A leaf is assigned to signal when its score exceeds it.
+    curve_ : ThresholdCurve
+        The training events at every cut of their leaf's score.
     n_features_in_ : int
         Number of features.
     feature_names_in_ : ndarray of str
@@ -133,8 +138,9 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         keys = ensemble.tree_keys(seed, 1)
         tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
         self._trees = GrownTrees.of(tables, events.edges, self.output, alpha, prior=on.mean())
-        self._selected = self._trees.assignment(alpha)
-        self._alpha = alpha
+        leaves, trees = self._trees.leaves, self._trees
+        self.curve_ = curve_of_cells(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
+        self.threshold_ = self.curve_.best_threshold
         self._has_missing = np.isnan(X).any(axis=0)
         self.classes_ = classes
         return self
@@ -152,8 +158,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         ndarray of shape (n_events,)
             A class for each event.
         """
-        leaf = self.apply(X)
-        return self.classes_[self._selected[leaf].astype(np.intp)]
+        return self._select(self.predict_proba(X)[:, 1])
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.
@@ -230,8 +235,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
             trees.edges,
             trees.n_on,
             trees.n_off,
-            self._selected,
-            self._alpha,
+            trees.values > self.threshold_,
+            self.curve_.alpha,
             names,
             self._has_missing,
         )

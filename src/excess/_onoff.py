@@ -1,0 +1,51 @@
+"""What marks a classifier as one of On and Off events: its exposure ratio, its threshold, what it was tuned on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from excess._checks import FloatArray, as_int
+from excess.curve import ThresholdCurve
+from excess.significance import OnOffCounts
+
+
+class OnOffMixin:
+    """Mixin of classifiers whose parameter ``alpha`` is the exposure ratio On/Off, and no other classifier's."""
+
+    threshold_: float
+    curve_: ThresholdCurve
+    classes_: NDArray[Any]
+
+    @property
+    def tuned_counts_(self) -> OnOffCounts:
+        """Counts of the selected events among those that the threshold was tuned on; not a result to quote."""
+        return self.curve_.at(self.threshold_)
+
+    def _select(self, score: FloatArray) -> NDArray[Any]:
+        """Return On where a score exceeds the threshold, Off elsewhere."""
+        return self.classes_[(score > self.threshold_).astype(np.intp)]
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare a binary classifier."""
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+def with_alpha(estimator: Any, alpha: float) -> Any:
+    """Return a clone in which every On/Off classifier, however deep, has this exposure ratio."""
+    copy = clone(estimator)
+    nested = {"": copy, **{f"{name}__": value for name, value in copy.get_params(deep=True).items()}}
+    return copy.set_params(**{f"{name}alpha": alpha for name, value in nested.items() if isinstance(value, OnOffMixin)})
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Return how many threads ``n_jobs`` means."""
+    if n_jobs is not None and as_int("n_jobs", n_jobs, minimum=-(2**31)) == 0:
+        raise ValueError("n_jobs must not be 0; -1 means all cores")
+    return effective_n_jobs(n_jobs)
