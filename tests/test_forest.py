@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import f1_score, roc_auc_score
 
 from excess import (
+    THRESHOLD_METHODS,
     OnOffForestClassifier,
     SignificanceThresholdClassifier,
     significance_curve,
