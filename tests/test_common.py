@@ -16,6 +16,8 @@ ESTIMATORS = [
     excess.OnOffTreeClassifier(),
     excess.OnOffForestClassifier(20, min_samples_leaf=2, random_state=0),
     excess.OnOffForestClassifier(20, random_state=0),
+    excess.OnOffKMeansClassifier(4, random_state=0),
+    excess.OnOffKMeansEnsembleClassifier(10, 4, random_state=0),
     excess.SignificanceThresholdClassifier(LogisticRegression()),
     excess.SignificanceThresholdClassifier(LinearSVC(), cv=3, n_bootstrap=3, random_state=0),
     excess.SignificanceThresholdClassifier(
@@ -35,7 +37,8 @@ def test_every_public_estimator_is_checked():
 
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     """Checks that cannot hold; scikit-learn exempts its own threshold tuners from the same one."""
-    if isinstance(estimator, excess.OnOffTreeClassifier) or getattr(estimator, "cv", None) == "oob":
+    cells = (excess.OnOffTreeClassifier, excess.OnOffKMeansClassifier)
+    if isinstance(estimator, cells) or getattr(estimator, "cv", None) == "oob":
         return {}
     return {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
 

@@ -22,6 +22,7 @@ from excess.baselines import (
     mithal_threshold,
     yao_threshold,
 )
+from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.curve import ThresholdCurve, significance_curve
 from excess.forest import OnOffForestClassifier
 from excess.metrics import (
@@ -53,6 +54,8 @@ __all__ = [
     "THRESHOLD_METHODS",
     "OnOffCounts",
     "OnOffForestClassifier",
+    "OnOffKMeansClassifier",
+    "OnOffKMeansEnsembleClassifier",
     "OnOffTreeClassifier",
     "SignificanceThresholdClassifier",
     "ThresholdCurve",
