@@ -249,8 +249,12 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"alpha": None}, ValueError, "alpha must"),
         ({"method": "lima"}, ValueError, "method must be one of 'significance'"),
         ({"cv": "loo"}, ValueError, "cv must be 'oob', 'prefit', a number or a splitter, got 'loo'"),
-        ({"cv": LeaveOneGroupOut()}, ValueError, r"groups must be given to fit: cv=LeaveOneGroupOut\(\)"),
-        ({"cv": [(np.arange(3000), np.arange(3000))]}, ValueError, "cv must keep training and hold-out events apart"),
+        ({"cv": LeaveOneGroupOut()}, ValueError, r"groups must be given: cv=LeaveOneGroupOut\(\)"),
+        (
+            {"cv": [(np.arange(3000), np.arange(3000))]},
+            ValueError,
+            "training and hold-out events must be kept apart",
+        ),
         ({"cv": []}, ValueError, "cv must test every event exactly once"),
         ({"cv": 1}, ValueError, "cv=1 cannot split these events"),
         ({"cv": StratifiedKFold}, ValueError, "cv=.* cannot split these events"),
@@ -311,9 +315,11 @@ def test_folds_that_split_groups_are_refused(cv, noisy_data):
 
 
 def test_more_folds_than_groups(noisy_data):
-    model = SignificanceThresholdClassifier(LogisticRegression(), cv=5)
+    X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups // 2
+    five, three = (SignificanceThresholdClassifier(LogisticRegression(), cv=n) for n in (5, 3))
+    assert five.fit(X, y, groups=groups).threshold_ == three.fit(X, y, groups=groups).threshold_
     with pytest.raises(ValueError, match="cv=5 cannot split these events"):
-        model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups // 2)
+        clone(five).fit(X, y, groups=np.zeros(len(y)))
 
 
 @pytest.mark.parametrize(

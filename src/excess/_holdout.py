@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedGroupKFold, check_cv
 from sklearn.utils.metaestimators import _safe_split
@@ -15,6 +15,14 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from excess._checks import FloatArray, binary_classes
+
+
+def check_classifier(estimator: Any) -> None:
+    """Raise TypeError for anything but an object that classifies."""
+    if isinstance(estimator, type):
+        raise TypeError(f"estimator must be an object, got the class {estimator.__name__}; add ()")
+    if not is_classifier(estimator):
+        raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
 
 
 def score_events(estimator: Any, X: Any) -> FloatArray:
@@ -43,38 +51,56 @@ def _fit_and_score(
     estimator: Any, X: Any, y: NDArray[Any], train: Any, held_out: Any, fit_params: dict[str, Any]
 ) -> FloatArray:
     """Fit a clone on the training part of a fold and score its hold-out part."""
+    model, X_held_out = fit_part(estimator, X, y, train, held_out, fit_params)
+    return score_events(model, X_held_out)
+
+
+def fit_part(
+    estimator: Any, X: Any, y: NDArray[Any], train: Any, held_out: Any, fit_params: dict[str, Any]
+) -> tuple[Any, Any]:
+    """Return a clone that was fitted on the training part of a fold, and the events of its hold-out part."""
     model = clone(estimator)
     X_train, y_train = _safe_split(model, X, y, train)
     X_held_out, _ = _safe_split(model, X, y, held_out, train)
     model.fit(X_train, y_train, **_check_method_params(X, fit_params, indices=train))
-    return score_events(model, X_held_out)
+    return model, X_held_out
 
 
 def make_folds(cv: Any, X: Any, labels: NDArray[Any], split_params: dict[str, Any]) -> list[Any]:
-    """Return pairs of training and hold-out indices that test every event once, on other events."""
+    """Return pairs of training and hold-out indices that test every event once, on other events.
+
+    A number of folds with groups becomes stratified group folds, no more than there are groups.
+    """
+    groups = split_params.get("groups")
     try:
-        if is_fold_number(cv) and "groups" in split_params:
-            splitter = StratifiedGroupKFold(n_splits=5 if cv is None else cv)
+        if is_fold_number(cv) and groups is not None:
+            splitter = StratifiedGroupKFold(n_splits=min(5 if cv is None else cv, len(np.unique(groups))))
         else:
             splitter = check_cv(cv, labels, classifier=True)
         folds = [tuple(map(_as_indices, fold)) for fold in splitter.split(X, labels, **split_params)]
     except (TypeError, ValueError) as error:
-        if "groups" not in split_params and "groups" in str(error):
-            raise ValueError(f"groups must be given to fit: cv={cv!r} needs them") from error
+        if groups is None and "groups" in str(error):
+            raise ValueError(f"groups must be given: cv={cv!r} needs them") from error
         raise ValueError(f"cv={cv!r} cannot split these events: {error}") from error
+    check_folds(folds, labels, groups, what=f"cv={cv!r}")
     times_held_out = np.zeros(len(labels), dtype=np.int64)
-    for train, held_out in folds:
+    for _, held_out in folds:
         times_held_out[held_out] += 1
-        is_trained_on = np.zeros(len(labels), dtype=np.bool_)
-        is_trained_on[train] = True
-        if is_trained_on[held_out].any():
-            raise ValueError(f"cv must keep training and hold-out events apart, which {cv!r} does not")
-        binary_classes(labels[train], name=f"y in a training part of cv={cv!r}")
-    if split_params.get("groups") is not None:
-        _check_groups_apart(folds, split_params["groups"], cv)
     if (times_held_out != 1).any():
         raise ValueError(f"cv must test every event exactly once, which {cv!r} does not")
     return folds
+
+
+def check_folds(folds: list[Any], labels: NDArray[Any], groups: NDArray[Any] | None, *, what: str) -> None:
+    """Raise ValueError where a fold trains on what it tests, splits a group, or has one class only to train on."""
+    for train, held_out in folds:
+        is_trained_on = np.zeros(len(labels), dtype=np.bool_)
+        is_trained_on[train] = True
+        if is_trained_on[held_out].any():
+            raise ValueError(f"training and hold-out events must be kept apart, which {what} does not")
+        binary_classes(labels[train], name=f"y in a training part of {what}")
+    if groups is not None:
+        _check_groups_apart(folds, groups, what)
 
 
 def is_fold_number(cv: Any) -> bool:
@@ -87,13 +113,13 @@ def _as_indices(part: Any) -> NDArray[np.intp]:
     return np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.intp)
 
 
-def _check_groups_apart(folds: list[Any], groups: NDArray[Any], cv: Any) -> None:
+def _check_groups_apart(folds: list[Any], groups: NDArray[Any], what: str) -> None:
     names, numbers = np.unique(groups, return_inverse=True)
     for train, held_out in folds:
         shared = np.intersect1d(numbers[train], numbers[held_out])
         if len(shared) > 0:
             raise ValueError(
-                f"cv={cv!r} puts events of group {names[shared].tolist()[0]!r} on both sides of a fold; use a splitter "
+                f"{what} puts events of group {names[shared].tolist()[0]!r} on both sides of a fold; use a splitter "
                 "that keeps groups apart, or leave groups out"
             )
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -24,7 +24,14 @@ from excess._checks import (
     binary_classes,
     check_same_length,
 )
-from excess._holdout import SCORE_SOURCES, is_fold_number, make_folds, out_of_fold_scores, score_events
+from excess._holdout import (
+    SCORE_SOURCES,
+    check_classifier,
+    is_fold_number,
+    make_folds,
+    out_of_fold_scores,
+    score_events,
+)
 from excess._onoff import OnOffMixin
 from excess.assignment import assign_cells
 from excess.curve import ThresholdCurve, significance_curve
@@ -58,11 +65,11 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         Threshold rule: ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``, ``"default"``, or a
         function of ``(y, score, alpha)``.
     cv : int, splitter, iterable, "oob" or "prefit", default=5
-        Where the tuning scores come from. A number of folds (stratified, and by group where ``groups``
-        are given) or any splitter of scikit-learn that tests each event once; ``"oob"`` takes the
-        out-of-bag scores of a bagging ensemble, at no further cost; ``"prefit"`` tunes a fitted
-        ``estimator`` on the events given to ``fit``, which must be new to it (to cross-validate that, wrap the
-        estimator in ``sklearn.frozen.FrozenEstimator``, because clones are not fitted).
+        Where the tuning scores come from. A number of folds (stratified, and by group where ``groups`` are given, then
+        no more than there are groups) or any splitter of scikit-learn that tests each event once; ``"oob"`` takes the
+        out-of-bag scores of a bagging ensemble, at no further cost; ``"prefit"`` tunes a fitted ``estimator`` on the
+        events given to ``fit``, which must be new to it (to cross-validate that, wrap the estimator in
+        ``sklearn.frozen.FrozenEstimator``, because clones are not fitted).
     n_bootstrap : int, default=0
         Take the median threshold over so many resamples; see `significance_threshold`.
     n_jobs : int or None, default=None
@@ -153,7 +160,7 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         alpha = as_scalar_alpha(self.alpha)
         threshold_rule(self.method, self.n_bootstrap)
         as_random_state(self.random_state)
-        _check_estimator(self.estimator)
+        check_classifier(self.estimator)
         X, labels = _check_events(X, y)
         if groups is not None:
             groups = as_labels(groups, name="groups")
@@ -288,13 +295,6 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         routed = process_routing(self, "fit", **given, **fit_params)
         split_params = routed.splitter.split if "splitter" in routed else {}
         return dict(routed.estimator.fit), dict(split_params)
-
-
-def _check_estimator(estimator: Any) -> None:
-    if isinstance(estimator, type):
-        raise TypeError(f"estimator must be an object, got the class {estimator.__name__}; add ()")
-    if not is_classifier(estimator):
-        raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
 
 
 def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:

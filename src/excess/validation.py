@@ -1,0 +1,492 @@
+"""Honest validation: the significance of hold-out events, and null tests; re-exports what belongs to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold, StratifiedKFold
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import _num_samples, has_fit_parameter
+
+from excess._checks import (
+    BoolArray,
+    FloatArray,
+    as_binary_target,
+    as_choice,
+    as_column,
+    as_counts,
+    as_int,
+    as_labels,
+    as_random_state,
+    as_scalar,
+    as_scalar_alpha,
+    binary_classes,
+    check_same_length,
+)
+from excess._holdout import check_classifier, check_folds, fit_part, is_fold_number, make_folds, score_events
+from excess._onoff import OnOffMixin, n_threads, with_alpha
+from excess._progress import progress_bar
+from excess.agreement import Agreement, agreement
+from excess.detection import Detection, Fold, NullTest
+from excess.significance import OnOffCounts
+
+__all__ = ["Agreement", "Detection", "Fold", "NullTest", "agreement", "cross_val_detect", "null_test"]
+
+STRATEGIES = ("pooled", "forward")
+
+
+def cross_val_detect(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    alpha: float,
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    strategy: str = "pooled",
+    n_repeats: int = 1,
+    n_permutations: int = 0,
+    required: float = 5.0,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> Any:
+    """Select every event by a model that has not seen it, and give the significance of what was selected.
+
+    Models are trained, and their thresholds tuned, on the training part of a fold alone. One significance is computed
+    over all hold-out events together.
+
+    Parameters
+    ----------
+    estimator : classifier, or dict of str to classifier
+        With ``predict`` and with ``predict_proba`` or ``decision_function``. Several of them share the folds. They are
+        cloned; the given objects stay as they are.
+    X : array-like of shape (n_events, n_features)
+        Events.
+    y : array-like of shape (n_events,)
+        Noisy labels of two classes; the larger one in sorted order is On.
+    alpha : float
+        Exposure ratio On/Off. All On/Off classifiers in ``estimator`` get it, whatever theirs was.
+    groups : array-like of shape (n_events,), default=None
+        What must not be split between training and hold-out, such as nights. A classifier whose ``fit`` takes groups,
+        such as `SignificanceThresholdClassifier` with folds, gets those of its training events.
+    cv : int, splitter, iterable or None, default=None
+        Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
+        in turn, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
+        of consecutive blocks of groups (by default each group is one) or of events (by default five).
+    strategy : {"pooled", "forward"}, default="pooled"
+        ``"pooled"`` judges every event; models have seen earlier and later events. ``"forward"`` goes through the
+        groups in sorted order, or through the events as they stand, and trains on earlier ones only; the first block is
+        never judged. Its significances follow the normal law where there is no source; pooled ones scatter
+        more. ``docs/honesty.md`` says how much, and which number to quote.
+    n_repeats : int, default=1
+        Repeat with other seeds, and with other folds where these are drawn. The median repetition is the result.
+    n_permutations : int, default=0
+        Permute On and Off within groups so many times, repeat everything for each, threshold and repetitions included,
+        and compare. That tests whether the features tell On from Off; it costs as many times the work. At least 99 make
+        sense.
+    required : float, default=5.0
+        Significance from which learning counts as feasible.
+    n_jobs : int or None, default=None
+        Models that are fitted at the same time, on threads; -1 is all cores. The result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of folds and permutations, of classifiers that have no seed of their own, and of all classifiers from the
+        second repetition on.
+    verbose : int, default=0
+        With 1, show a progress bar.
+
+    Returns
+    -------
+    Detection, or dict of str to Detection
+        One for each estimator.
+
+    See Also
+    --------
+    null_test : What the same analysis says where there is no source.
+
+    Notes
+    -----
+    A group without On events, or without Off events, is judged like any other, as long as the training parts hold both.
+    A plain classifier of scikit-learn selects what it predicts to be On, usually at a probability of 0.5; to tune its
+    threshold, wrap it in `SignificanceThresholdClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, cross_val_detect, inject_label_noise
+    >>> X, y = make_classification(5000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> night = [20131101 + i // 1000 for i in range(5000)]
+    >>> forest = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
+    >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
+    >>> print(detection)
+    pooled, 5 folds: On 465, Off 27, alpha 0.2: excess 459.6 +- 21.6, 38.3 sigma
+    without a cut: 14.5 sigma
+    38.3 sigma on hold-out events, 5 required: On has more signal than Off, and it could be learned from these labels.
+    """
+    models = _check_models(estimator)
+    ratio = as_scalar_alpha(alpha)
+    as_choice("strategy", strategy, STRATEGIES)
+    n_threads(n_jobs)
+    n_repeats = as_int("n_repeats", n_repeats, minimum=1)
+    n_permutations = as_int("n_permutations", n_permutations, minimum=0)
+    wanted = as_scalar("required", as_counts("required", required))
+    verbose = as_int("verbose", verbose, minimum=0)
+    seed = int(as_random_state(random_state).randint(2**31 - 1))
+    events = _check_events(X, y, groups)
+    folds_of = _fold_maker(cv, strategy, events)
+
+    models = {name: with_alpha(model, ratio) for name, model in models.items()}
+    runs = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]  # permutation 0 is the data
+    first_folds = folds_of(events.labels, _seed(seed, 0, 0))
+    total = len(runs) * len(models) * len(first_folds)
+
+    def tasks() -> Iterator[Any]:
+        for permutation, repeat in runs:
+            own_seed = _seed(seed, permutation, repeat)
+            labels = _permuted(events, _seed(seed, permutation, -1)) if permutation else events.labels
+            folds = folds_of(labels, own_seed)
+            for model in models.values():
+                seeded = _reseeded(model, own_seed, keep=permutation == repeat == 0)
+                for train, held_out in folds:
+                    yield delayed(_judge)(seeded, events, labels, train, held_out, counts_only=permutation > 0)
+
+    collected: dict[str, list[_Run]] = {name: [] for name in models}
+    with progress_bar("Cross-validating", total, shown=verbose > 0) as tick:
+        outcomes = iter(Parallel(n_jobs, prefer="threads", return_as="generator")(tasks()))
+        for _ in runs:
+            for name in models:
+                found = []
+                for _ in first_folds:
+                    found.append(next(outcomes))
+                    tick(1)
+                collected[name].append(_Run.of(found, ratio))
+    detections = {name: _detection(events, run, n_repeats, ratio, strategy, wanted) for name, run in collected.items()}
+    return detections if isinstance(estimator, Mapping) else detections[""]
+
+
+def null_test(
+    estimator: Any,
+    X: Any,
+    region: ArrayLike,
+    *,
+    n_regions: int,
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    strategy: str = "pooled",
+    n_repeats: int = 1,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> Any:
+    """Look for a source where there is none: in every Off region in turn (appendix A of the paper).
+
+    The On events are dropped, one Off region takes the place of On and the others stay Off. Whatever the analysis then
+    finds is not a source. A feature that tells where an event comes from shows up as a detection.
+
+    Parameters
+    ----------
+    estimator : classifier, or dict of str to classifier
+        As for `cross_val_detect`.
+    X : array-like of shape (n_events, n_features)
+        Events.
+    region : array-like of shape (n_events,)
+        Number of the region that an event comes from: 0 is On, 1 to ``n_regions - 1`` are Off. All of them must be of
+        the same exposure.
+    n_regions : int
+        Number of regions, On included; at least 3.
+    groups, cv, strategy, n_repeats, n_jobs, random_state
+        As for `cross_val_detect`.
+    verbose : int, default=0
+        With 1, show a progress bar.
+
+    Returns
+    -------
+    NullTest, or dict of str to NullTest
+        One for each estimator; ``alpha`` is ``1 / (n_regions - 2)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess import OnOffTreeClassifier, null_test
+    >>> rng = np.random.default_rng(0)
+    >>> X, region = rng.normal(size=(6000, 4)), rng.integers(0, 6, 6000)
+    >>> tree = OnOffTreeClassifier(max_depth=3, min_samples_leaf=50)
+    >>> print(null_test(tree, X, region, n_regions=6, random_state=0))
+    5 null regions: 0.7, -0.1, -1.1, -0.8, -1.0 sigma (mean -0.43, spread 0.77)
+    At most 0.7 sigma, in region 1: as expected where there is no source.
+    """
+    n_regions = as_int("n_regions", n_regions, minimum=3)
+    numbers = _as_regions(region, n_regions)
+    if _num_samples(X) != len(numbers):
+        raise ValueError(f"X and region must have the same length, got {_num_samples(X)} and {len(numbers)} events")
+    if groups is not None:
+        groups = as_labels(groups, name="groups")
+        check_same_length(region=numbers, groups=groups)
+    off = np.flatnonzero(numbers > 0)
+    X_off = _safe_indexing(indexable(X)[0], off)
+    models = _check_models(estimator)
+    seed = int(as_random_state(random_state).randint(2**31 - 1))
+    found: dict[str, dict[int, Detection]] = {name: {} for name in models}
+    with progress_bar("Null regions", n_regions - 1, shown=as_int("verbose", verbose, minimum=0) > 0) as tick:
+        for fake in range(1, n_regions):
+            detections = cross_val_detect(
+                models,
+                X_off,
+                (numbers[off] == fake).astype(np.int64),
+                alpha=1 / (n_regions - 2),
+                groups=None if groups is None else groups[off],
+                cv=cv,
+                strategy=strategy,
+                n_repeats=n_repeats,
+                n_jobs=n_jobs,
+                random_state=seed,
+            )
+            for name, detection in detections.items():
+                found[name][fake] = detection
+            tick(1)
+    tests = {name: NullTest(detections) for name, detections in found.items()}
+    return tests if isinstance(estimator, Mapping) else tests[""]
+
+
+class _Events(NamedTuple):
+    """Events as all models share them."""
+
+    X: Any
+    labels: NDArray[Any]
+    on_class: Any
+    groups: NDArray[Any] | None
+
+
+class _Judgement(NamedTuple):
+    """What one model says about its hold-out events; of a permutation, counts alone."""
+
+    held_out: NDArray[np.intp]
+    score: FloatArray | None
+    selected: BoolArray | None
+    n_train: int
+    n_held_out: int
+    threshold: float
+    tuned: OnOffCounts | None
+    n_on: int
+    n_selected: int
+
+
+class _Run(NamedTuple):
+    """One cross-validation of one estimator."""
+
+    judgements: list[_Judgement]
+    significance: float
+
+    @classmethod
+    def of(cls, judgements: list[_Judgement], alpha: float) -> _Run:
+        n_on = sum(j.n_on for j in judgements)
+        return cls(judgements, OnOffCounts(n_on, sum(j.n_selected for j in judgements) - n_on, alpha).significance)
+
+
+def _judge(
+    estimator: Any,
+    events: _Events,
+    labels: NDArray[Any],
+    train: NDArray[np.intp],
+    held_out: NDArray[np.intp],
+    *,
+    counts_only: bool,
+) -> _Judgement:
+    """Fit on the training part of a fold and judge its hold-out part."""
+    fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups) else {}
+    model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
+    selected = np.asarray(model.predict(X_held_out)) == events.on_class
+    score = None
+    if not counts_only:
+        score = score_events(model, X_held_out)
+        if not np.isfinite(score).all():
+            n_bad = np.count_nonzero(~np.isfinite(score))
+            raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(score)} events")
+    innermost = _innermost(model)
+    return _Judgement(
+        held_out=held_out,
+        score=score,
+        selected=None if counts_only else selected,
+        n_train=len(train),
+        n_held_out=len(held_out),
+        threshold=float(getattr(innermost, "threshold_", np.nan)),
+        tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
+        n_on=int(np.count_nonzero(selected & (labels[held_out] == events.on_class))),
+        n_selected=int(np.count_nonzero(selected)),
+    )
+
+
+def _detection(
+    events: _Events, runs: list[_Run], n_repeats: int, alpha: float, strategy: str, required: float
+) -> Detection:
+    """Put the runs of one estimator together: repetitions first, then those of each permutation."""
+    significances = np.array([run.significance for run in runs]).reshape(-1, n_repeats)
+    median = np.argsort(significances, axis=1, kind="stable")[:, (n_repeats - 1) // 2]
+    typical = np.take_along_axis(significances, median[:, None], axis=1)[:, 0]
+    n = len(events.labels)
+    score, selected, fold = np.full(n, np.nan), np.zeros(n, dtype=np.bool_), np.full(n, -1)
+    folds = []
+    for number, judgement in enumerate(runs[median[0]].judgements):
+        score[judgement.held_out] = judgement.score
+        selected[judgement.held_out] = judgement.selected
+        fold[judgement.held_out] = number
+        held_out = OnOffCounts(judgement.n_on, judgement.n_selected - judgement.n_on, alpha)
+        folds.append(Fold(judgement.n_train, judgement.n_held_out, judgement.threshold, judgement.tuned, held_out))
+    return Detection(
+        on=np.asarray(events.labels == events.on_class),
+        score=score,
+        selected=selected,
+        fold=fold,
+        groups=events.groups,
+        folds=tuple(folds),
+        alpha=alpha,
+        strategy=strategy,
+        significances=significances[0],
+        permuted_significances=typical[1:],
+        required=required,
+    )
+
+
+def _check_models(estimator: Any) -> dict[str, Any]:
+    """Return estimators by name; a single one has the empty name."""
+    models = dict(estimator) if isinstance(estimator, Mapping) else {"": estimator}
+    if not models:
+        raise ValueError("estimator must hold at least one classifier, got an empty dict")
+    for model in models.values():
+        check_classifier(model)
+        if not any(hasattr(model, name) for name in ("predict_proba", "decision_function")):
+            raise TypeError(
+                "estimator must score events with predict_proba or decision_function; "
+                f"{type(model).__name__} has neither"
+            )
+    return models
+
+
+def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> _Events:
+    labels = as_binary_target(y)
+    if _num_samples(X) != len(labels):
+        raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
+    if groups is not None:
+        groups = as_labels(groups, name="groups")
+        check_same_length(y=labels, groups=groups)
+        names = np.unique(groups)
+        if len(names) < 2:
+            raise ValueError(
+                f"groups holds one group only ({names.tolist()[0]!r}), so nothing is left to train on when it is held "
+                "out; give at least two, or leave groups out to cross-validate inside it"
+            )
+    return _Events(indexable(X)[0], labels, binary_classes(labels)[1], groups)
+
+
+def _fold_maker(cv: Any, strategy: str, events: _Events) -> Any:
+    """Return a function of labels and a seed that makes folds."""
+    groups = events.groups
+    if is_fold_number(cv) and cv is not None:
+        as_int("cv", cv, minimum=2)
+        n_units, unit = (len(events.labels), "events") if groups is None else (len(np.unique(groups)), "groups")
+        if cv > n_units:
+            raise ValueError(f"cv must be at most the number of {unit}, {n_units}, got {cv}")
+    if strategy == "forward":
+        if not is_fold_number(cv):
+            raise ValueError(f"cv must be a number of blocks or None with strategy='forward', got {cv!r}")
+        folds = _forward_folds(events.labels, groups, cv)
+        return lambda labels, seed: folds
+    if not is_fold_number(cv):
+        splitter = cv if hasattr(cv, "split") else list(cv)  # an iterator would be used up by the first run
+    split_params = {} if groups is None else {"groups": groups}
+
+    def folds_of(labels: NDArray[Any], seed: int) -> list[Any]:
+        if not is_fold_number(cv):
+            return make_folds(splitter, events.X, labels, split_params)
+        if groups is None:
+            drawn = StratifiedKFold(5 if cv is None else cv, shuffle=True, random_state=seed)
+        elif cv is None:
+            drawn = LeaveOneGroupOut()
+        else:
+            drawn = StratifiedGroupKFold(cv, shuffle=True, random_state=seed)
+        return make_folds(drawn, events.X, labels, split_params)
+
+    return folds_of
+
+
+def _forward_folds(labels: NDArray[Any], groups: NDArray[Any] | None, n_blocks: int | None) -> list[Any]:
+    """Return folds that train on all earlier blocks; the first block is not held out by any."""
+    if groups is None:
+        unit, n_units = np.arange(len(labels)), len(labels)
+        n_blocks = 5 if n_blocks is None else n_blocks
+    else:
+        names, unit = np.unique(groups, return_inverse=True)
+        n_units = len(names)
+        n_blocks = n_units if n_blocks is None else n_blocks
+    sizes = [len(part) for part in np.array_split(np.arange(n_units), n_blocks)]
+    block = np.repeat(np.arange(n_blocks), sizes)[unit]
+    folds = [(np.flatnonzero(block < later), np.flatnonzero(block == later)) for later in range(1, n_blocks)]
+    check_folds(folds, labels, groups, what="strategy='forward'")
+    return folds
+
+
+def _permuted(events: _Events, seed: int) -> NDArray[Any]:
+    """Return labels that are permuted within groups."""
+    n = len(events.labels)
+    group = np.zeros(n, dtype=np.intp)
+    if events.groups is not None:
+        group = np.unique(events.groups, return_inverse=True)[1]
+    labels = np.empty_like(events.labels)
+    labels[np.argsort(group, kind="stable")] = events.labels[np.lexsort((np.random.default_rng(seed).random(n), group))]
+    return labels
+
+
+def _seed(seed: int, permutation: int, repeat: int) -> int:
+    """Return the seed of one run."""
+    return int(np.random.SeedSequence([seed, permutation, repeat + 1]).generate_state(1)[0] >> 1)
+
+
+def _reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
+    """Set the seeds of an estimator and all inside it; with ``keep``, only those that are None."""
+    seeds = {
+        name: seed
+        for name, value in sorted(estimator.get_params(deep=True).items())
+        if (name == "random_state" or name.endswith("__random_state")) and not (keep and value is not None)
+    }
+    return clone(estimator).set_params(**seeds) if seeds else estimator
+
+
+def _takes_groups(estimator: Any, groups: Any) -> bool:
+    # out-of-bag scores and fitted estimators know of no groups, and say so
+    return (
+        groups is not None
+        and has_fit_parameter(estimator, "groups")
+        and not isinstance(getattr(estimator, "cv", None), str)
+    )
+
+
+def _innermost(model: Any) -> Any:
+    """Return the classifier at the end of pipelines and searches."""
+    while True:
+        if hasattr(model, "steps"):
+            model = model.steps[-1][1]
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        else:
+            return model
+
+
+def _as_regions(region: ArrayLike, n_regions: int) -> NDArray[np.int64]:
+    """Return region numbers; all Off regions must be there."""
+    given = as_column("region", region)
+    if given.dtype.kind not in "biu" and not (given.dtype.kind == "f" and (given == np.floor(given)).all()):
+        raise ValueError(f"region must hold whole numbers from 0 to {n_regions - 1}")
+    numbers = given.astype(np.int64)
+    if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= n_regions:
+        what = "no events" if len(numbers) == 0 else f"{numbers.min()} to {numbers.max()}"
+        raise ValueError(f"region must hold numbers from 0 to {n_regions - 1}, got {what}")
+    missing = np.setdiff1d(np.arange(1, n_regions), numbers)
+    if len(missing):
+        raise ValueError(f"region has no events of Off region {', '.join(map(str, missing.tolist()))}")
+    return numbers
