@@ -1,0 +1,473 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import KFold, LeaveOneGroupOut, ShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+from excess import (
+    OnOffCounts,
+    OnOffForestClassifier,
+    OnOffKMeansClassifier,
+    OnOffKMeansEnsembleClassifier,
+    OnOffTreeClassifier,
+    SignificanceThresholdClassifier,
+    cross_val_detect,
+    null_test,
+    supervised_reference,
+)
+
+SEEN: list[tuple[frozenset, tuple]] = []
+
+
+class Recorder(ClassifierMixin, BaseEstimator):
+    """Keeps which events, and with which labels, it was fitted on; X holds nothing but the event's number."""
+
+    def __init__(self, random_state=None):
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        SEEN.append((frozenset(X[:, 0].astype(int).tolist()), tuple(y)))
+        self.seen_ = SEEN[-1][0]
+        return self
+
+    def predict_proba(self, X):
+        # an event that was trained on would be selected, and nothing else
+        known = np.array([int(number) in self.seen_ for number in X[:, 0]], dtype=float)
+        return np.column_stack([1 - known, known])
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@pytest.fixture(scope="module")
+def forest():
+    return OnOffForestClassifier(20, max_depth=4, min_samples_leaf=10, random_state=0)
+
+
+@pytest.fixture
+def null_data():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(600, 4)), (rng.random(600) < 1 / 3).astype(int), np.arange(600) % 5
+
+
+def test_one_significance_over_all_hold_out_events(forest, noisy_data):
+    X, y, groups, alpha = noisy_data.X, noisy_data.y, noisy_data.groups, noisy_data.alpha
+    detection = cross_val_detect(forest, X, y, alpha=alpha, groups=groups)
+    selected, score = np.zeros(len(y), dtype=bool), np.zeros(len(y))
+    for group in range(6):
+        model = OnOffForestClassifier(20, alpha, max_depth=4, min_samples_leaf=10, random_state=0)
+        model.fit(X[groups != group], y[groups != group])
+        selected[groups == group] = model.predict(X[groups == group]) == 1
+        score[groups == group] = model.predict_proba(X[groups == group])[:, 1]
+        assert detection.folds[group].threshold == model.threshold_
+        assert detection.folds[group].tuned == model.tuned_counts_
+    np.testing.assert_array_equal(detection.selected, selected)
+    np.testing.assert_array_equal(detection.score, score)
+    np.testing.assert_array_equal(detection.fold, groups)
+    n_on = int((selected & (y == 1)).sum())
+    assert detection.counts == OnOffCounts(n_on, int(selected.sum()) - n_on, alpha)
+    assert detection.significance == detection.counts.significance == detection.significances[0]
+    assert sum(detection.counts_by_group.values()).significance == pytest.approx(detection.significance)
+    assert detection.curve.at(0.5) == OnOffCounts(
+        int(((score > 0.5) & (y == 1)).sum()), int(((score > 0.5) & (y == 0)).sum()), alpha
+    )
+    assert detection.feasible
+    assert "could be learned from these labels" in detection.verdict
+    assert detection.uncut == OnOffCounts(int((y == 1).sum()), int((y == 0).sum()), alpha)
+
+
+def test_frames(forest, noisy_data):
+    detection = cross_val_detect(
+        forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, groups=noisy_data.groups, random_state=0
+    )
+    events, folds, groups = detection.to_frame(), detection.folds_frame(), detection.groups_frame()
+    assert list(events) == ["on", "score", "selected", "fold", "group"]
+    assert len(events) == len(noisy_data.y)
+    assert (folds["n_train"] + folds["n_held_out"] == len(noisy_data.y)).all()
+    assert folds["n_on"].sum() == groups["n_on"].sum() == detection.counts.n_on
+    # tuned on 5/6 of the events, judged on 1/6
+    np.testing.assert_allclose(folds["expected"], folds["tuned_significance"] / 5**0.5)
+    assert set(pd.DataFrame([detection.summary()])) >= {"significance", "p_value", "n_on", "n_off"}
+
+
+@pytest.mark.parametrize("strategy", ["pooled", "forward"])
+@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize("with_groups", [True, False])
+def test_hold_out_events_never_reach_training(strategy, cv, with_groups):
+    SEEN.clear()
+    rng = np.random.default_rng(0)
+    X, y, groups = np.arange(300)[:, None].astype(float), rng.integers(0, 2, 300), rng.integers(0, 6, 300)
+    detection = cross_val_detect(
+        Recorder(), X, y, alpha=1.0, groups=groups if with_groups else None, cv=cv, strategy=strategy, n_repeats=2
+    )
+    assert not detection.selected.any()  # the recorder selects what it was trained on
+    n_blocks = cv or (6 if with_groups else 5)
+    assert len(detection.folds) == n_blocks - (strategy == "forward")
+    assert len(SEEN) == 2 * len(detection.folds)
+    for number, (seen, _) in enumerate(SEEN[: len(detection.folds)]):
+        held_out = np.flatnonzero(detection.fold == number) if strategy == "forward" else None
+        if held_out is None:
+            continue
+        if with_groups:
+            assert {groups[i] for i in seen} == set(range(min(groups[held_out])))
+        else:
+            assert max(seen) < min(held_out)
+
+
+def test_threshold_is_tuned_on_training_events_alone(noisy_data):
+    """Labels of the hold-out are turned round; nothing that a model says about it may change."""
+    X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
+    shallow = DecisionTreeClassifier(max_depth=3)
+    models = {
+        "forest": OnOffForestClassifier(10, min_samples_leaf=20, random_state=0),
+        "folds": SignificanceThresholdClassifier(LogisticRegression(), cv=3),
+        "k-means": OnOffKMeansEnsembleClassifier(5, 10, random_state=0),
+        "reference": supervised_reference(X[:500], noisy_data.clean[:500], estimator=shallow),
+    }
+    turned = np.where(groups == 2, 1 - y, y)
+    honest = cross_val_detect(models, X, y, alpha=noisy_data.alpha, groups=groups, random_state=0)
+    other = cross_val_detect(models, X, turned, alpha=noisy_data.alpha, groups=groups, random_state=0)
+    for name in models:
+        held_out = groups == 2
+        np.testing.assert_array_equal(honest[name].score[held_out], other[name].score[held_out])
+        np.testing.assert_array_equal(honest[name].selected[held_out], other[name].selected[held_out])
+        assert honest[name].thresholds[2] == other[name].thresholds[2]
+        assert (honest[name].thresholds[:2] != other[name].thresholds[:2]).any()
+
+
+def test_groups_reach_the_threshold_that_is_tuned_by_folds(noisy_data):
+    X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
+    model = SignificanceThresholdClassifier(LogisticRegression(), noisy_data.alpha, cv=5)
+    detection = cross_val_detect(model, X, y, alpha=noisy_data.alpha, groups=groups)
+    train = groups != 0
+    assert detection.thresholds[0] == model.fit(X[train], y[train], groups=groups[train]).threshold_
+
+
+def test_alpha_reaches_on_off_classifiers_and_no_others(noisy_data):
+    X, y = noisy_data.X, noisy_data.y
+    sgd = SGDClassifier(alpha=0.01, random_state=0)
+    model = make_pipeline(StandardScaler(), SignificanceThresholdClassifier(sgd, alpha=99.0, cv=3))
+    detection = cross_val_detect(model, X, y, alpha=noisy_data.alpha, random_state=0)
+    assert detection.folds[0].tuned.alpha == noisy_data.alpha
+    assert model[-1].alpha == 99.0  # the given object stays as it is
+    assert np.isfinite(detection.thresholds).all()
+
+
+def test_forward_never_judges_the_first_group(forest, noisy_data):
+    X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
+    detection = cross_val_detect(forest, X, y, alpha=noisy_data.alpha, groups=groups, strategy="forward")
+    np.testing.assert_array_equal(np.isnan(detection.score), groups == 0)
+    np.testing.assert_array_equal(detection.judged, groups != 0)
+    assert not detection.selected[groups == 0].any()
+    assert 0 not in detection.counts_by_group
+    assert detection.uncut.n_on == int((y[groups != 0] == 1).sum())
+    assert "500 of 3000 events were only trained on" in str(detection)
+
+
+def test_forward_ignores_the_future(forest, noisy_data):
+    X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
+    shared = {"alpha": noisy_data.alpha, "groups": groups, "strategy": "forward"}
+    one = cross_val_detect(forest, X, y, **shared)
+    two = cross_val_detect(forest, X, np.where(groups >= 4, 1 - y, y), **shared)
+    np.testing.assert_array_equal(one.score[groups < 5], two.score[groups < 5])
+    assert not np.array_equal(one.score[groups == 5], two.score[groups == 5])
+
+
+def test_several_estimators_share_the_folds(forest, noisy_data):
+    models = {"forest": forest, "tree": OnOffTreeClassifier(max_depth=3), "k-means": OnOffKMeansClassifier(8)}
+    found = cross_val_detect(models, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, random_state=1)
+    assert list(found) == list(models)
+    for detection in found.values():
+        np.testing.assert_array_equal(detection.fold, found["forest"].fold)
+    alone = cross_val_detect(forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, random_state=1)
+    np.testing.assert_array_equal(alone.score, found["forest"].score)
+
+
+def test_repeats_give_a_spread_and_the_median_is_the_result(noisy_data):
+    model = OnOffKMeansClassifier(12, random_state=0)
+    detection = cross_val_detect(
+        model, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, groups=noisy_data.groups, n_repeats=5, random_state=0
+    )
+    assert len(np.unique(detection.significances)) == 5
+    assert detection.significance == np.median(detection.significances)
+    assert detection.spread == pytest.approx(np.std(detection.significances, ddof=1))
+    single = cross_val_detect(model, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, groups=noisy_data.groups)
+    assert np.isnan(single.spread)
+    assert single.significance == detection.significances[0]  # the first repetition keeps the seeds it was given
+
+
+def test_same_result_on_any_number_of_threads(noisy_data):
+    model = {"forest": OnOffForestClassifier(10, min_samples_leaf=20), "k-means": OnOffKMeansClassifier(8)}
+    found = [
+        cross_val_detect(
+            model,
+            noisy_data.X,
+            noisy_data.y,
+            alpha=noisy_data.alpha,
+            n_repeats=2,
+            n_permutations=3,
+            n_jobs=n_jobs,
+            random_state=5,
+        )
+        for n_jobs in (None, 2, 4)
+    ]
+    for other in found[1:]:
+        for name in model:
+            np.testing.assert_array_equal(other[name].score, found[0][name].score)
+            np.testing.assert_array_equal(other[name].significances, found[0][name].significances)
+            np.testing.assert_array_equal(other[name].permuted_significances, found[0][name].permuted_significances)
+
+
+def test_permutations_stay_within_groups(null_data):
+    SEEN.clear()
+    _, y, groups = null_data
+    X = np.arange(len(y))[:, None].astype(float)
+    cross_val_detect(Recorder(), X, y, alpha=0.5, groups=groups, n_permutations=4, random_state=0)
+    labels = set()
+    for seen, given in SEEN[5:]:
+        numbers = sorted(seen)
+        for group in set(groups[numbers].tolist()):
+            inside = groups[numbers] == group
+            assert np.sum(np.array(given)[inside]) == y[groups == group].sum()
+        labels.add(given)
+    assert len(labels) == 4 * 5
+
+
+def test_permutation_p_value(forest, noisy_data, null_data):
+    strong = cross_val_detect(
+        forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, n_permutations=19, random_state=0
+    )
+    assert strong.permutation_p_value == 1 / 20
+    assert "permutation p-value 0.05 (19 permutations)" in str(strong)
+    X, y, groups = null_data
+    weak = cross_val_detect(forest, X, y, alpha=0.5, groups=groups, n_permutations=19, random_state=0)
+    expected = (1 + np.sum(weak.permuted_significances >= weak.significance)) / 20
+    assert weak.permutation_p_value == expected > 1 / 20
+    assert np.isnan(cross_val_detect(forest, X, y, alpha=0.5, random_state=0).permutation_p_value)
+
+
+def test_null_data_are_calibrated():
+    """A small version of benchmarks/calibration.py, with bounds that a biased procedure breaks."""
+    p_values, forward = [], []
+    model = OnOffTreeClassifier(max_depth=2, min_samples_leaf=10)
+    for number in range(120):
+        rng = np.random.default_rng(number)
+        X, y, groups = rng.normal(size=(300, 3)), rng.random(300) < 1 / 3, rng.integers(0, 4, 300)
+        shared = {"alpha": 0.5, "groups": groups, "random_state": number}
+        p_values.append(cross_val_detect(model, X, y, n_permutations=9, **shared).permutation_p_value)
+        forward.append(cross_val_detect(model, X, y, strategy="forward", **shared).significance)
+    assert 0.4 < np.mean(p_values) < 0.65
+    assert np.mean(np.array(p_values) <= 0.1) < 0.1 + 3 * (0.1 * 0.9 / 120) ** 0.5
+    assert abs(np.mean(forward)) < 3.5 / 120**0.5
+    assert 0.75 < np.std(forward) < 1.25
+
+
+def test_a_leak_in_the_permutation_loop_would_show(null_data):
+    """A classifier that knows the labels by another way is not calibrated: the test above can fail."""
+    X, y, groups = null_data
+    leaky = np.column_stack([X, y + 0.1 * X[:, 0]])
+    found = cross_val_detect(
+        OnOffTreeClassifier(max_depth=1), leaky, y, alpha=0.5, groups=groups, n_permutations=19, random_state=0
+    )
+    assert found.permutation_p_value == 1 / 20
+    assert found.significance > 10
+
+
+def test_plain_classifiers_select_what_they_predict(noisy_data):
+    model = LogisticRegression()
+    detection = cross_val_detect(model, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, cv=KFold(4))
+    np.testing.assert_array_equal(detection.selected, detection.score > 0.5)
+    assert np.isnan(detection.thresholds).all()
+    assert all(fold.tuned is None for fold in detection.folds)
+    assert detection.folds_frame()["tuned_significance"].isna().all()
+
+
+def test_string_labels_and_data_frames(forest, noisy_data):
+    labels = np.where(noisy_data.y == 1, "On", "Off")
+    frame = pd.DataFrame(noisy_data.X, columns=list("abcdefgh"))
+    shared = {"alpha": noisy_data.alpha, "groups": noisy_data.groups}
+    found = cross_val_detect(forest, frame, pd.Series(labels), **shared)
+    expected = cross_val_detect(forest, noisy_data.X, noisy_data.y, **shared)
+    assert found.counts == expected.counts
+
+
+def test_a_group_without_on_events_is_judged(forest, noisy_data):
+    y = np.where(noisy_data.groups == 3, 0, noisy_data.y)
+    detection = cross_val_detect(forest, noisy_data.X, y, alpha=noisy_data.alpha, groups=noisy_data.groups)
+    assert detection.counts_by_group[3].n_on == 0
+    assert detection.judged.all()
+
+
+def test_nothing_selected_is_no_detection():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), (np.arange(400) % 10 == 0).astype(int)
+    model = OnOffForestClassifier(5, min_samples_leaf=50, random_state=0)
+    detection = cross_val_detect(model, X, y, alpha=5.0, random_state=0)
+    assert detection.significance == 0.0
+    assert detection.p_value == 0.5
+    assert "nothing was selected" in detection.verdict
+    assert not detection.feasible
+
+
+def test_required_significance_decides(forest, noisy_data):
+    shared = {"alpha": noisy_data.alpha, "random_state": 0}
+    detection = cross_val_detect(forest, noisy_data.X, noisy_data.y, required=1000.0, **shared)
+    assert not detection.feasible
+    assert "1000 required: no detection" in detection.verdict
+
+
+class Scoreless(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+
+class NanScores(Scoreless):
+    def predict_proba(self, X):
+        return np.full((len(X), 2), np.nan)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"groups": np.zeros(600)}, ValueError, r"groups holds one group only \(0.0\)"),
+        ({"groups": np.zeros(3)}, ValueError, "y and groups must have the same length"),
+        ({"groups": np.arange(600) % 5, "cv": 6}, ValueError, "cv must be at most the number of groups, 5, got 6"),
+        ({"cv": 601}, ValueError, "cv must be at most the number of events, 600, got 601"),
+        ({"cv": 1}, ValueError, "cv must be at least 2"),
+        ({"cv": LeaveOneGroupOut()}, ValueError, "groups must be given"),
+        ({"cv": ShuffleSplit(3)}, ValueError, "cv must test every event exactly once"),
+        ({"cv": KFold(3).split(np.zeros(600)), "groups": np.arange(600) % 5}, ValueError, "on both sides of a fold"),
+        ({"cv": KFold(3), "strategy": "forward"}, ValueError, "cv must be a number of blocks or None"),
+        ({"strategy": "backward"}, ValueError, "strategy must be 'pooled' or 'forward', got 'backward'"),
+        ({"alpha": 0.0}, ValueError, "alpha must be positive"),
+        ({"n_repeats": 0}, ValueError, "n_repeats must be at least 1"),
+        ({"n_permutations": -1}, ValueError, "n_permutations must be at least 0"),
+        ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
+        ({"required": -1}, ValueError, "required must not be negative"),
+        ({"y": np.zeros(600)}, ValueError, "one class"),
+        ({"y": np.zeros(5)}, ValueError, "one class|same length"),
+        ({"estimator": Scoreless()}, TypeError, "must score events .* Scoreless has neither"),
+        ({"estimator": NanScores()}, ValueError, "scores that are not finite for 120 of 120 events"),
+        ({"estimator": {}}, ValueError, "at least one classifier"),
+        ({"estimator": OnOffTreeClassifier}, TypeError, "must be an object, got the class OnOffTreeClassifier"),
+        ({"estimator": OnOffKMeansClassifier(500)}, ValueError, "n_clusters must be at most the number of events"),
+        ({"groups": np.repeat([0, 1], 300), "y": np.repeat([0, 1], 300)}, ValueError, "one class only"),
+    ],
+)
+def test_bad_input(options, error, message, null_data):
+    X, y, _ = null_data
+    given = {"estimator": OnOffTreeClassifier(max_depth=2), "X": X, "y": y, "alpha": 0.5, **options}
+    with pytest.raises(error, match=message):
+        cross_val_detect(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
+
+
+@pytest.fixture(scope="module")
+def wobble():
+    """Six regions of equal exposure, a source in the first, five nights."""
+    rng = np.random.default_rng(0)
+    n_background, n_signal = 6000, 400
+    X = rng.normal(size=(n_background + n_signal, 5))
+    X[n_background:, :3] += 1.5
+    region = np.r_[rng.integers(0, 6, n_background), np.zeros(n_signal, dtype=int)]
+    return X, region, rng.integers(0, 5, len(region))
+
+
+MODELS = {
+    "k-means": OnOffKMeansClassifier(32, random_state=0),
+    "k-means ensemble": OnOffKMeansEnsembleClassifier(20, 64, random_state=0),
+    "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
+    "li & ma tree": OnOffTreeClassifier(criterion="li_ma", max_depth=4),
+    "forest": OnOffForestClassifier(30, max_depth=6, min_samples_leaf=10, random_state=0),
+    "li & ma forest": OnOffForestClassifier(30, criterion="li_ma", max_depth=6, min_samples_leaf=10, random_state=0),
+}
+
+
+def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
+    X, region, night = wobble
+    found = cross_val_detect(MODELS, X, region == 0, alpha=1 / 5, groups=night)
+    tests = null_test(MODELS, X, region, n_regions=6, groups=night, random_state=0)
+    for name, test in tests.items():
+        assert found[name].significance > 9, name
+        assert list(test.detections) == [1, 2, 3, 4, 5]
+        assert test.alpha == 1 / 4
+        assert abs(test.mean) < 1.3, name
+        assert test.significances.max() < 3, name
+        assert not test.suspicious
+        for fake, detection in test.detections.items():
+            assert len(detection.on) == np.count_nonzero(region > 0)
+            assert detection.uncut.n_on == np.count_nonzero(region == fake)
+    assert len(tests["tree"].to_frame()) == 5
+    assert "as expected where there is no source" in str(tests["tree"])
+
+
+def test_null_test_exposes_a_feature_that_encodes_the_region(wobble):
+    X, region, night = wobble
+    noise = np.random.default_rng(1).normal(size=len(region))
+    leaky = np.column_stack([X, region + 0.5 * noise])
+    models = {name: MODELS[name] for name in ("tree", "forest", "k-means ensemble")}
+    for name, test in null_test(models, leaky, region, n_regions=6, groups=night, random_state=0).items():
+        assert test.suspicious, name
+        assert test.significances.max() > 8
+        assert "Do not trust the detection" in test.verdict
+
+
+@pytest.mark.parametrize(
+    ("region", "n_regions", "message"),
+    [
+        (np.arange(600) % 5, 6, "region has no events of Off region 5"),
+        (np.arange(600) % 6, 5, "region must hold numbers from 0 to 4, got 0 to 5"),
+        (np.arange(600) % 6 - 1, 6, "got -1 to 4"),
+        (np.arange(600) / 100, 6, "whole numbers"),
+        (np.full(600, "a"), 6, "whole numbers"),
+        (np.arange(600) % 2, 2, "n_regions must be at least 3, got 2"),
+        (np.arange(6), 6, "X and region must have the same length, got 600 and 6"),
+        ([], 6, "got no events"),
+    ],
+)
+def test_bad_regions(region, n_regions, message, null_data):
+    with pytest.raises(ValueError, match=message):
+        null_test(OnOffTreeClassifier(max_depth=2), null_data[0], region, n_regions=n_regions)
+
+
+def test_supervised_reference(noisy_data):
+    X, clean = noisy_data.X, noisy_data.clean
+    small = RandomForestClassifier(20, max_depth=6, random_state=0)
+    reference = supervised_reference(X[:1000], clean[:1000], estimator=small)
+    inside = reference.estimator.estimator
+    models = {"reference": reference, "tree": OnOffTreeClassifier(max_depth=4)}
+    found = cross_val_detect(
+        models, X[1000:], noisy_data.y[1000:], alpha=noisy_data.alpha, groups=noisy_data.groups[1000:]
+    )
+    np.testing.assert_array_equal(found["reference"].score, inside.predict_proba(X[1000:])[:, 1])
+    assert found["reference"].folds[0].tuned.alpha == noisy_data.alpha
+    assert found["reference"].feasible
+
+
+def test_supervised_reference_is_the_forest_of_the_field():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
+    forest = supervised_reference(X, y, random_state=0).estimator.estimator
+    assert (forest.n_estimators, forest.max_depth, forest.criterion) == (200, 15, "entropy")
+    assert len(forest.estimators_) == 200
+
+
+def test_reference_with_other_labels_is_refused(noisy_data):
+    reference = supervised_reference(noisy_data.X, noisy_data.clean, estimator=RidgeClassifier())
+    with pytest.raises(ValueError, match=r"y must hold the classes that estimator was fitted on, \[0, 1\]"):
+        cross_val_detect(reference, noisy_data.X, np.where(noisy_data.y, "On", "Off"), alpha=1.0, random_state=0)
+
+
+def test_progress_is_shown(forest, null_data, capsys):
+    X, y, _ = null_data
+    cross_val_detect(forest, X, y, alpha=0.5, n_permutations=1, random_state=0, verbose=1)
+    assert "10/10" in capsys.readouterr().err
