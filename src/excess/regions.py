@@ -1,0 +1,286 @@
+"""On and Off regions: which region an event comes from, and the exposure ratio that goes with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from excess._checks import (
+    BoolArray,
+    FloatArray,
+    as_choice,
+    as_column,
+    as_counts,
+    as_floats,
+    as_int,
+    as_labels,
+    as_scalar,
+    as_scalar_alpha,
+    check_same_length,
+)
+from excess.significance import OnOffCounts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from excess.events import RegionConfig
+
+__all__ = ["Regions", "assign_regions", "find_regions", "regions_of_files", "theta_from_sky"]
+
+OVERLAP_POLICIES = ("on_first", "drop", "error")
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Where each event comes from.
+
+    Attributes
+    ----------
+    region : ndarray of int64 of shape (n_events,)
+        0 is On, 1 to ``n_regions - 1`` are Off, -1 is neither.
+    n_regions : int
+        Number of regions, On included.
+    alpha : float
+        Exposure ratio On/Off.
+    n_overlapping : int
+        Events that lie in more than one region. They count once, or not at all, as the overlap policy says.
+
+    See Also
+    --------
+    assign_regions : From angles to the centres of all regions.
+    find_regions : From a table of events.
+
+    Examples
+    --------
+    >>> from excess.regions import assign_regions
+    >>> regions = assign_regions([[0.1, 0.9, 1.1], [0.8, 0.1, 0.9], [2.0, 2.0, 2.1]])
+    >>> print(regions.region, regions.counts)
+    [ 0  1 -1] On 1, Off 1, alpha 0.5: excess 0.5 +- 1.1, 0.5 sigma
+    """
+
+    region: NDArray[np.int64]
+    n_regions: int
+    alpha: float
+    n_overlapping: int = 0
+
+    @property
+    def inside(self) -> BoolArray:
+        """True for events of any region."""
+        return self.region >= 0
+
+    @property
+    def on(self) -> BoolArray:
+        """True for events of the On region."""
+        return self.region == 0
+
+    @property
+    def counts(self) -> OnOffCounts:
+        """All On and Off events, without any cut."""
+        return self._count(np.ones(len(self.region), dtype=np.bool_))
+
+    def counts_by(self, run: ArrayLike) -> dict[Any, OnOffCounts]:
+        """Return the counts of each run, or night, or whatever tells events apart."""
+        labels = as_labels(run, name="run")
+        check_same_length(run=labels, region=self.region)
+        return {name: self._count(labels == name) for name in np.unique(labels).tolist()}
+
+    def take(self, rows: ArrayLike) -> Regions:
+        """Return the regions of some events."""
+        return Regions(self.region[np.asarray(rows)], self.n_regions, self.alpha, self.n_overlapping)
+
+    def _count(self, mask: BoolArray) -> OnOffCounts:
+        return OnOffCounts(
+            int(np.count_nonzero(mask & (self.region == 0))),
+            int(np.count_nonzero(mask & (self.region > 0))),
+            self.alpha,
+        )
+
+
+def assign_regions(
+    theta: ArrayLike, *, theta_squared_cut: float = 0.025, overlap: str = "on_first", alpha: float | None = None
+) -> Regions:
+    """Assign events to the regions whose centres they are near.
+
+    Parameters
+    ----------
+    theta : array-like of shape (n_events, n_regions)
+        Angle between an event and the centre of each region in deg, the source first. NaN is an event without a
+        reconstructed direction, which lies in no region.
+    theta_squared_cut : float, default=0.025
+        An event lies in a region when ``theta**2`` is below it, in deg^2.
+    overlap : {"on_first", "drop", "error"}, default="on_first"
+        What becomes of an event inside several regions: it counts for On if that is one of them, else for the nearest
+        Off region; it counts for none; or it is an error. Each event counts once in any case.
+    alpha : float or None, default=None
+        Exposure ratio On/Off; by default all regions are taken to be equally exposed.
+
+    Returns
+    -------
+    Regions
+        The region of each event.
+    """
+    angles = np.asarray(theta, dtype=np.float64)
+    if angles.ndim != 2 or angles.shape[1] < 2:
+        raise ValueError(f"theta must have one column for On and at least one for Off, got shape {angles.shape}")
+    if np.isinf(angles).any() or (angles < 0).any():
+        raise ValueError("theta must hold angles in deg, not negative and not infinite")
+    cut = as_scalar("theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut))
+    if cut == 0:
+        raise ValueError("theta_squared_cut must be positive, got 0")
+    as_choice("overlap", overlap, OVERLAP_POLICIES)
+    n_regions = angles.shape[1]
+    inside = angles**2 < cut
+    n_inside = inside.sum(axis=1)
+    overlapping = n_inside > 1
+    if overlap == "error" and overlapping.any():
+        first = int(np.flatnonzero(overlapping)[0])
+        numbers = np.flatnonzero(inside[first]).tolist()
+        raise ValueError(
+            f"{overlapping.sum()} events lie in several regions, the first in row {first} in regions {numbers}; make "
+            "theta_squared_cut smaller, or choose overlap='on_first' or 'drop'"
+        )
+    region = np.where(np.isnan(angles), np.inf, angles).argmin(axis=1)
+    region[inside[:, 0]] = 0
+    region[n_inside == 0] = -1
+    if overlap == "drop":
+        region[overlapping] = -1
+    ratio = 1 / (n_regions - 1) if alpha is None else as_scalar_alpha(alpha)
+    return Regions(region.astype(np.int64), n_regions, ratio, int(overlapping.sum()))
+
+
+def theta_from_sky(
+    ra: ArrayLike,
+    dec: ArrayLike,
+    pointing_ra: ArrayLike,
+    pointing_dec: ArrayLike,
+    *,
+    source_ra: float,
+    source_dec: float,
+    n_regions: int = 6,
+) -> FloatArray:
+    """Angles between events and reflected regions: the source, turned about the pointing in equal steps.
+
+    Parameters
+    ----------
+    ra, dec : array-like of shape (n_events,)
+        Directions of the events in deg.
+    pointing_ra, pointing_dec : array-like of shape (n_events,) or float
+        Pointing of the telescope at the time of the event in deg.
+    source_ra, source_dec : float
+        The source in deg.
+    n_regions : int, default=6
+        Number of regions, On included; five Off regions are the source turned by 60, 120, ... deg.
+
+    Returns
+    -------
+    ndarray of shape (n_events, n_regions)
+        Angles in deg, as `assign_regions` takes them.
+
+    Examples
+    --------
+    >>> from excess.regions import theta_from_sky
+    >>> theta_from_sky([83.63], [22.01], 83.63, 22.61, source_ra=83.63, source_dec=22.01, n_regions=4).round(3)
+    array([[0.   , 0.849, 1.2  , 0.849]])
+    """
+    n_regions = as_int("n_regions", n_regions, minimum=2)
+    event = _unit_vectors("ra", ra, "dec", dec)
+    axis = np.broadcast_to(_unit_vectors("pointing_ra", pointing_ra, "pointing_dec", pointing_dec), event.shape)
+    source = np.broadcast_to(_unit_vectors("source_ra", source_ra, "source_dec", source_dec), event.shape)
+    along = np.sum(axis * source, axis=-1, keepdims=True) * axis
+    across, turned = source - along, np.cross(axis, source)
+    theta = np.empty((len(event), n_regions))
+    for k in range(n_regions):
+        angle = 2 * np.pi * k / n_regions
+        center = along + np.cos(angle) * across + np.sin(angle) * turned
+        sine = np.linalg.norm(np.cross(center, event), axis=-1)
+        theta[:, k] = np.degrees(np.arctan2(sine, np.sum(center * event, axis=-1)))
+    return theta
+
+
+def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
+    """Assign the events of a table to regions, by whatever columns it has.
+
+    Parameters
+    ----------
+    table : DataFrame
+        With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra`` and
+        ``pointing_dec``, all in deg, where the configuration says where the source is.
+    config : RegionConfig
+        The cut, the number of regions, and the overlap policy.
+
+    Returns
+    -------
+    Regions
+        The region of each event.
+
+    Examples
+    --------
+    >>> from excess.events import RegionConfig
+    >>> from excess.regions import find_regions
+    >>> from excess.simulate import simulate_observation
+    >>> print(find_regions(simulate_observation(100_000, 200, random_state=0), RegionConfig()).counts)
+    On 606, Off 2289, alpha 0.2: excess 148.2 +- 26.4, 5.9 sigma
+    """
+    wanted = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, config.n_regions))]
+    sky = ["ra", "dec", "pointing_ra", "pointing_dec"]
+    options = {"theta_squared_cut": config.theta_squared_cut, "overlap": config.overlap}
+    if all(name in table for name in wanted):
+        return assign_regions(table[wanted].to_numpy(dtype=np.float64), **options)
+    if all(name in table for name in sky):
+        if config.source_ra is None or config.source_dec is None:
+            raise ValueError(
+                "the position of the source is needed to find regions from sky positions: give source_ra and source_dec "
+                "in deg"
+            )
+        theta = theta_from_sky(
+            *(table[name].to_numpy(dtype=np.float64) for name in sky),
+            source_ra=config.source_ra,
+            source_dec=config.source_dec,
+            n_regions=config.n_regions,
+        )
+        return assign_regions(theta, **options)
+    missing = [name for name in wanted if name not in table]
+    raise ValueError(
+        f"no way to tell On from Off: for {config.n_regions} regions the events need the columns theta_deg and "
+        f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or {', '.join(sky)}; "
+        "or give Off events in files of their own"
+    )
+
+
+def regions_of_files(n_on: int, n_off: int, alpha: float) -> Regions:
+    """Assign events that come from separate files: On events first, then Off events.
+
+    Parameters
+    ----------
+    n_on, n_off : int
+        Number of events in On and in Off files.
+    alpha : float
+        Exposure ratio On/Off, such as the ratio of observation times.
+
+    Returns
+    -------
+    Regions
+        Two regions.
+
+    Examples
+    --------
+    >>> from excess.regions import regions_of_files
+    >>> print(regions_of_files(30, 100, alpha=0.2).counts)
+    On 30, Off 100, alpha 0.2: excess 10.0 +- 5.8, 1.8 sigma
+    """
+    n_on, n_off = as_int("n_on", n_on, minimum=0), as_int("n_off", n_off, minimum=0)
+    return Regions(np.repeat([0, 1], [n_on, n_off]), 2, as_scalar_alpha(alpha))
+
+
+def _unit_vectors(ra_name: str, ra: ArrayLike, dec_name: str, dec: ArrayLike) -> FloatArray:
+    longitude, latitude = np.radians(as_floats(ra_name, ra)), np.radians(as_floats(dec_name, dec))
+    if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
+        raise ValueError(f"{dec_name} must lie between -90 and 90 deg")
+    for name, array in ((ra_name, longitude), (dec_name, latitude)):
+        if array.ndim > 1:
+            as_column(name, array)
+    cosine = np.cos(latitude)
+    return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1)
