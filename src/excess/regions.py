@@ -92,11 +92,8 @@ class Regions:
         return Regions(self.region[np.asarray(rows)], self.n_regions, self.alpha, self.n_overlapping)
 
     def _count(self, mask: BoolArray) -> OnOffCounts:
-        return OnOffCounts(
-            int(np.count_nonzero(mask & (self.region == 0))),
-            int(np.count_nonzero(mask & (self.region > 0))),
-            self.alpha,
-        )
+        n_on, n_off = (int(np.count_nonzero(mask & chosen)) for chosen in (self.region == 0, self.region > 0))
+        return OnOffCounts(n_on, n_off, self.alpha)
 
 
 def assign_regions(
@@ -206,8 +203,8 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     Parameters
     ----------
     table : DataFrame
-        With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra`` and
-        ``pointing_dec``, all in deg, where the configuration says where the source is.
+        With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra``
+        and ``pointing_dec``, all in deg, where the configuration says where the source is.
     config : RegionConfig
         The cut, the number of regions, and the overlap policy.
 
@@ -232,8 +229,8 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     if all(name in table for name in sky):
         if config.source_ra is None or config.source_dec is None:
             raise ValueError(
-                "the position of the source is needed to find regions from sky positions: give source_ra and source_dec "
-                "in deg"
+                "the position of the source is needed to find regions from sky positions: give source_ra and "
+                "source_dec in deg"
             )
         theta = theta_from_sky(
             *(table[name].to_numpy(dtype=np.float64) for name in sky),
