@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,20 @@ class OnOffMixin:
     def tuned_counts_(self) -> OnOffCounts:
         """Counts of the selected events among those that the threshold was tuned on; not a result to quote."""
         return self.curve_.at(self.threshold_)
+
+    def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
+        """Write the fitted model to a file that holds no code.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file; one that exists is replaced.
+        metadata : mapping or None, default=None
+            What else to keep with the model, such as units or training groups; see `excess.persistence.save`.
+        """
+        from excess.persistence import save  # here, because it imports all estimators
+
+        save(self, path, metadata=metadata)
 
     def _select(self, score: FloatArray) -> NDArray[Any]:
         """Return On where a score exceeds the threshold, Off elsewhere."""

@@ -1,0 +1,744 @@
+"""Model files: a fitted estimator in one file that holds data only, checked to the last bit.
+
+A file is, in this order and without anything between or after:
+
+1. the line ``excess model``;
+2. the length of the header in bytes, as a little-endian 64-bit integer;
+3. the header, JSON in ASCII, filled up with spaces so that what follows starts at a multiple of 64 bytes;
+4. the arrays that the header lists, raw and little-endian, each from the next multiple of 64 bytes on;
+5. the SHA-256 of all bytes before it.
+
+This frame is the same in every format version; the header says which version its contents have. Reading one interprets
+numbers and text, never code: the class is one of four, an array has one of a few types and lies within the file, and
+what the compiled kernels use as an index is checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import re
+import secrets
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from types import NoneType
+from typing import Any, NamedTuple
+
+import numpy as np
+import sklearn
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from excess._checks import as_scalar_alpha, as_threshold, binary_classes
+from excess._forest.ensemble import edges_code_type
+from excess._forest.predictor import FlatTrees, leaf_mask
+from excess._onoff_trees import GrownTrees
+from excess._version import __version__
+from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier, _Cells
+from excess.curve import ThresholdCurve
+from excess.forest import OnOffForestClassifier
+from excess.tree import OnOffTreeClassifier
+
+__all__ = ["FORMAT_VERSION", "ModelFileError", "is_model_file", "load", "read_header", "save"]
+
+FORMAT_VERSION = 1
+"""Version of what a header and its arrays mean; to be raised when an older package would misread them."""
+
+PathLike = str | os.PathLike[str]
+
+_MAGIC = b"excess model\n"
+_LENGTH_SIZE = 8
+_DIGEST_SIZE = 32
+_ALIGNMENT = 64
+_MAX_NESTING = 50
+_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
+"""Bool, integers, floats and text of a fixed width."""
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "class": (str,),
+    "versions": (dict,),
+    "parameters": (dict,),
+    "n_features": (int,),
+    "feature_names": (list, NoneType),
+    "alpha": (float,),
+    "threshold": (float,),
+    "attributes": (dict,),
+    "metadata": (dict,),
+    "arrays": (list,),
+}
+"""What a header holds besides its format version."""
+_WAYS_OUT = {"random_state": "None", "threshold": "model.threshold_"}
+"""Values by which parameters that a file cannot hold may be replaced."""
+
+
+class ModelFileError(ValueError):
+    """A model file that cannot be written, read or trusted; the message starts with its path.
+
+    Examples
+    --------
+    >>> from excess.persistence import ModelFileError, load
+    >>> try:
+    ...     load("crab.excess")
+    ... except ModelFileError as error:
+    ...     print(error)
+    crab.excess does not exist
+    """
+
+
+class State(NamedTuple):
+    """What an estimator has learnt beyond what all On/Off classifiers share.
+
+    Attributes
+    ----------
+    attributes : dict
+        Numbers, by name.
+    arrays : dict of ndarray
+        Arrays, by name.
+    """
+
+    attributes: dict[str, Any]
+    arrays: dict[str, NDArray[Any]]
+
+
+def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = None) -> None:
+    """Write a fitted estimator to a file.
+
+    Parameters
+    ----------
+    model : estimator
+        A fitted `OnOffTreeClassifier`, `OnOffForestClassifier`, `OnOffKMeansClassifier` or
+        `OnOffKMeansEnsembleClassifier`.
+    path : str or path-like
+        The file. One that exists is replaced, at once and only when the new one is complete.
+    metadata : mapping or None, default=None
+        What else to keep with the model, such as units, training groups or the configuration of the analysis: text as
+        keys; text, finite numbers, bools, None, lists and further mappings as values.
+
+    Raises
+    ------
+    ModelFileError
+        If the file cannot be written; one that was there before is left as it was.
+    NotFittedError
+        If the model is not fitted.
+    TypeError
+        If the model is another estimator, a parameter is an object (a function as ``threshold``, a ``RandomState``), or
+        metadata is not JSON.
+
+    See Also
+    --------
+    load : Reads the file.
+    read_header : Reads what it says about the model.
+
+    Notes
+    -----
+    The loaded model scores, selects and explains events to the same bits. It lacks ``oob_decision_function_``, which is
+    as large as the training set; ``curve_`` is kept. The file does not say when it was written, so that the same fit
+    with the same versions of the packages gives the same bytes; put a date into ``metadata`` if you want one. The
+    parameters, ``n_jobs`` and ``verbose`` among them, are in the file as they are now.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess import OnOffTreeClassifier
+    >>> from excess.persistence import load, save
+    >>> tree = OnOffTreeClassifier(alpha=0.2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "tree.excess"
+    ...     save(tree, path, metadata={"source": "Crab Nebula", "nights": [20131001, 20131002]})
+    ...     again = load(path)
+    >>> again.predict([[0.5], [2.5]])
+    array([0, 1])
+    """
+    kind = _KINDS.get(type(model).__name__)
+    if kind is None or type(model) is not kind.estimator:
+        raise TypeError(
+            f"a model file holds one of {', '.join(_KINDS)}, not {type(model).__name__}; use joblib for other "
+            "estimators, at your own risk, because loading its files runs code from them"
+        )
+    check_is_fitted(model, "curve_")
+    own = kind.state_of(model)
+    features = getattr(model, "feature_names_in_", None)
+    header = {
+        "format_version": FORMAT_VERSION,
+        "class": type(model).__name__,
+        "versions": {
+            "excess": __version__,
+            "numpy": np.__version__,
+            "scikit-learn": sklearn.__version__,
+            "python": platform.python_version(),
+        },
+        "parameters": {name: _parameter(name, value) for name, value in model.get_params(deep=False).items()},
+        "n_features": int(model.n_features_in_),
+        "feature_names": None if features is None else [str(name) for name in features],
+        "alpha": model.curve_.alpha,
+        "threshold": _number(model.threshold_),
+        "attributes": {name: _number(value) for name, value in own.attributes.items()},
+        "metadata": _metadata({} if metadata is None else metadata),
+    }
+    names = ("scores", "thresholds", "n_on", "n_off", "significance")
+    curve = {f"curve_{name}": getattr(model.curve_, name) for name in names}
+    _write(Path(path), header, {"classes": model.classes_, **curve, **own.arrays})
+
+
+def load(path: PathLike) -> Any:
+    """Read a fitted estimator from a file that `save` has written.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    estimator
+        Fitted, of the class and with the parameters that were saved. It lacks ``oob_decision_function_``.
+
+    Raises
+    ------
+    ModelFileError
+        If there is no such file, it is not a model file, a single bit of it has changed, or it was written in a newer
+        format. No code from the file is run, whatever it holds.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess import OnOffKMeansClassifier
+    >>> from excess.persistence import load
+    >>> model = OnOffKMeansClassifier(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], ["off", "off", "on", "on"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "clusters.excess"
+    ...     model.save(path)
+    ...     again = load(path)
+    >>> again
+    OnOffKMeansClassifier(n_clusters=2, random_state=0)
+    >>> print(again.predict([[0.5], [8.5]]))
+    ['off' 'on']
+    """
+    header, arrays = _read(Path(path))
+    name = header["class"]
+    if name not in _KINDS:
+        raise ModelFileError(
+            f"{path} holds a model of the class {name!r}, which excess {__version__} does not know, only "
+            f"{', '.join(_KINDS)}; upgrade excess"
+        )
+    try:
+        return _restored(_KINDS[name], header, _Arrays(arrays))
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        raise ModelFileError(f"{path} does not hold a valid {name}: {error}") from error
+
+
+def read_header(path: PathLike) -> dict[str, Any]:
+    """Read what a model file says about its model; the whole file is checked.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    dict
+        ``format_version``, ``class``, ``versions`` (of excess, numpy, scikit-learn and python), ``parameters``,
+        ``n_features``, ``feature_names`` (in order; None if there were none), ``classes`` (Off and On), ``alpha``,
+        ``threshold``, ``attributes`` (numbers that the estimator learnt besides) and ``metadata`` as given to `save`.
+
+    Raises
+    ------
+    ModelFileError
+        As for `load`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess import OnOffTreeClassifier
+    >>> from excess.persistence import read_header
+    >>> tree = OnOffTreeClassifier(alpha=0.2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "tree.excess"
+    ...     tree.save(path, metadata={"units": {"width": "mm"}})
+    ...     header = read_header(path)
+    >>> header["class"], header["alpha"], header["classes"], header["metadata"]
+    ('OnOffTreeClassifier', 0.2, [0, 1], {'units': {'width': 'mm'}})
+    """
+    header, arrays = _read(Path(path))
+    if "classes" not in arrays:
+        raise ModelFileError(f"{path} does not hold a valid model: classes is missing")
+    return {**header, "classes": arrays["classes"].tolist()}
+
+
+def is_model_file(path: PathLike) -> bool:
+    """Say whether a file begins as a model file does; whether it is whole, `load` and `read_header` find out.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+
+    Returns
+    -------
+    bool
+        False as well if there is no such file, or it cannot be read.
+
+    Examples
+    --------
+    >>> from excess.persistence import is_model_file
+    >>> is_model_file("crab.excess")
+    False
+    """
+    path = Path(path)
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except (OSError, ValueError):
+        return False
+
+
+# What estimators are made of.
+
+
+class _Arrays:
+    """The arrays of a file, handed out once each and as what they are expected to be."""
+
+    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._left = dict(arrays)
+
+    def take(self, name: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
+        """Return an array of a dtype (None for any) and a shape, in which None is any length."""
+        if name not in self._left:
+            raise ValueError(f"{name} is missing")
+        array = self._left.pop(name)
+        fits = array.ndim == len(shape) and all(
+            wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
+        )
+        if not fits or (dtype is not None and array.dtype != dtype):
+            raise ValueError(f"{name} is an array of {array.dtype} of shape {array.shape}")
+        return array
+
+    def check_all_taken(self) -> None:
+        _require(not self._left, f"nothing is known of {', '.join(self._left)}")
+
+
+def _restored(kind: _Kind, header: dict[str, Any], arrays: _Arrays) -> Any:
+    """Make the estimator that a file describes."""
+    unknown = set(header["parameters"]) - set(kind.estimator._get_param_names())
+    _require(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
+    # a parameter that an older release did not have yet takes its default
+    model = kind.estimator(**header["parameters"])
+    n_features, names = header["n_features"], header["feature_names"]
+    _require(n_features >= 1, f"n_features is {n_features}")
+    model.n_features_in_ = n_features
+    if names is not None:
+        _require(
+            len(names) == n_features and all(type(name) is str for name in names),
+            f"feature_names are not {n_features} texts",
+        )
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.classes_ = arrays.take("classes", None, 2).copy()
+    _require(
+        tuple(model.classes_) == binary_classes(model.classes_, name="classes"), "its classes are not in sorted order"
+    )
+    model.threshold_ = as_threshold("threshold", header["threshold"])
+    scores = arrays.take("curve_scores", np.float64, None)
+    model.curve_ = ThresholdCurve(
+        scores,
+        thresholds=arrays.take("curve_thresholds", np.float64, len(scores) + 1),
+        n_on=arrays.take("curve_n_on", np.int64, len(scores) + 1),
+        n_off=arrays.take("curve_n_off", np.int64, len(scores) + 1),
+        significance=arrays.take("curve_significance", np.float64, len(scores) + 1),
+        alpha=as_scalar_alpha(header["alpha"]),
+    )
+    kind.restore(model, header["attributes"], arrays)
+    arrays.check_all_taken()
+    return model
+
+
+def _trees_state(trees: GrownTrees) -> dict[str, NDArray[Any]]:
+    return {
+        **trees.flat._asdict(),
+        "n_on": trees.n_on,
+        "n_off": trees.n_off,
+        "values": trees.values,
+        "n_edges": np.array([len(edges) for edges in trees.edges], dtype=np.int64),
+        "edges": np.concatenate(trees.edges),
+    }
+
+
+def _restored_trees(arrays: _Arrays, n_features: int) -> GrownTrees:
+    nodes = arrays.take("nodes", np.uint32, None, 4)
+    depths = arrays.take("depths", np.int64, None)
+    flat = FlatTrees(nodes, arrays.take("roots", np.int64, len(depths) + 1), depths)
+    edges = _parts(arrays.take("edges", np.float64, None), arrays.take("n_edges", np.int64, n_features))
+    trees = GrownTrees(
+        flat,
+        list(edges),
+        n_on=arrays.take("n_on", np.int64, len(nodes)),
+        n_off=arrays.take("n_off", np.int64, len(nodes)),
+        values=arrays.take("values", np.float64, len(nodes)),
+    )
+    _check_nodes(trees, n_features)
+    return trees
+
+
+def _check_nodes(trees: GrownTrees, n_features: int) -> None:
+    """Check what the kernels rely on, because they read memory at these numbers without looking."""
+    nodes, roots, depths = trees.flat
+    _require(len(nodes) < 2**32 and len(depths) > 0, "it has no trees, or too many nodes")
+    _require(bool((roots >= 0).all() and (roots <= len(nodes)).all()), "a root is none of its nodes")
+    sizes = np.diff(roots)
+    _require(roots[0] == 0 and roots[-1] == len(nodes) and bool((sizes > 0).all()), "its roots do not span its nodes")
+    _require(bool((depths >= 0).all() and (depths < sizes).all()), "a tree is deeper than it is large")
+    feature, shift, limit, left = nodes.T
+    last = np.repeat((roots[1:] - 1).astype(np.uint32), sizes)
+    goes_on = (left > np.arange(len(nodes), dtype=np.uint32)) & (left < last)
+    stays = leaf_mask(trees.flat) & (shift == 0) & (limit == np.iinfo(edges_code_type(trees.edges)).max)
+    _require(bool((goes_on | stays).all()), "a node has a child that is not of its tree")
+    _require(bool((feature < n_features).all()), "a node cuts on a feature that does not exist")
+
+
+def _tree_state(model: OnOffTreeClassifier) -> State:
+    return State({}, {**_trees_state(model._trees), "has_missing": model._has_missing})
+
+
+def _restore_tree(model: OnOffTreeClassifier, attributes: dict[str, Any], arrays: _Arrays) -> None:
+    model._trees = _restored_trees(arrays, model.n_features_in_)
+    _require(len(model._trees.flat.depths) == 1, "it has several trees")
+    model._has_missing = arrays.take("has_missing", np.bool_, model.n_features_in_)
+
+
+def _forest_state(model: OnOffForestClassifier) -> State:
+    attributes = {"min_samples_leaf": model.min_samples_leaf_, "oob_significance": model.oob_significance_}
+    return State(attributes, _trees_state(model._trees))
+
+
+def _restore_forest(model: OnOffForestClassifier, attributes: dict[str, Any], arrays: _Arrays) -> None:
+    model._trees = _restored_trees(arrays, model.n_features_in_)
+    model.min_samples_leaf_ = int(attributes["min_samples_leaf"])
+    model.oob_significance_ = float(attributes["oob_significance"])
+
+
+def _cells_state(model: Any, members: list[_Cells]) -> dict[str, NDArray[Any]]:
+    joined = ("centers", "n_on", "n_off", "fraction", "values")
+    return {
+        "mean": model._mean,
+        "scale": model._scale,
+        "features": np.stack([cells.features for cells in members]),
+        "n_clusters": np.array([len(cells.centers) for cells in members], dtype=np.int64),
+        **{name: np.concatenate([getattr(cells, name) for cells in members]) for name in joined},
+    }
+
+
+def _restored_cells(model: Any, arrays: _Arrays) -> list[_Cells]:
+    """Set the scale of the features; return the clusterings."""
+    model._mean = arrays.take("mean", np.float64, model.n_features_in_)
+    model._scale = arrays.take("scale", np.float64, model.n_features_in_)
+    features = arrays.take("features", np.int64, None, None)
+    _require(
+        bool(((features >= 0) & (features < model.n_features_in_)).all()), "it clusters a feature that does not exist"
+    )
+    n_clusters = arrays.take("n_clusters", np.int64, len(features))
+    _require(len(n_clusters) > 0 and bool((n_clusters > 0).all()), "it has no clusters")
+    centers = arrays.take("centers", np.float64, None, features.shape[1])
+    joined = [
+        centers,
+        arrays.take("n_on", np.int64, len(centers)),
+        arrays.take("n_off", np.int64, len(centers)),
+        arrays.take("fraction", np.float64, len(centers)),
+        arrays.take("values", np.float64, len(centers)),
+    ]
+    # copies, so that linear algebra finds them in memory as it did before
+    members = zip(features, *(_parts(array, n_clusters) for array in joined), strict=True)
+    return [_Cells(*(array.copy() for array in member)) for member in members]
+
+
+def _kmeans_state(model: OnOffKMeansClassifier) -> State:
+    public = {"cluster_centers": model.cluster_centers_, "assignment": model.assignment_}
+    return State({}, {**_cells_state(model, [model._cells]), **public})
+
+
+def _restore_kmeans(model: OnOffKMeansClassifier, attributes: dict[str, Any], arrays: _Arrays) -> None:
+    members = _restored_cells(model, arrays)
+    _require(len(members) == 1, "it has several clusterings")
+    model._cells = members[0]
+    model.n_on_, model.n_off_ = model._cells.n_on, model._cells.n_off
+    model.cluster_centers_ = arrays.take("cluster_centers", np.float64, len(model.n_on_), model.n_features_in_)
+    model.assignment_ = arrays.take("assignment", np.bool_, len(model.n_on_))
+
+
+def _kmeans_ensemble_state(model: OnOffKMeansEnsembleClassifier) -> State:
+    return State({"oob_significance": model.oob_significance_}, _cells_state(model, model._members))
+
+
+def _restore_kmeans_ensemble(model: OnOffKMeansEnsembleClassifier, attributes: dict[str, Any], arrays: _Arrays) -> None:
+    model._members = _restored_cells(model, arrays)
+    model.oob_significance_ = float(attributes["oob_significance"])
+
+
+class _Kind(NamedTuple):
+    """An estimator that can be saved: its class, what it has learnt, and how to give that back to a new one."""
+
+    estimator: Any
+    state_of: Callable[[Any], State]
+    restore: Callable[[Any, dict[str, Any], _Arrays], None]
+
+
+_KINDS = {
+    kind.estimator.__name__: kind
+    for kind in (
+        _Kind(OnOffTreeClassifier, _tree_state, _restore_tree),
+        _Kind(OnOffForestClassifier, _forest_state, _restore_forest),
+        _Kind(OnOffKMeansClassifier, _kmeans_state, _restore_kmeans),
+        _Kind(OnOffKMeansEnsembleClassifier, _kmeans_ensemble_state, _restore_kmeans_ensemble),
+    )
+}
+
+
+def _parts(array: NDArray[Any], lengths: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+    """Cut an array into parts of these lengths, which must use it up."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    _require(bool((lengths >= 0).all() and (lengths <= len(array)).all()), "the parts of an array have no valid length")
+    _require(int(ends[-1]) == len(array), "the parts of an array do not add up")
+    return (array[start:end] for start, end in pairwise([0, *ends.tolist()]))
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise ValueError(otherwise)
+
+
+# What may stand in a header.
+
+
+def _scalar(value: Any) -> bool | int | float | str | None:
+    """Return a value as JSON knows it; TypeError if it is none of these."""
+    if type(value) is np.ndarray and value.ndim == 0:
+        value = value[()]
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    raise TypeError
+
+
+def _number(value: Any) -> Any:
+    """Return a scalar for the header; JSON has no words for infinity and NaN, so they are wrapped."""
+    value = _scalar(value)
+    return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _restored_number(value: Any) -> Any:
+    if isinstance(value, dict):
+        word = str(value.get("float"))
+        _require(word in ("inf", "-inf", "nan"), "has an impossible number in its header")
+        return float(word)
+    _require(not isinstance(value, list), "has a list in its header where a number or text should be")
+    return value
+
+
+def _parameter(name: str, value: Any) -> Any:
+    try:
+        return _number(value)
+    except TypeError as error:
+        new = _WAYS_OUT.get(name, "...")
+        raise TypeError(
+            f"{name} is a {type(value).__name__}, which a model file cannot hold; call "
+            f"model.set_params({name}={new}) before saving, which leaves the fitted model as it is"
+        ) from error
+
+
+def _metadata(metadata: Any, where: str = "metadata", depth: int = 0) -> Any:
+    """Return metadata as JSON knows it; NumPy numbers and arrays become numbers and lists."""
+    if depth > _MAX_NESTING:
+        raise ValueError(f"metadata must be nested at most {_MAX_NESTING} deep")
+    if isinstance(metadata, Mapping):
+        if not all(isinstance(key, str) for key in metadata):
+            raise TypeError(f"{where} must have text as keys, got {list(metadata)!r:.60}")
+        return {key: _metadata(value, f"{where}[{key!r}]", depth + 1) for key, value in metadata.items()}
+    if depth == 0:
+        raise TypeError(f"metadata must be a mapping, got a {type(metadata).__name__}")
+    if isinstance(metadata, np.ndarray) and metadata.ndim > 0 and metadata.dtype.kind in "biufUO":
+        metadata = metadata.tolist()
+    if isinstance(metadata, (list, tuple)):
+        return [_metadata(value, f"{where}[{i}]", depth + 1) for i, value in enumerate(metadata)]
+    try:
+        value = _scalar(metadata)
+    except TypeError as error:
+        raise TypeError(
+            f"{where} is a {type(metadata).__name__}, which a model file cannot hold; give text or numbers"
+        ) from error
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{where} is {value}, which JSON cannot hold; give None or text")
+    return value
+
+
+# The frame: bytes in, header and arrays out, and back.
+
+
+def _write(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    """Write a file under a temporary name and rename it, so that there is never a part of one."""
+    raw = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in arrays.items()}
+    for name, array in raw.items():
+        if not _DTYPES.fullmatch(array.dtype.str):
+            raise TypeError(f"{name} of the dtype {array.dtype} cannot be saved; use whole numbers, bools or text")
+    temporary = None
+    try:
+        # a link stays a link: what it points to is replaced
+        target = path.resolve()
+        if target.exists() and not target.is_file():
+            raise ModelFileError(f"{path} is {_what(target)}; give the name of a file")
+        # not a name from the tempfile module: its files are closed to everyone else, whatever the umask says
+        temporary = target.with_name(f".excess-{secrets.token_hex(8)}.tmp")
+        digest = hashlib.sha256()
+        with temporary.open("xb") as file:
+            for part in _pieces(header, raw):
+                digest.update(part)
+                file.write(part)
+            file.write(digest.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException as error:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+        if isinstance(error, (OSError, ValueError, RuntimeError)) and not isinstance(error, ModelFileError):
+            raise ModelFileError(f"{path} cannot be written: {_reason(error)}") from error
+        raise
+
+
+def _pieces(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Iterator[Any]:
+    """Give all bytes of a file but the checksum, piece by piece."""
+    entries: list[dict[str, Any]] = []
+    offset = 0
+    for name, array in arrays.items():
+        # offsets count from the end of the header, whose length depends on what they are
+        entries.append({"name": name, "dtype": array.dtype.str, "shape": list(array.shape), "offset": offset})
+        offset = _aligned(offset + array.nbytes)
+    text = json.dumps({**header, "arrays": entries}, allow_nan=False).encode("ascii")
+    before = len(_MAGIC) + _LENGTH_SIZE
+    text = text.ljust(_aligned(before + len(text)) - before)
+    yield _MAGIC
+    yield len(text).to_bytes(_LENGTH_SIZE, "little")
+    yield text
+    position = 0
+    for entry, array in zip(entries, arrays.values(), strict=True):
+        yield bytes(entry["offset"] - position)
+        yield array.reshape(-1).view(np.uint8).data
+        position = entry["offset"] + array.nbytes
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return the header and the arrays of a file once all of it is checked."""
+    data = _file_bytes(path)
+    body = data[:-_DIGEST_SIZE]
+    if hashlib.sha256(body.data).digest() != data[-_DIGEST_SIZE:].tobytes():
+        raise ModelFileError(f"{path} is damaged or incomplete: its checksum does not match; copy or save it again")
+    try:
+        return _unpacked(body)
+    except ValueError as error:
+        raise ModelFileError(f"{path} {error}") from error
+
+
+def _file_bytes(path: Path) -> NDArray[np.uint8]:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ModelFileError(f"{path} is {_what(path)}; give the name of a model file")
+        with path.open("rb") as file:
+            start = file.read(len(_MAGIC))
+            if start != _MAGIC:
+                what = "is not a model file of excess" if start else "is empty"
+                raise ModelFileError(f"{path} {what}; give a file that save has written")
+            file.seek(0)
+            return np.fromfile(file, dtype=np.uint8)
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{path} does not exist") from error
+    except ModelFileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{path} cannot be read: {_reason(error)}") from error
+
+
+def _unpacked(body: NDArray[np.uint8]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return header and arrays from all bytes before the checksum; errors go on from the path."""
+    start = len(_MAGIC) + _LENGTH_SIZE
+    length = int.from_bytes(body[len(_MAGIC) : start].tobytes(), "little")
+    _require(start + length <= len(body), "ends before its header does")
+    _require((start + length) % _ALIGNMENT == 0, "has a header of a wrong length")
+    try:
+        header = json.loads(body[start : start + length].tobytes().decode("ascii"), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError("has a header that is not JSON") from error
+    version = header.get("format_version", 0) if isinstance(header, dict) else 0
+    _require(type(version) is int and version >= 1, "has a header without a format version")
+    _require(
+        version <= FORMAT_VERSION,
+        f"has format version {version}, but excess {__version__} reads versions up to {FORMAT_VERSION}; upgrade "
+        "excess, or save the model again with this release",
+    )
+    missing = [name for name in _FIELDS if name not in header]
+    _require(not missing, f"has a header without {', '.join(missing)}")
+    for name in ("parameters", "attributes"):
+        if isinstance(header[name], dict):
+            header[name] = {key: _restored_number(value) for key, value in header[name].items()}
+    header["threshold"] = _restored_number(header["threshold"])
+    wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
+    _require(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")
+    return header, _cut_out(body[start + length :], header.pop("arrays"))
+
+
+def _cut_out(data: NDArray[np.uint8], entries: list[Any]) -> dict[str, NDArray[Any]]:
+    """Return the arrays that entries describe: one after the other, without gap or overlap, to the end of the data."""
+    arrays: dict[str, NDArray[Any]] = {}
+    end = 0
+    for entry in entries:
+        _require(isinstance(entry, dict) and set(entry) == {"name", "dtype", "shape", "offset"}, "lists no valid array")
+        name, dtype, shape, offset = (entry[key] for key in ("name", "dtype", "shape", "offset"))
+        _require(type(name) is str and name not in arrays, "lists an array without a name or twice")
+        _require(type(dtype) is str and _DTYPES.fullmatch(dtype) is not None, f"has an array {name} of a wrong dtype")
+        lengths = shape if isinstance(shape, list) else [None]
+        _require(
+            len(lengths) <= 2 and all(type(n) is int and 0 <= n <= len(data) for n in lengths),
+            f"has an array {name} of an impossible shape",
+        )
+        start, end = _aligned(end), _aligned(end) + np.dtype(dtype).itemsize * math.prod(lengths)
+        _require(type(offset) is int and offset == start, f"has an array {name} in a wrong place")
+        _require(end <= len(data), f"has an array {name} that is larger than the file")
+        array = data[start:end].view(dtype).reshape(lengths)
+        _require(array.dtype.kind != "b" or bool((data[start:end] <= 1).all()), f"has an array {name} of wrong bools")
+        _require(
+            array.dtype.kind != "U" or bool((data[start:end].view("<u4") <= 0x10FFFF).all()),
+            f"has an array {name} of wrong text",
+        )
+        # views of one buffer: aligned and writable as any array, so that no kernel is compiled anew for them
+        arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    _require(end == len(data), "holds bytes that its header does not list")
+    return arrays
+
+
+def _aligned(position: int) -> int:
+    return -(-position // _ALIGNMENT) * _ALIGNMENT
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _what(path: Path) -> str:
+    return "a folder" if path.is_dir() else "not a regular file"
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,734 @@
+"""Model files: the same bits back, here and in another process, and nothing from a file that was changed."""
+
+import dataclasses
+import errno
+import hashlib
+import itertools
+import json
+import os
+import pickle
+import stat
+import subprocess
+import sys
+import tracemalloc
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+import excess
+from excess import (
+    OnOffForestClassifier,
+    OnOffKMeansClassifier,
+    OnOffKMeansEnsembleClassifier,
+    OnOffTreeClassifier,
+    SignificanceThresholdClassifier,
+    persistence,
+)
+from excess._forest import predictor
+from excess.persistence import ModelFileError, is_model_file, load, read_header, save
+
+MODELS = {
+    "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=5),
+    "tree of votes": OnOffTreeClassifier(criterion="li_ma", min_samples_leaf=20, output="assignment", max_bins=None),
+    "forest": OnOffForestClassifier(6, random_state=0),
+    "forest of votes": OnOffForestClassifier(
+        5, min_samples_leaf=8, output="assignment", max_bins=None, max_features=0.5, n_jobs=2, random_state=1
+    ),
+    "forest that selects nothing": OnOffForestClassifier(4, min_samples_leaf=20, threshold=np.inf, random_state=2),
+    "k-means": OnOffKMeansClassifier(7, random_state=0),
+    "k-means ensemble": OnOffKMeansEnsembleClassifier(6, 9, random_state=0),
+    "k-means ensemble of votes": OnOffKMeansEnsembleClassifier(
+        5, 400, max_features=None, output="assignment", algorithm="mini_batch", threshold="mithal", random_state=0
+    ),
+}
+LABELS = {
+    "int": lambda on: on.astype(np.int64),
+    "bool": lambda on: on,
+    "str": lambda on: np.where(on, "source", "off"),
+    "object": lambda on: np.where(on, "ön", "Off").astype(object),
+    "float": lambda on: np.where(on, 3, -1).astype(np.float32),
+}
+LOST = {"oob_decision_function_"}
+
+
+@pytest.fixture(scope="module")
+def events(noisy_data):
+    return noisy_data.X[:500], noisy_data.y[:500] == 1
+
+
+def fitted(name, events, labels="int"):
+    X, on = events
+    return clone(MODELS[name]).set_params(alpha=0.7).fit(X, LABELS[labels](on))
+
+
+@pytest.fixture(scope="module")
+def models(events):
+    return {name: fitted(name, events) for name in MODELS}
+
+
+@pytest.fixture(params=["tree", "forest", "k-means", "k-means ensemble"])
+def model(request, models):
+    return models[request.param]
+
+
+def bits(value):
+    """All that is in a value, down to types, shapes and bits."""
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return (value.dtype.str, value.shape, value.tobytes())
+    if dataclasses.is_dataclass(value):
+        return (type(value), [bits(getattr(value, field.name)) for field in dataclasses.fields(value)])
+    if isinstance(value, dict):
+        return {key: bits(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return (type(value), [bits(item) for item in value])
+    return (type(value), repr(value))
+
+
+def answers(model, X):
+    """What every public method and attribute says."""
+    said = {"predict": model.predict(X), "predict_proba": model.predict_proba(X), "counts": repr(model.tuned_counts_)}
+    for name in ("apply", "decision_function"):
+        if hasattr(model, name):
+            said[name] = getattr(model, name)(X)
+    for name in ("export_text", "get_depth", "get_n_leaves"):
+        if hasattr(model, name):
+            said[name] = getattr(model, name)()
+    for name in set(dir(model)) - LOST:
+        if name.endswith("_") and not name.startswith("_"):
+            said[name] = getattr(model, name)
+    return said
+
+
+def assert_same(loaded, model, X):
+    assert type(loaded) is type(model)
+    assert bits({name: value for name, value in vars(model).items() if name not in LOST}) == bits(vars(loaded))
+    assert bits(answers(loaded, X)) == bits(answers(model, X))
+
+
+def repacked(content, edit):
+    """Take a file apart by what its description says, let ``edit`` change header and data, and put it together."""
+    magic, rest = content[:13], content[13:-32]
+    length = int.from_bytes(rest[:8], "little")
+    header, data = json.loads(rest[8 : 8 + length]), bytearray(rest[8 + length :])
+    header = edit(header, data) or header
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    text += b" " * (-(13 + 8 + len(text)) % 64)
+    return signed(magic + len(text).to_bytes(8, "little") + text + data)
+
+
+def signed(body):
+    return body + hashlib.sha256(body).digest()
+
+
+def array_of(header, data, name):
+    """An array of a file that is being changed."""
+    entry = next(entry for entry in header["arrays"] if entry["name"] == name)
+    count = int(np.prod(entry["shape"]))
+    return np.frombuffer(data, entry["dtype"], count, entry["offset"]).reshape(entry["shape"])
+
+
+# The same model back.
+
+
+@pytest.mark.parametrize("labels", LABELS)
+@pytest.mark.parametrize("name", ["tree", "forest of votes", "k-means", "k-means ensemble"])
+def test_any_classes_come_back(name, labels, events, tmp_path):
+    model = fitted(name, events, labels)
+    model.save(tmp_path / "model")
+    assert_same(load(tmp_path / "model"), model, events[0])
+    assert read_header(tmp_path / "model")["classes"] == model.classes_.tolist()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kind_comes_back_to_the_bit(name, models, events, tmp_path):
+    path = str(tmp_path / "model")
+    save(models[name], path)
+    loaded = load(path)
+    assert_same(loaded, models[name], events[0])
+    assert loaded.get_params() == models[name].get_params() == clone(loaded).get_params()
+    assert_same(pickle.loads(pickle.dumps(loaded)), loaded, events[0])
+    loaded.save(path + " again")
+    assert Path(path + " again").read_bytes() == Path(path).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["tree", "forest", "forest of votes"])
+def test_missing_values_come_back(name, events, tmp_path):
+    X, on = events[0].astype(np.float32), events[1]
+    X[::3, 0] = X[on, 3] = np.nan
+    X[:, 5] = 0.25  # a feature without any edge
+    model = fitted(name, (X, on))
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert_same(loaded, model, X)
+    assert np.isnan(loaded._trees.edges[0]).sum() == 0
+
+
+@pytest.mark.parametrize("name", ["tree", "forest", "k-means", "k-means ensemble"])
+def test_feature_names_come_back_in_order(name, events, tmp_path):
+    names = ["width", "Länge / mm", "x0", "size", "a", "c", "b", "µ\n"]
+    X = pd.DataFrame(events[0], columns=names)
+    model = fitted(name, (X, events[1]))
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    assert_same(loaded, model, X)
+    assert read_header(tmp_path / "model")["feature_names"] == names
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(X[names[::-1]])
+
+
+def test_tree_of_one_leaf_comes_back(events, tmp_path):
+    model = OnOffTreeClassifier(min_samples_leaf=400).fit(*events)
+    model.save(tmp_path / "model")
+    assert_same(load(tmp_path / "model"), model, events[0])
+
+
+def test_another_process_gets_the_same_bits(models, events, tmp_path):
+    X = events[0]
+    np.save(tmp_path / "X.npy", X)
+    for number, model in enumerate(models.values()):
+        model.save(tmp_path / str(number))
+    code = """
+import sys, hashlib, numpy as np
+from excess.persistence import load
+X = np.load("X.npy")
+for number in range(int(sys.argv[1])):
+    model = load(str(number))
+    print(hashlib.sha256(model.predict_proba(X).tobytes() + model.predict(X).tobytes()).hexdigest())
+"""
+    command = [sys.executable, "-W", "error", "-c", code, str(len(models))]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    here = [hashlib.sha256(m.predict_proba(X).tobytes() + m.predict(X).tobytes()).hexdigest() for m in models.values()]
+    assert result.stdout.split() == here
+
+
+@pytest.mark.parametrize("name", ["tree", "forest of votes", "k-means", "k-means ensemble"])
+def test_identical_models_give_identical_bytes(name, models, events, tmp_path):
+    metadata = {"nights": [1, 2]}
+    models[name].save(tmp_path / "one", metadata)
+    fitted(name, events).save(tmp_path / "two", metadata=metadata)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    fitted(name, (events[0][::-1], events[1])).save(tmp_path / "two", metadata=metadata)
+    assert (tmp_path / "one").read_bytes() != (tmp_path / "two").read_bytes()
+
+
+def test_loaded_trees_need_no_new_kernels(models, events, tmp_path):
+    models["forest"].predict(events[0])
+    before = len(predictor.add_scores.signatures)
+    models["forest"].save(tmp_path / "model")
+    load(tmp_path / "model").predict(events[0])
+    assert len(predictor.add_scores.signatures) == before
+
+
+def test_loaded_forest_lacks_what_is_as_large_as_its_events(models, tmp_path):
+    models["forest"].save(tmp_path / "model")
+    with pytest.raises(AttributeError, match="oob_decision_function_"):
+        _ = load(tmp_path / "model").oob_decision_function_
+
+
+# What the header says.
+
+
+def test_header_says_what_the_model_is(models, tmp_path):
+    metadata = {
+        "units": {"width": "mm", "size": None},
+        "groups": np.array([20131001, 20131002]),
+        "config": {"cuts": (np.float32(0.5), np.int8(3), np.bool_(True)), "empty": {}},
+    }
+    models["forest"].save(tmp_path / "model", metadata=metadata)
+    header = read_header(tmp_path / "model")
+    versions = header.pop("versions")
+    assert versions["excess"] == excess.__version__
+    assert versions["numpy"] == np.__version__
+    assert versions["scikit-learn"] == sklearn.__version__
+    assert versions["python"].split(".")[:2] == [str(number) for number in sys.version_info[:2]]
+    model = models["forest"]
+    assert header == {
+        "format_version": 1,
+        "class": "OnOffForestClassifier",
+        "parameters": model.get_params(),
+        "n_features": 8,
+        "feature_names": None,
+        "classes": [0, 1],
+        "alpha": 0.7,
+        "threshold": model.threshold_,
+        "attributes": {"min_samples_leaf": model.min_samples_leaf_, "oob_significance": model.oob_significance_},
+        "metadata": {
+            "units": {"width": "mm", "size": None},
+            "groups": [20131001, 20131002],
+            "config": {"cuts": [0.5, 3, True], "empty": {}},
+        },
+    }
+
+
+def test_infinite_numbers_are_kept_in_strict_json(models, tmp_path):
+    models["forest that selects nothing"].save(tmp_path / "model")
+    header = read_header(tmp_path / "model")
+    assert header["threshold"] == header["parameters"]["threshold"] == np.inf
+    assert b"Infinity" not in (tmp_path / "model").read_bytes()
+    assert header["metadata"] == {}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error", "match"),
+    [
+        ([1, 2], TypeError, "metadata must be a mapping, got a list"),
+        ({"a": {1: "b"}}, TypeError, r"metadata\['a'\] must have text as keys, got \[1\]"),
+        ({"a": [0, {1, 2}]}, TypeError, r"metadata\['a'\]\[1\] is a set"),
+        ({"when": np.datetime64("2013-10-01")}, TypeError, r"metadata\['when'\] is a datetime64"),
+        ({"when": np.array(["2013-10-01"], dtype="M8[ns]")}, TypeError, r"metadata\['when'\] is a ndarray"),
+        ({"wait": np.timedelta64(1, "s")}, TypeError, r"metadata\['wait'\] is a timedelta64"),
+        ({"a": float("nan")}, ValueError, r"metadata\['a'\] is nan, which JSON cannot hold"),
+        ({"a": [1.0, np.float64("-inf")]}, ValueError, r"metadata\['a'\]\[1\] is -inf"),
+    ],
+)
+def test_metadata_that_is_not_json_is_refused(metadata, error, match, models, tmp_path):
+    with pytest.raises(error, match=match):
+        models["tree"].save(tmp_path / "model", metadata=metadata)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_metadata_that_holds_itself_is_refused(models, tmp_path):
+    endless = {}
+    endless["a"] = [endless]
+    with pytest.raises(ValueError, match="nested at most"):
+        models["tree"].save(tmp_path / "model", metadata=endless)
+
+
+# Models that cannot be saved.
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "match"),
+    [
+        (
+            "forest",
+            {"threshold": lambda y, score, alpha: 0.5},
+            r"threshold is a function.*\(threshold=model.threshold_\)",
+        ),
+        ("tree", {"random_state": np.random.RandomState(0)}, r"random_state is a RandomState.*\(random_state=None\)"),
+        ("k-means", {"random_state": np.random.RandomState(0)}, "random_state is a RandomState"),
+        ("tree", {"alpha": Fraction(1, 5)}, "alpha is a Fraction"),
+    ],
+)
+def test_parameters_that_are_objects_are_refused_until_replaced(name, parameters, match, events, tmp_path):
+    model = clone(MODELS[name]).set_params(**parameters).fit(*events)
+    with pytest.raises(TypeError, match=match):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+    threshold = model.threshold_
+    replacements = {"threshold": threshold, "random_state": None, "alpha": 0.2}
+    model.set_params(**{parameter: replacements[parameter] for parameter in parameters})
+    model.save(tmp_path / "model")
+    assert_same(load(tmp_path / "model"), model, events[0])
+    assert load(tmp_path / "model").threshold_ == threshold
+
+
+def test_numpy_numbers_as_parameters_come_back_as_numbers(events, tmp_path):
+    model = OnOffTreeClassifier(np.float32(0.2), max_depth=np.int64(3), random_state=np.array(5)[()]).fit(*events)
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model").get_params() == model.get_params()
+    assert type(load(tmp_path / "model").max_depth) is int
+
+
+class Sapling(OnOffTreeClassifier):
+    """Not a class of the package."""
+
+
+def test_other_estimators_are_refused(events, tmp_path):
+    meta = SignificanceThresholdClassifier(LogisticRegression()).fit(*events)
+    impostor = type("OnOffTreeClassifier", (OnOffTreeClassifier,), {})().fit(*events)
+    for model in (meta, Sapling().fit(*events), impostor, LogisticRegression(), None):
+        with pytest.raises(TypeError, match="use joblib for other estimators, at your own risk"):
+            save(model, tmp_path / "model")
+    with pytest.raises(TypeError, match="not SignificanceThresholdClassifier"):
+        meta.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_that_are_not_fitted_are_refused(name, tmp_path):
+    with pytest.raises(NotFittedError):
+        clone(MODELS[name]).save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_classes_of_an_odd_type_are_refused(events, tmp_path):
+    model = OnOffTreeClassifier(max_depth=2).fit(events[0], events[1].astype(np.float16))
+    with pytest.raises(TypeError, match="classes of the dtype float16"):
+        model.save(tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+# Files that are not as they were written.
+
+
+def refused(path, match=None):
+    for read in (load, read_header):
+        with pytest.raises(ModelFileError, match=match) as caught:
+            read(path)
+        assert str(caught.value).startswith(f"{path} ")
+        assert "\n" not in str(caught.value)
+
+
+def test_every_changed_bit_is_refused(model, tmp_path):
+    path = tmp_path / "model"
+    model.save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    positions = [*range(0, 8 * 21, 5), *rng.integers(8 * len(content), size=200), 8 * len(content) - 1]
+    for position in positions:
+        changed = bytearray(content)
+        changed[position // 8] ^= 1 << position % 8
+        path.write_bytes(changed)
+        with pytest.raises(ModelFileError):
+            load(path)
+    path.write_bytes(content)
+    load(path)
+
+
+def test_truncated_and_extended_files_are_refused(model, tmp_path):
+    path = tmp_path / "model"
+    model.save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(1)
+    for length in [1, 12, 13, 20, 21, 32, 45, 53, *rng.integers(len(content), size=50), len(content) - 1]:
+        path.write_bytes(content[:length])
+        refused(path)
+    for more in (b"\0", b"\n", content[-32:], content):
+        path.write_bytes(content + more)
+        refused(path, "damaged or incomplete")
+
+
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        (b"", "is empty"),
+        (b"excess", "is not a model file of excess"),
+        (b"\x89HDF\r\n\x1a\n" + bytes(100), "is not a model file of excess"),
+        (pickle.dumps(OnOffTreeClassifier()), "is not a model file of excess"),
+        (b"excess model\n", "damaged or incomplete"),
+        (signed(b"excess model\n"), "header"),
+        (signed(b"excess model\n" + (10**15).to_bytes(8, "little")), "ends before its header does"),
+        (signed(b"excess model\n" + b"\xff" * 8), "ends before its header does"),
+        (signed(b"excess model\n" + (3).to_bytes(8, "little") + b"{} "), "header of a wrong length"),
+    ],
+)
+def test_other_files_are_refused(content, match, tmp_path):
+    (tmp_path / "model").write_bytes(content)
+    refused(tmp_path / "model", match)
+
+
+def test_paths_without_a_file_are_refused(tmp_path):
+    refused(tmp_path / "none", "does not exist")
+    refused(tmp_path, "is a folder; give the name of a model file")
+    (tmp_path / "file").write_text("text")
+    refused(tmp_path / "file" / "model", "cannot be read: Not a directory|does not exist")
+    refused(str(tmp_path / "a\0b"), "cannot be read: embedded null")
+
+
+def test_model_files_are_known_by_how_they_begin(models, tmp_path):
+    models["tree"].save(tmp_path / "model")
+    (tmp_path / "broken").write_bytes((tmp_path / "model").read_bytes()[:100])
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "other").write_bytes(b"excess modes\n" + bytes(100))
+    assert is_model_file(str(tmp_path / "model"))
+    assert is_model_file(tmp_path / "broken")
+    for name in ("empty", "other", "none", "", "a\0b", "other/model"):
+        assert not is_model_file(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are of POSIX")
+def test_pipes_are_refused(models, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "is not a regular file")
+    with pytest.raises(ModelFileError, match="is not a regular file"):
+        models["tree"].save(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+def change(name, /, **values):
+    """An edit of the list of arrays."""
+
+    def edit(header, data):
+        next(entry for entry in header["arrays"] if entry["name"] == name).update(values)
+
+    return edit
+
+
+def put(name, index, value):
+    """An edit of the numbers in an array."""
+
+    def edit(header, data):
+        array_of(header, data, name)[index] = value
+
+    return edit
+
+
+def with_header(**values):
+    return lambda header, data: header.update(values)
+
+
+def without(key):
+    return lambda header, data: header.pop(key) and None
+
+
+def drop_array(header, data):
+    header["arrays"].pop()
+
+
+def twice(header, data):
+    header["arrays"].append(header["arrays"][-1])
+
+
+def overlapping(header, data):
+    for entry in header["arrays"]:
+        entry["offset"] = 0
+
+
+def leaf_that_goes_on(header, data):
+    nodes = array_of(header, data, "nodes")
+    nodes[-1, 2] = 0
+
+
+def nodes_in_a_circle(header, data):
+    nodes = array_of(header, data, "nodes")
+    nodes[1, 3] = 0
+
+
+HEADER_TRICKS = {
+    "a newer format": (
+        with_header(format_version=2),
+        r"format version 2, but excess .* reads versions up to 1; upgrade",
+    ),
+    "no format": (without("format_version"), "without a format version"),
+    "format 0": (with_header(format_version=0), "without a format version"),
+    "format in words": (with_header(format_version="1"), "without a format version"),
+    "a list": (lambda header, data: b"[]", "without a format version"),
+    "not JSON": (lambda header, data: b"{'class'}", "not JSON"),
+    "not ASCII": (lambda header, data: '{"class": "ä"}'.encode(), "not JSON"),
+    "NaN": (lambda header, data: b'{"format_version": NaN}', "not JSON"),
+    "endless nesting": (lambda header, data: b"[" * 100_000, "not JSON"),
+    "no parameters": (without("parameters"), "without parameters"),
+    "alpha in words": (with_header(alpha="1/5"), "impossible value of alpha"),
+    "parameters in a list": (with_header(parameters=[]), "impossible value of parameters"),
+    "a list as parameter": (with_header(parameters={"max_depth": [1]}), "a list in its header"),
+    "an object as number": (with_header(threshold={"float": "0x1"}), "impossible number"),
+    "dtype O": (change("values", dtype="|O"), "wrong dtype"),
+    "dtype object": (change("values", dtype="O"), "wrong dtype"),
+    "dtype of dates": (change("values", dtype="<M8[s]"), "wrong dtype"),
+    "dtype of records": (change("values", dtype="f8,O"), "wrong dtype"),
+    "dtype of nothing": (change("values", dtype=None), "wrong dtype"),
+    "dtype of wide text": (change("values", dtype="<U999999999"), "wrong dtype"),
+    "size beyond the file": (change("values", shape=[10**12]), "impossible shape"),
+    "product beyond the file": (change("values", shape=[5000, 5000]), "larger than the file|impossible shape"),
+    "negative length": (change("values", shape=[-1]), "impossible shape"),
+    "two negative lengths": (change("values", shape=[-4, -4]), "impossible shape"),
+    "length true": (change("values", shape=[True]), "impossible shape"),
+    "length 1.0": (change("values", shape=[1.0]), "impossible shape"),
+    "no shape": (change("values", shape=7), "impossible shape"),
+    "empty but huge": (change("values", shape=[0, 2**60]), "impossible shape"),
+    "negative offset": (change("values", offset=-64), "wrong place"),
+    "offset beyond the file": (change("values", offset=2**70), "wrong place"),
+    "offset 0.0": (change("classes", offset=0.0), "wrong place"),
+    "overlap": (overlapping, "wrong place"),
+    "array twice": (twice, "twice"),
+    "name in numbers": (change("values", name=3), "without a name"),
+    "more in an entry": (change("values", code="import os"), "no valid array"),
+    "entry in words": (lambda header, data: header["arrays"].append("values"), "no valid array"),
+    "array missing": (drop_array, "bytes that its header does not list"),
+    "bytes after the last array": (lambda header, data: data.extend(b"\0"), "bytes that its header does not list"),
+    "bool of 7": (lambda header, data: array_of(header, data, "has_missing").view(np.uint8).fill(7), "wrong bools"),
+}
+CONTENT_TRICKS = {
+    "unknown class": (with_header(**{"class": "os.system"}), "class 'os.system', which excess .* does not know"),
+    "unknown parameter": (with_header(parameters={"depth": 3}), "does not know its parameters depth; upgrade"),
+    "class of another": (with_header(**{"class": "OnOffKMeansClassifier", "parameters": {}}), "is missing"),
+    "forest without attributes": (with_header(**{"class": "OnOffForestClassifier", "parameters": {}}), "valid"),
+    "no feature": (with_header(n_features=0), "n_features is 0"),
+    "too few features": (with_header(n_features=7), "n_edges is an array of int64"),
+    "too few names": (with_header(feature_names=["a"]), "feature_names are not 8 texts"),
+    "names in numbers": (with_header(feature_names=[1] * 8), "feature_names are not 8 texts"),
+    "alpha 0": (with_header(alpha=0.0), "alpha must be positive"),
+    "threshold NaN": (with_header(threshold={"float": "nan"}), "threshold must not be NaN"),
+    "classes in disorder": (put("classes", slice(None), [1, 0]), "not in sorted order"),
+    "one class": (put("classes", slice(None), 1), "one class only"),
+    "counts as floats": (change("n_on", dtype="<f8"), "n_on is an array of float64"),
+    "values in two dimensions": (change("roots", shape=[2, 1]), "roots is an array of int64 of shape"),
+    "unknown array": (change("has_missing", name="code"), "has_missing is missing"),
+    "feature beyond": (put("nodes", (0, 0), 8), "a feature that does not exist"),
+    "child beyond": (put("nodes", (0, 3), 10**9), "a child that is not of its tree"),
+    "right child beyond": (lambda header, data: put("nodes", (0, 3), header["arrays"][6]["shape"][0] - 1)(header, data),
+                           "a child that is not of its tree"),
+    "circle": (nodes_in_a_circle, "a child that is not of its tree"),
+    "leaf that goes on": (leaf_that_goes_on, "a child that is not of its tree"),
+    "root beyond": (put("roots", 1, 10**9), "a root is none of its nodes"),
+    "first root": (put("roots", 0, 1), "do not span"),
+    "too deep": (put("depths", 0, 2**40), "deeper than it is large"),
+    "edges do not add up": (put("n_edges", 0, 0), "do not add up"),
+    "negative number of edges": (put("n_edges", 0, -1), "no valid length"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("trick", HEADER_TRICKS)
+def test_headers_with_a_right_checksum_are_not_trusted(trick, models, tmp_path):
+    edit, match = HEADER_TRICKS[trick]
+    models["tree"].save(tmp_path / "model")
+    (tmp_path / "model").write_bytes(repacked((tmp_path / "model").read_bytes(), edit))
+    refused(tmp_path / "model", match)
+
+
+@pytest.mark.parametrize("trick", CONTENT_TRICKS)
+def test_contents_with_a_right_checksum_are_not_trusted(trick, models, tmp_path):
+    edit, match = CONTENT_TRICKS[trick]
+    path = tmp_path / "model"
+    models["tree"].save(path)
+    assert repacked(path.read_bytes(), lambda header, data: None) == path.read_bytes()
+    path.write_bytes(repacked(path.read_bytes(), edit))
+    with pytest.raises(ModelFileError, match=match) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path} ")
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "match"),
+    [
+        ("k-means", put("features", (0, 0), 8), "a feature that does not exist"),
+        ("k-means", put("features", (0, 0), -1), "a feature that does not exist"),
+        ("k-means", put("n_clusters", 0, 6), "do not add up"),
+        ("k-means ensemble", put("n_clusters", 0, 0), "no clusters"),
+        ("k-means ensemble", put("n_clusters", slice(None), 2**62), "no valid length"),
+        ("k-means ensemble", with_header(attributes={}), "oob_significance"),
+        ("forest", with_header(attributes={"min_samples_leaf": "x"}), "valid OnOffForestClassifier"),
+        ("forest", put("roots", slice(1, 4), [2**63 - 1, -(2**63), -1]), "a root is none of its nodes"),
+        ("forest", put("roots", slice(1, 3), [5, 5]), "do not span"),
+        ("forest", put("depths", 0, -1), "deeper"),
+        ("forest", with_header(**{"class": "OnOffTreeClassifier", "parameters": {}}), "several trees"),
+    ],
+)
+def test_other_contents_with_a_right_checksum_are_not_trusted(name, edit, match, models, tmp_path):
+    path = tmp_path / "model"
+    models[name].save(path)
+    path.write_bytes(repacked(path.read_bytes(), edit))
+    with pytest.raises(ModelFileError, match=match):
+        load(path)
+
+
+def test_text_that_is_none_is_refused(events, tmp_path):
+    fitted("tree", events, "str").save(tmp_path / "model")
+    edit = lambda header, data: array_of(header, data, "classes").view("<u4").fill(2**31)  # noqa: E731
+    (tmp_path / "model").write_bytes(repacked((tmp_path / "model").read_bytes(), edit))
+    refused(tmp_path / "model", "wrong text")
+
+
+def test_headers_cannot_make_memory_be_taken(models, tmp_path):
+    path = tmp_path / "model"
+    models["tree"].save(path)
+    content = path.read_bytes()
+    edits = [change("values", shape=[10**10]), change("values", shape=[len(content) // 2] * 2), overlapping]
+    tracemalloc.start()
+    try:
+        for edit in edits:
+            path.write_bytes(repacked(content, edit))
+            tracemalloc.reset_peak()
+            with pytest.raises(ModelFileError):
+                load(path)
+            assert tracemalloc.get_traced_memory()[1] < 10 * len(content) + 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_older_files_without_a_parameter_take_its_default(models, events, tmp_path):
+    models["tree"].save(tmp_path / "model")
+    edit = lambda header, data: header["parameters"].pop("max_bins") and None  # noqa: E731
+    (tmp_path / "model").write_bytes(repacked((tmp_path / "model").read_bytes(), edit))
+    assert_same(load(tmp_path / "model"), models["tree"], events[0])
+
+
+# Writing: all or nothing.
+
+
+def failing_writes():
+    """Errors at every stage of a write: between two arrays, at the end, and at the renaming."""
+
+    def pieces(error):
+        def some(header, arrays, real=persistence._pieces):
+            yield from itertools.islice(real(header, arrays), 6)
+            raise error
+
+        return persistence, "_pieces", some
+
+    def raising(error):
+        def fail(*args, **kwargs):
+            raise error
+
+        return fail
+
+    for error in (KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device"), MemoryError()):
+        kind = type(error).__name__
+        yield pytest.param(*pieces(error), type(error), id=f"{kind} between arrays")
+        yield pytest.param(os, "fsync", raising(error), type(error), id=f"{kind} at the end")
+        yield pytest.param(Path, "replace", raising(error), type(error), id=f"{kind} at the renaming")
+
+
+@pytest.mark.parametrize(("where", "name", "function", "error"), list(failing_writes()))
+def test_a_failed_write_leaves_everything_as_it_was(where, name, function, error, models, tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    models["tree"].save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(where, name, function)
+    expected = ModelFileError if error is OSError else error
+    for target in (path, tmp_path / "new"):
+        with pytest.raises(expected) as caught:
+            models["forest"].save(target)
+        if error is OSError:
+            assert str(caught.value) == f"{target} cannot be written: No space left on device"
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_leaves_the_old_file(models, tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "model"
+    models["tree"].save(path)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(ModelFileError, match="cannot be written"):
+            models["forest"].save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_paths_that_cannot_be_written_are_named(models, tmp_path):
+    for path, match in [
+        (tmp_path, "is a folder; give the name of a file"),
+        (tmp_path / "none" / "model", "cannot be written: No such file"),
+        (tmp_path / "a\0b", "cannot be written: embedded null"),
+        (tmp_path / ("x" * 300), "cannot be written: File name too long"),
+    ]:
+        with pytest.raises(ModelFileError, match=match) as caught:
+            models["tree"].save(path)
+        assert str(caught.value).startswith(f"{path} ")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes and links are of POSIX")
+def test_file_has_the_usual_mode_and_a_link_stays_one(models, tmp_path):
+    (tmp_path / "usual").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "folder" / "model")
+    for model in (models["forest"], models["tree"]):
+        model.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert type(load(tmp_path / "folder" / "model")) is OnOffTreeClassifier
+    assert (tmp_path / "folder" / "model").stat().st_mode == (tmp_path / "usual").stat().st_mode
