@@ -29,7 +29,7 @@ from excess import (
     OnOffKMeansEnsembleClassifier,
     OnOffTreeClassifier,
     SignificanceThresholdClassifier,
-    persistence,
+    _model_file,
 )
 from excess._forest import predictor
 from excess.persistence import ModelFileError, is_model_file, load, read_header, save
@@ -658,11 +658,11 @@ def failing_writes():
     """Errors at every stage of a write: between two arrays, at the end, and at the renaming."""
 
     def pieces(error):
-        def some(header, arrays, real=persistence._pieces):
+        def some(header, arrays, real=_model_file._pieces):
             yield from itertools.islice(real(header, arrays), 6)
             raise error
 
-        return persistence, "_pieces", some
+        return _model_file, "_pieces", some
 
     def raising(error):
         def fail(*args, **kwargs):

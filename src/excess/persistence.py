@@ -1,33 +1,17 @@
-"""Model files: a fitted estimator in one file that holds data only, checked to the last bit.
+"""Model files: a fitted estimator in one file that holds data only.
 
-A file is, in this order and without anything between or after:
-
-1. the line ``excess model``;
-2. the length of the header in bytes, as a little-endian 64-bit integer;
-3. the header, JSON in ASCII, filled up with spaces so that what follows starts at a multiple of 64 bytes;
-4. the arrays that the header lists, raw and little-endian, each from the next multiple of 64 bytes on;
-5. the SHA-256 of all bytes before it.
-
-This frame is the same in every format version; the header says which version its contents have. Reading one interprets
-numbers and text, never code: the class is one of four, an array has one of a few types and lies within the file, and
-what the compiled kernels use as an index is checked.
+Reading one interprets numbers and text, never code: the class is one of four, an array has one of a few types and lies
+within the file, and what the compiled kernels use as an index is checked. The bytes are the matter of ``_model_file``.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import platform
-import re
-import secrets
-import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from excess._checks import as_scalar_alpha, as_threshold, binary_classes
 from excess._forest.ensemble import edges_code_type
 from excess._forest.predictor import FlatTrees, leaf_mask
+from excess._model_file import FORMAT_VERSION, MAGIC, ModelFileError, read_model, require, write_model
 from excess._onoff_trees import GrownTrees
 from excess._version import __version__
 from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier, _Cells
@@ -47,47 +32,11 @@ from excess.tree import OnOffTreeClassifier
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "is_model_file", "load", "read_header", "save"]
 
-FORMAT_VERSION = 1
-"""Version of what a header and its arrays mean; to be raised when an older package would misread them."""
-
 PathLike = str | os.PathLike[str]
 
-_MAGIC = b"excess model\n"
-_LENGTH_SIZE = 8
-_DIGEST_SIZE = 32
-_ALIGNMENT = 64
 _MAX_NESTING = 50
-_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
-"""Bool, integers, floats and text of a fixed width."""
-_FIELDS: dict[str, tuple[type, ...]] = {
-    "class": (str,),
-    "versions": (dict,),
-    "parameters": (dict,),
-    "n_features": (int,),
-    "feature_names": (list, NoneType),
-    "alpha": (float,),
-    "threshold": (float,),
-    "attributes": (dict,),
-    "metadata": (dict,),
-    "arrays": (list,),
-}
-"""What a header holds besides its format version."""
 _WAYS_OUT = {"random_state": "None", "threshold": "model.threshold_"}
 """Values by which parameters that a file cannot hold may be replaced."""
-
-
-class ModelFileError(ValueError):
-    """A model file that cannot be written, read or trusted; the message starts with its path.
-
-    Examples
-    --------
-    >>> from excess.persistence import ModelFileError, load
-    >>> try:
-    ...     load("crab.excess")
-    ... except ModelFileError as error:
-    ...     print(error)
-    crab.excess does not exist
-    """
 
 
 class State(NamedTuple):
@@ -183,7 +132,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
     }
     names = ("scores", "thresholds", "n_on", "n_off", "significance")
     curve = {f"curve_{name}": getattr(model.curve_, name) for name in names}
-    _write(Path(path), header, {"classes": model.classes_, **curve, **own.arrays})
+    write_model(Path(path), header, {"classes": model.classes_, **curve, **own.arrays})
 
 
 def load(path: PathLike) -> Any:
@@ -221,7 +170,7 @@ def load(path: PathLike) -> Any:
     >>> print(again.predict([[0.5], [8.5]]))
     ['off' 'on']
     """
-    header, arrays = _read(Path(path))
+    header, arrays = read_model(Path(path))
     name = header["class"]
     if name not in _KINDS:
         raise ModelFileError(
@@ -268,7 +217,7 @@ def read_header(path: PathLike) -> dict[str, Any]:
     >>> header["class"], header["alpha"], header["classes"], header["metadata"]
     ('OnOffTreeClassifier', 0.2, [0, 1], {'units': {'width': 'mm'}})
     """
-    header, arrays = _read(Path(path))
+    header, arrays = read_model(Path(path))
     if "classes" not in arrays:
         raise ModelFileError(f"{path} does not hold a valid model: classes is missing")
     return {**header, "classes": arrays["classes"].tolist()}
@@ -298,7 +247,7 @@ def is_model_file(path: PathLike) -> bool:
         if not path.is_file():
             return False
         with path.open("rb") as file:
-            return file.read(len(_MAGIC)) == _MAGIC
+            return file.read(len(MAGIC)) == MAGIC
     except (OSError, ValueError):
         return False
 
@@ -325,26 +274,26 @@ class _Arrays:
         return array
 
     def check_all_taken(self) -> None:
-        _require(not self._left, f"nothing is known of {', '.join(self._left)}")
+        require(not self._left, f"nothing is known of {', '.join(self._left)}")
 
 
 def _restored(kind: _Kind, header: dict[str, Any], arrays: _Arrays) -> Any:
     """Make the estimator that a file describes."""
     unknown = set(header["parameters"]) - set(kind.estimator._get_param_names())
-    _require(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
+    require(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
     # a parameter that an older release did not have yet takes its default
     model = kind.estimator(**header["parameters"])
     n_features, names = header["n_features"], header["feature_names"]
-    _require(n_features >= 1, f"n_features is {n_features}")
+    require(n_features >= 1, f"n_features is {n_features}")
     model.n_features_in_ = n_features
     if names is not None:
-        _require(
+        require(
             len(names) == n_features and all(type(name) is str for name in names),
             f"feature_names are not {n_features} texts",
         )
         model.feature_names_in_ = np.array(names, dtype=object)
     model.classes_ = arrays.take("classes", None, 2).copy()
-    _require(
+    require(
         tuple(model.classes_) == binary_classes(model.classes_, name="classes"), "its classes are not in sorted order"
     )
     model.threshold_ = as_threshold("threshold", header["threshold"])
@@ -392,17 +341,17 @@ def _restored_trees(arrays: _Arrays, n_features: int) -> GrownTrees:
 def _check_nodes(trees: GrownTrees, n_features: int) -> None:
     """Check what the kernels rely on, because they read memory at these numbers without looking."""
     nodes, roots, depths = trees.flat
-    _require(len(nodes) < 2**32 and len(depths) > 0, "it has no trees, or too many nodes")
-    _require(bool((roots >= 0).all() and (roots <= len(nodes)).all()), "a root is none of its nodes")
+    require(len(nodes) < 2**32 and len(depths) > 0, "it has no trees, or too many nodes")
+    require(bool((roots >= 0).all() and (roots <= len(nodes)).all()), "a root is none of its nodes")
     sizes = np.diff(roots)
-    _require(roots[0] == 0 and roots[-1] == len(nodes) and bool((sizes > 0).all()), "its roots do not span its nodes")
-    _require(bool((depths >= 0).all() and (depths < sizes).all()), "a tree is deeper than it is large")
+    require(roots[0] == 0 and roots[-1] == len(nodes) and bool((sizes > 0).all()), "its roots do not span its nodes")
+    require(bool((depths >= 0).all() and (depths < sizes).all()), "a tree is deeper than it is large")
     feature, shift, limit, left = nodes.T
     last = np.repeat((roots[1:] - 1).astype(np.uint32), sizes)
     goes_on = (left > np.arange(len(nodes), dtype=np.uint32)) & (left < last)
     stays = leaf_mask(trees.flat) & (shift == 0) & (limit == np.iinfo(edges_code_type(trees.edges)).max)
-    _require(bool((goes_on | stays).all()), "a node has a child that is not of its tree")
-    _require(bool((feature < n_features).all()), "a node cuts on a feature that does not exist")
+    require(bool((goes_on | stays).all()), "a node has a child that is not of its tree")
+    require(bool((feature < n_features).all()), "a node cuts on a feature that does not exist")
 
 
 def _tree_state(model: OnOffTreeClassifier) -> State:
@@ -411,7 +360,7 @@ def _tree_state(model: OnOffTreeClassifier) -> State:
 
 def _restore_tree(model: OnOffTreeClassifier, attributes: dict[str, Any], arrays: _Arrays) -> None:
     model._trees = _restored_trees(arrays, model.n_features_in_)
-    _require(len(model._trees.flat.depths) == 1, "it has several trees")
+    require(len(model._trees.flat.depths) == 1, "it has several trees")
     model._has_missing = arrays.take("has_missing", np.bool_, model.n_features_in_)
 
 
@@ -442,11 +391,11 @@ def _restored_cells(model: Any, arrays: _Arrays) -> list[_Cells]:
     model._mean = arrays.take("mean", np.float64, model.n_features_in_)
     model._scale = arrays.take("scale", np.float64, model.n_features_in_)
     features = arrays.take("features", np.int64, None, None)
-    _require(
+    require(
         bool(((features >= 0) & (features < model.n_features_in_)).all()), "it clusters a feature that does not exist"
     )
     n_clusters = arrays.take("n_clusters", np.int64, len(features))
-    _require(len(n_clusters) > 0 and bool((n_clusters > 0).all()), "it has no clusters")
+    require(len(n_clusters) > 0 and bool((n_clusters > 0).all()), "it has no clusters")
     centers = arrays.take("centers", np.float64, None, features.shape[1])
     joined = [
         centers,
@@ -467,7 +416,7 @@ def _kmeans_state(model: OnOffKMeansClassifier) -> State:
 
 def _restore_kmeans(model: OnOffKMeansClassifier, attributes: dict[str, Any], arrays: _Arrays) -> None:
     members = _restored_cells(model, arrays)
-    _require(len(members) == 1, "it has several clusterings")
+    require(len(members) == 1, "it has several clusterings")
     model._cells = members[0]
     model.n_on_, model.n_off_ = model._cells.n_on, model._cells.n_off
     model.cluster_centers_ = arrays.take("cluster_centers", np.float64, len(model.n_on_), model.n_features_in_)
@@ -505,14 +454,9 @@ _KINDS = {
 def _parts(array: NDArray[Any], lengths: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
     """Cut an array into parts of these lengths, which must use it up."""
     ends = np.cumsum(lengths, dtype=np.int64)
-    _require(bool((lengths >= 0).all() and (lengths <= len(array)).all()), "the parts of an array have no valid length")
-    _require(int(ends[-1]) == len(array), "the parts of an array do not add up")
+    require(bool((lengths >= 0).all() and (lengths <= len(array)).all()), "the parts of an array have no valid length")
+    require(int(ends[-1]) == len(array), "the parts of an array do not add up")
     return (array[start:end] for start, end in pairwise([0, *ends.tolist()]))
-
-
-def _require(holds: bool, otherwise: str) -> None:
-    if not holds:
-        raise ValueError(otherwise)
 
 
 # What may stand in a header.
@@ -537,15 +481,6 @@ def _number(value: Any) -> Any:
     """Return a scalar for the header; JSON has no words for infinity and NaN, so they are wrapped."""
     value = _scalar(value)
     return {"float": repr(value)} if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _restored_number(value: Any) -> Any:
-    if isinstance(value, dict):
-        word = str(value.get("float"))
-        _require(word in ("inf", "-inf", "nan"), "has an impossible number in its header")
-        return float(word)
-    _require(not isinstance(value, list), "has a list in its header where a number or text should be")
-    return value
 
 
 def _parameter(name: str, value: Any) -> Any:
@@ -582,163 +517,3 @@ def _metadata(metadata: Any, where: str = "metadata", depth: int = 0) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where} is {value}, which JSON cannot hold; give None or text")
     return value
-
-
-# The frame: bytes in, header and arrays out, and back.
-
-
-def _write(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-    """Write a file under a temporary name and rename it, so that there is never a part of one."""
-    raw = {name: np.ascontiguousarray(array, array.dtype.newbyteorder("<")) for name, array in arrays.items()}
-    for name, array in raw.items():
-        if not _DTYPES.fullmatch(array.dtype.str):
-            raise TypeError(f"{name} of the dtype {array.dtype} cannot be saved; use whole numbers, bools or text")
-    temporary = None
-    try:
-        # a link stays a link: what it points to is replaced
-        target = path.resolve()
-        if target.exists() and not target.is_file():
-            raise ModelFileError(f"{path} is {_what(target)}; give the name of a file")
-        # not a name from the tempfile module: its files are closed to everyone else, whatever the umask says
-        temporary = target.with_name(f".excess-{secrets.token_hex(8)}.tmp")
-        digest = hashlib.sha256()
-        with temporary.open("xb") as file:
-            for part in _pieces(header, raw):
-                digest.update(part)
-                file.write(part)
-            file.write(digest.digest())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException as error:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-        if isinstance(error, (OSError, ValueError, RuntimeError)) and not isinstance(error, ModelFileError):
-            raise ModelFileError(f"{path} cannot be written: {_reason(error)}") from error
-        raise
-
-
-def _pieces(header: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> Iterator[Any]:
-    """Give all bytes of a file but the checksum, piece by piece."""
-    entries: list[dict[str, Any]] = []
-    offset = 0
-    for name, array in arrays.items():
-        # offsets count from the end of the header, whose length depends on what they are
-        entries.append({"name": name, "dtype": array.dtype.str, "shape": list(array.shape), "offset": offset})
-        offset = _aligned(offset + array.nbytes)
-    text = json.dumps({**header, "arrays": entries}, allow_nan=False).encode("ascii")
-    before = len(_MAGIC) + _LENGTH_SIZE
-    text = text.ljust(_aligned(before + len(text)) - before)
-    yield _MAGIC
-    yield len(text).to_bytes(_LENGTH_SIZE, "little")
-    yield text
-    position = 0
-    for entry, array in zip(entries, arrays.values(), strict=True):
-        yield bytes(entry["offset"] - position)
-        yield array.reshape(-1).view(np.uint8).data
-        position = entry["offset"] + array.nbytes
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the header and the arrays of a file once all of it is checked."""
-    data = _file_bytes(path)
-    body = data[:-_DIGEST_SIZE]
-    if hashlib.sha256(body.data).digest() != data[-_DIGEST_SIZE:].tobytes():
-        raise ModelFileError(f"{path} is damaged or incomplete: its checksum does not match; copy or save it again")
-    try:
-        return _unpacked(body)
-    except ValueError as error:
-        raise ModelFileError(f"{path} {error}") from error
-
-
-def _file_bytes(path: Path) -> NDArray[np.uint8]:
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise ModelFileError(f"{path} is {_what(path)}; give the name of a model file")
-        with path.open("rb") as file:
-            start = file.read(len(_MAGIC))
-            if start != _MAGIC:
-                what = "is not a model file of excess" if start else "is empty"
-                raise ModelFileError(f"{path} {what}; give a file that save has written")
-            file.seek(0)
-            return np.fromfile(file, dtype=np.uint8)
-    except FileNotFoundError as error:
-        raise ModelFileError(f"{path} does not exist") from error
-    except ModelFileError:
-        raise
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path} cannot be read: {_reason(error)}") from error
-
-
-def _unpacked(body: NDArray[np.uint8]) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return header and arrays from all bytes before the checksum; errors go on from the path."""
-    start = len(_MAGIC) + _LENGTH_SIZE
-    length = int.from_bytes(body[len(_MAGIC) : start].tobytes(), "little")
-    _require(start + length <= len(body), "ends before its header does")
-    _require((start + length) % _ALIGNMENT == 0, "has a header of a wrong length")
-    try:
-        header = json.loads(body[start : start + length].tobytes().decode("ascii"), parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        raise ValueError("has a header that is not JSON") from error
-    version = header.get("format_version", 0) if isinstance(header, dict) else 0
-    _require(type(version) is int and version >= 1, "has a header without a format version")
-    _require(
-        version <= FORMAT_VERSION,
-        f"has format version {version}, but excess {__version__} reads versions up to {FORMAT_VERSION}; upgrade "
-        "excess, or save the model again with this release",
-    )
-    missing = [name for name in _FIELDS if name not in header]
-    _require(not missing, f"has a header without {', '.join(missing)}")
-    for name in ("parameters", "attributes"):
-        if isinstance(header[name], dict):
-            header[name] = {key: _restored_number(value) for key, value in header[name].items()}
-    header["threshold"] = _restored_number(header["threshold"])
-    wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
-    _require(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")
-    return header, _cut_out(body[start + length :], header.pop("arrays"))
-
-
-def _cut_out(data: NDArray[np.uint8], entries: list[Any]) -> dict[str, NDArray[Any]]:
-    """Return the arrays that entries describe: one after the other, without gap or overlap, to the end of the data."""
-    arrays: dict[str, NDArray[Any]] = {}
-    end = 0
-    for entry in entries:
-        _require(isinstance(entry, dict) and set(entry) == {"name", "dtype", "shape", "offset"}, "lists no valid array")
-        name, dtype, shape, offset = (entry[key] for key in ("name", "dtype", "shape", "offset"))
-        _require(type(name) is str and name not in arrays, "lists an array without a name or twice")
-        _require(type(dtype) is str and _DTYPES.fullmatch(dtype) is not None, f"has an array {name} of a wrong dtype")
-        lengths = shape if isinstance(shape, list) else [None]
-        _require(
-            len(lengths) <= 2 and all(type(n) is int and 0 <= n <= len(data) for n in lengths),
-            f"has an array {name} of an impossible shape",
-        )
-        start, end = _aligned(end), _aligned(end) + np.dtype(dtype).itemsize * math.prod(lengths)
-        _require(type(offset) is int and offset == start, f"has an array {name} in a wrong place")
-        _require(end <= len(data), f"has an array {name} that is larger than the file")
-        array = data[start:end].view(dtype).reshape(lengths)
-        _require(array.dtype.kind != "b" or bool((data[start:end] <= 1).all()), f"has an array {name} of wrong bools")
-        _require(
-            array.dtype.kind != "U" or bool((data[start:end].view("<u4") <= 0x10FFFF).all()),
-            f"has an array {name} of wrong text",
-        )
-        # views of one buffer: aligned and writable as any array, so that no kernel is compiled anew for them
-        arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
-    _require(end == len(data), "holds bytes that its header does not list")
-    return arrays
-
-
-def _aligned(position: int) -> int:
-    return -(-position // _ALIGNMENT) * _ALIGNMENT
-
-
-def _no_constant(word: str) -> Any:
-    raise ValueError(f"{word} is not JSON")
-
-
-def _what(path: Path) -> str:
-    return "a folder" if path.is_dir() else "not a regular file"
-
-
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error)
