@@ -40,9 +40,9 @@ def one_data_set(number: int, n_signal: int, rule: str) -> dict[str, float | int
     shared = {"alpha": ALPHA, "groups": groups, "random_state": number}
     pooled = cross_val_detect(forest, X, on, n_permutations=N_PERMUTATIONS, **shared)
     forward = cross_val_detect(forest, X, on, strategy="forward", **shared)
-    permuted = pooled.permuted_significances
-    n_larger = np.count_nonzero(permuted > pooled.significance)
-    n_equal = 1 + np.count_nonzero(permuted == pooled.significance)
+    permuted = pooled.permuted_contrasts
+    n_larger = np.count_nonzero(permuted > pooled.contrast)
+    n_equal = 1 + np.count_nonzero(permuted == pooled.contrast)
     return {
         "rule": rule,
         "n_signal": n_signal,

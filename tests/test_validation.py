@@ -221,7 +221,7 @@ def test_same_result_on_any_number_of_threads(noisy_data):
         for name in model:
             np.testing.assert_array_equal(other[name].score, found[0][name].score)
             np.testing.assert_array_equal(other[name].significances, found[0][name].significances)
-            np.testing.assert_array_equal(other[name].permuted_significances, found[0][name].permuted_significances)
+            np.testing.assert_array_equal(other[name].permuted_contrasts, found[0][name].permuted_contrasts)
 
 
 def test_permutations_stay_within_groups(null_data):
@@ -247,7 +247,7 @@ def test_permutation_p_value(forest, noisy_data, null_data):
     assert "permutation p-value 0.05 (19 permutations)" in str(strong)
     X, y, groups = null_data
     weak = cross_val_detect(forest, X, y, alpha=0.5, groups=groups, n_permutations=19, random_state=0)
-    expected = (1 + np.sum(weak.permuted_significances >= weak.significance)) / 20
+    expected = (1 + np.sum(weak.permuted_contrasts >= weak.contrast)) / 20
     assert weak.permutation_p_value == expected > 1 / 20
     assert np.isnan(cross_val_detect(forest, X, y, alpha=0.5, random_state=0).permutation_p_value)
 

@@ -54,7 +54,7 @@ from excess.supervised import supervised_reference
 from excess.threshold import SignificanceThresholdClassifier
 from excess.tree import OnOffTreeClassifier
 from excess.tuning import THRESHOLD_METHODS, significance_threshold, tune_threshold
-from excess.validation import cross_val_detect, null_test
+from excess.validation import cross_val_detect, detect, null_test
 
 __all__ = [
     "THRESHOLD_METHODS",
@@ -80,6 +80,7 @@ __all__ = [
     "count_selected",
     "cross_val_detect",
     "default_threshold",
+    "detect",
     "inject_label_noise",
     "li_ma_p_value",
     "li_ma_significance",

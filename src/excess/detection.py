@@ -66,12 +66,12 @@ class Detection:
         What each model was tuned on and how it did on hold-out events.
     alpha : float
         Exposure ratio On/Off.
-    strategy : {"pooled", "forward"}
-        How training and hold-out events were chosen.
+    strategy : {"pooled", "forward", "applied"}
+        How training and hold-out events were chosen; ``"applied"`` is a model that had been fitted on other events.
     significances : ndarray of shape (n_repeats,)
         Signed significance of each repetition.
-    permuted_significances : ndarray of shape (n_permutations,)
-        The same after permutations of On and Off.
+    permuted_contrasts : ndarray of shape (n_permutations,)
+        The ``contrast`` after permutations of On and Off.
     required : float
         Significance from which learning counts as feasible.
 
@@ -89,7 +89,7 @@ class Detection:
     alpha: float
     strategy: str
     significances: FloatArray
-    permuted_significances: FloatArray
+    permuted_contrasts: FloatArray
     required: float = 5.0
 
     @cached_property
@@ -138,12 +138,24 @@ class Detection:
         return float(ndtr(-self.significance))
 
     @property
+    def contrast(self) -> float:
+        """Significance by which the On fraction of selected events exceeds that of all judged events.
+
+        It takes their ratio of On to Off for ``alpha``, so that an excess which is the same for all events is none.
+        """
+        return contrast(self.counts, self.uncut)
+
+    @property
     def permutation_p_value(self) -> float:
-        """Share of permutations, the identity among them, that were no less significant; NaN without permutations."""
-        n = len(self.permuted_significances)
+        """Share of permutations, the identity among them, with no smaller ``contrast``; NaN without permutations.
+
+        Permutations of On and Off leave their numbers as they are, so that this asks whether the features tell On from
+        Off, and not whether there are more On events than expected.
+        """
+        n = len(self.permuted_contrasts)
         if n == 0:
             return float("nan")
-        return (1 + int(np.count_nonzero(self.permuted_significances >= self.significance))) / (1 + n)
+        return (1 + int(np.count_nonzero(self.permuted_contrasts >= self.contrast))) / (1 + n)
 
     @cached_property
     def curve(self) -> ThresholdCurve:
@@ -182,7 +194,7 @@ class Detection:
             "n_repeats": len(self.significances),
             "p_value": self.p_value,
             "permutation_p_value": self.permutation_p_value,
-            "n_permutations": len(self.permuted_significances),
+            "n_permutations": len(self.permuted_contrasts),
             "uncut_significance": self.uncut.significance,
             "n_judged": int(np.count_nonzero(self.judged)),
             "n_events": len(self.on),
@@ -241,16 +253,17 @@ class Detection:
 
     def __str__(self) -> str:
         """Say the result in a few lines."""
-        lines = [f"{self.strategy}, {len(self.folds)} folds: {self.counts}"]
+        n_folds = "" if self.strategy == "applied" else f", {len(self.folds)} folds"
+        lines = [f"{self.strategy}{n_folds}: {self.counts}"]
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
         n_unjudged = len(self.on) - int(np.count_nonzero(self.judged))
         if n_unjudged:
             lines.append(f"{n_unjudged} of {len(self.on)} events were only trained on")
-        if len(self.permuted_significances):
+        if len(self.permuted_contrasts):
             lines.append(
-                f"permutation p-value {self.permutation_p_value:.3g} ({len(self.permuted_significances)} permutations)"
+                f"permutation p-value {self.permutation_p_value:.3g} ({len(self.permuted_contrasts)} permutations)"
             )
         lines.append(self.verdict)
         return "\n".join(lines)
@@ -260,8 +273,17 @@ class Detection:
         return OnOffCounts(n_on, int(np.count_nonzero(mask)) - n_on, self.alpha)
 
 
+def contrast(selected: OnOffCounts, everything: OnOffCounts) -> float:
+    """Significance by which the On fraction of selected events exceeds that of all."""
+    if everything.n_on == 0 or everything.n_off == 0:
+        return 0.0
+    return OnOffCounts(selected.n_on, selected.n_off, everything.n_on / everything.n_off).significance
+
+
 def _expected(fold: Fold, tuned: OnOffCounts) -> float:
     """Scale a tuned-on significance to the number of hold-out events: it grows with the root of the exposure."""
+    if fold.n_train == 0:  # a model that was fitted elsewhere does not say on how many events
+        return float("nan")
     return tuned.significance * float(np.sqrt(fold.n_held_out / fold.n_train))
 
 

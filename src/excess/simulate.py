@@ -8,6 +8,7 @@ about 4,332 lie in the On region and 17,229 in five Off regions.
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,9 +29,8 @@ _BACKGROUND_WIDTH = 1.6
 _PSF_WIDTH = 0.1
 """The same of signal directions about the source: 71 % lie within theta^2 < 0.025 deg^2."""
 _RUN_SECONDS = 300.0
-_FIRST_NIGHT = 20131101
-_FIRST_START = 1_383_346_800.0
-"""Start of the first night, in seconds of Unix time."""
+_START_OF_NIGHT = 23 * 3600.0
+"""Start of the first run of a night, in seconds of its day."""
 _CHARGES = ("size", "photoncharge_shower_mean", "photoncharge_shower_max")
 _LENGTHS = ("width", "length")
 _WHOLE = ("num_islands", "num_pixel_in_shower")
@@ -45,6 +45,7 @@ def simulate_observation(
     n_runs: int = 215,
     offset: float = 0.6,
     drift: float = 0.05,
+    first_night: int = 20131101,
     random_state: Any = None,
 ) -> pd.DataFrame:
     """Simulate a wobble observation: events with features, angles to all regions, nights, and the hidden truth.
@@ -63,6 +64,8 @@ def simulate_observation(
         Angle between source and pointing in deg.
     drift : float, default=0.05
         Standard deviation between nights of the logarithm of all light yields; a fifth of it for widths and lengths.
+    first_night : int, default=20131101
+        Date of the first night, as FACT writes it; the others follow day by day.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -93,6 +96,11 @@ def simulate_observation(
     n_runs = as_int("n_runs", n_runs, minimum=1)
     offset = as_scalar("offset", as_counts("offset", offset))
     drift = as_scalar("drift", as_counts("drift", drift))
+    try:
+        first_day = datetime.strptime(str(first_night), "%Y%m%d").replace(tzinfo=UTC)
+    except ValueError as error:
+        raise ValueError(f"first_night must be a date such as 20131101, got {first_night}") from error
+    days = [first_day + timedelta(days=day) for day in range(n_nights)]
     if n_signal > n_events:
         raise ValueError(f"n_signal must be at most n_events, {n_events}, got {n_signal}")
     if n_runs < n_nights:
@@ -102,10 +110,11 @@ def simulate_observation(
     run = np.sort(rng.integers(0, n_runs, n_events))
     night_of_run = np.arange(n_runs) * n_nights // n_runs
     night = night_of_run[run]
-    seconds = run * _RUN_SECONDS + rng.uniform(0, _RUN_SECONDS, n_events)
-    seconds = seconds[np.lexsort((seconds, run))] + 86_400.0 * night
     first_of_run = np.searchsorted(run, np.arange(n_runs))
     run_in_night = np.arange(n_runs) - np.searchsorted(night_of_run, night_of_run)
+    seconds = run_in_night[run] * _RUN_SECONDS + rng.uniform(0, _RUN_SECONDS, n_events)
+    seconds = seconds[np.lexsort((seconds, run))]
+    starts = np.array([day.timestamp() + _START_OF_NIGHT for day in days])
 
     is_signal = np.zeros(n_events, dtype=np.bool_)
     is_signal[rng.choice(n_events, n_signal, replace=False)] = True
@@ -117,10 +126,10 @@ def simulate_observation(
     where = rng.normal(scale=_BACKGROUND_WIDTH, size=(n_events, 2))
     where[is_signal] = rng.normal(loc=[offset, 0.0], scale=_PSF_WIDTH, size=(n_signal, 2))
     columns: dict[str, Any] = {
-        "night": (_FIRST_NIGHT + night).astype(np.int32),
+        "night": np.array([int(f"{day:%Y%m%d}") for day in days], dtype=np.int32)[night],
         "run_id": (100 + run_in_night[run]).astype(np.int32),
         "event_num": (np.arange(n_events) - first_of_run[run] + 1).astype(np.int32),
-        "unix_time": _FIRST_START + seconds,
+        "unix_time": starts[night] + seconds,
     }
     for region in range(n_regions):
         angle = 2 * np.pi * region / n_regions

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _num_samples, has_fit_parameter
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from excess._checks import (
     BoolArray,
@@ -32,10 +32,10 @@ from excess._holdout import check_classifier, check_folds, fit_part, is_fold_num
 from excess._onoff import OnOffMixin, n_threads, with_alpha
 from excess._progress import progress_bar
 from excess.agreement import Agreement, agreement
-from excess.detection import Detection, Fold, NullTest
+from excess.detection import Detection, Fold, NullTest, contrast
 from excess.significance import OnOffCounts
 
-__all__ = ["Agreement", "Detection", "Fold", "NullTest", "agreement", "cross_val_detect", "null_test"]
+__all__ = ["Agreement", "Detection", "Fold", "NullTest", "agreement", "cross_val_detect", "detect", "null_test"]
 
 STRATEGIES = ("pooled", "forward")
 
@@ -88,8 +88,8 @@ def cross_val_detect(
         Repeat with other seeds, and with other folds where these are drawn. The median repetition is the result.
     n_permutations : int, default=0
         Permute On and Off within groups so many times, repeat everything for each, threshold and repetitions included,
-        and compare. That tests whether the features tell On from Off; it costs as many times the work. At least 99 make
-        sense.
+        and compare; see ``Detection.permutation_p_value``. That tests whether the features tell On from Off. It costs
+        as many times the work; at least 99 make sense.
     required : float, default=5.0
         Significance from which learning counts as feasible.
     n_jobs : int or None, default=None
@@ -168,6 +168,61 @@ def cross_val_detect(
                 collected[name].append(_Run.of(found, ratio))
     detections = {name: _detection(events, run, n_repeats, ratio, strategy, wanted) for name, run in collected.items()}
     return detections if isinstance(estimator, Mapping) else detections[""]
+
+
+def detect(
+    model: Any, X: Any, y: ArrayLike, *, alpha: float, groups: ArrayLike | None = None, required: float = 5.0
+) -> Detection:
+    """Judge new events by a model that is fitted already, and give the significance of what it selects.
+
+    Nothing is trained or tuned here. The events must be new to the model: none of them, nor any of their night, may
+    have been among those that it was trained or tuned on, which this function cannot know.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        With ``predict`` and with ``predict_proba`` or ``decision_function``.
+    X : array-like of shape (n_events, n_features)
+        New events.
+    y : array-like of shape (n_events,)
+        Noisy labels of the two classes that the model was fitted on.
+    alpha : float
+        Exposure ratio On/Off of the new events.
+    groups : array-like of shape (n_events,), default=None
+        Groups to count by, such as nights; one is enough.
+    required : float, default=5.0
+        Significance from which the source counts as detected.
+
+    Returns
+    -------
+    Detection
+        Of one fold, with ``strategy="applied"``.
+
+    See Also
+    --------
+    cross_val_detect : Trains and judges on the same observation, in turns.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, detect, inject_label_noise
+    >>> X, y = make_classification(5000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> forest = OnOffForestClassifier(50, 1 / 5, min_samples_leaf=20, random_state=0).fit(X[:4000], on[:4000])
+    >>> print(detect(forest, X[4000:], on[4000:], alpha=1 / 5).counts)
+    On 99, Off 5, alpha 0.2: excess 98.0 +- 10.0, 17.8 sigma
+    """
+    check_is_fitted(model)
+    _check_models(model)
+    ratio = as_scalar_alpha(alpha)
+    wanted = as_scalar("required", as_counts("required", required))
+    events = _check_events(X, y, None)
+    if groups is not None:
+        groups = as_labels(groups, name="groups")
+        check_same_length(y=events.labels, groups=groups)
+    judgement = _judgement(model, events.X, events.labels, events.on_class, np.arange(len(events.labels)), n_train=0)
+    run = _Run.of([judgement], ratio)
+    return _detection(events._replace(groups=groups), [run], 1, ratio, "applied", wanted)
 
 
 def null_test(
@@ -275,6 +330,7 @@ class _Judgement(NamedTuple):
     tuned: OnOffCounts | None
     n_on: int
     n_selected: int
+    n_on_in_all: int
 
 
 class _Run(NamedTuple):
@@ -282,11 +338,17 @@ class _Run(NamedTuple):
 
     judgements: list[_Judgement]
     significance: float
+    contrast: float
 
     @classmethod
     def of(cls, judgements: list[_Judgement], alpha: float) -> _Run:
-        n_on = sum(j.n_on for j in judgements)
-        return cls(judgements, OnOffCounts(n_on, sum(j.n_selected for j in judgements) - n_on, alpha).significance)
+        n_on, n_selected, n_on_in_all, n_all = (
+            sum(getattr(judgement, name) for judgement in judgements)
+            for name in ("n_on", "n_selected", "n_on_in_all", "n_held_out")
+        )
+        selected = OnOffCounts(n_on, n_selected - n_on, alpha)
+        everything = OnOffCounts(n_on_in_all, n_all - n_on_in_all, alpha)
+        return cls(judgements, selected.significance, contrast(selected, everything))
 
 
 def _judge(
@@ -301,7 +363,22 @@ def _judge(
     """Fit on the training part of a fold and judge its hold-out part."""
     fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups) else {}
     model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
-    selected = np.asarray(model.predict(X_held_out)) == events.on_class
+    return _judgement(model, X_held_out, labels, events.on_class, held_out, n_train=len(train), counts_only=counts_only)
+
+
+def _judgement(
+    model: Any,
+    X_held_out: Any,
+    labels: NDArray[Any],
+    on_class: Any,
+    held_out: NDArray[np.intp],
+    *,
+    n_train: int,
+    counts_only: bool = False,
+) -> _Judgement:
+    """Judge hold-out events by a fitted model."""
+    selected = np.asarray(model.predict(X_held_out)) == on_class
+    on = labels[held_out] == on_class
     score = None
     if not counts_only:
         score = score_events(model, X_held_out)
@@ -313,12 +390,13 @@ def _judge(
         held_out=held_out,
         score=score,
         selected=None if counts_only else selected,
-        n_train=len(train),
+        n_train=n_train,
         n_held_out=len(held_out),
         threshold=float(getattr(innermost, "threshold_", np.nan)),
         tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
-        n_on=int(np.count_nonzero(selected & (labels[held_out] == events.on_class))),
+        n_on=int(np.count_nonzero(selected & on)),
         n_selected=int(np.count_nonzero(selected)),
+        n_on_in_all=int(np.count_nonzero(on)),
     )
 
 
@@ -328,7 +406,7 @@ def _detection(
     """Put the runs of one estimator together: repetitions first, then those of each permutation."""
     significances = np.array([run.significance for run in runs]).reshape(-1, n_repeats)
     median = np.argsort(significances, axis=1, kind="stable")[:, (n_repeats - 1) // 2]
-    typical = np.take_along_axis(significances, median[:, None], axis=1)[:, 0]
+    contrasts = np.array([run.contrast for run in runs]).reshape(-1, n_repeats)
     n = len(events.labels)
     score, selected, fold = np.full(n, np.nan), np.zeros(n, dtype=np.bool_), np.full(n, -1)
     folds = []
@@ -348,7 +426,7 @@ def _detection(
         alpha=alpha,
         strategy=strategy,
         significances=significances[0],
-        permuted_significances=typical[1:],
+        permuted_contrasts=np.take_along_axis(contrasts, median[:, None], axis=1)[1:, 0],
         required=required,
     )
 

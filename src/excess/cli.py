@@ -1,0 +1,607 @@
+"""The command line: from event files to a detection, and a model for the next night. It holds no science."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from excess.detection import Detection, NullTest
+    from excess.events import AnalysisConfig
+    from excess.observation import Observation
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="excess",
+    help="Learn to detect a source from On and Off events alone.",
+    epilog="Add --debug to any command to see the traceback of an error. Exit codes: 0 finished, 1 something is wrong "
+    "with the input or the output, 2 wrong usage, 130 interrupted.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+)
+
+Files = Annotated[list[Path], typer.Argument(help="Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV.")]
+Config = Annotated[Path | None, typer.Option("--config", "-c", help="YAML file with features, cuts and regions.")]
+Groups = Annotated[str | None, typer.Option(help="Column that must not be split, such as night; 'none' for no groups.")]
+Join = Annotated[
+    list[Path] | None, typer.Option(help="Files to join event by event, such as DL3 files beside DL2 files.")
+]
+Off = Annotated[list[Path] | None, typer.Option(help="Files of Off events, where FILES hold On events alone.")]
+Alpha = Annotated[float | None, typer.Option(help="Exposure ratio On/Off; needed with --off.")]
+SourceRa = Annotated[float | None, typer.Option(help="Right ascension of the source in deg, for sky positions.")]
+SourceDec = Annotated[float | None, typer.Option(help="Declination of the source in deg, for sky positions.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
+
+
+@app.command()
+def demo(
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")] = None,
+    events: Annotated[int, typer.Option(help="Events to simulate.", min=1000)] = 757_993,
+    signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
+    from excess.events import load_config
+    from excess.models import make_model
+    from excess.observation import observe_table
+    from excess.results import RunRecord, prepare_folder
+    from excess.simulate import simulate_observation
+
+    if output is not None:
+        prepare_folder(output)
+    config = load_config()
+    _say(f"Simulating {events:,} events, {signal:,} of them gammas", as_json)
+    observation = observe_table(simulate_observation(events, signal, random_state=seed), config)
+    _say(str(observation), as_json)
+    models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in ("forest", "li-ma-tree", "k-means")}
+    tested = dict(models)
+    _say("Training the supervised reference on 20,000 simulated events", as_json)
+    models["supervised"] = _simulated_reference(observation.names, seed, jobs)
+    detections, null_tests = _search(observation, models, tested, seed=seed, shown=not as_json)
+    record = RunRecord("demo", seed, (), {"events": events, "signal": signal})
+    _finish(output, observation, detections, null_tests, config, record, as_json)
+
+
+@app.command()
+def simulate(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")],
+    events: Annotated[int, typer.Option(help="Events of the observation.", min=1)] = 757_993,
+    signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
+    nights: Annotated[int, typer.Option(help="Nights.", min=1)] = 5,
+    first_night: Annotated[int, typer.Option(help="Date of the first night.")] = 20131101,
+    labelled: Annotated[int, typer.Option(help="Labelled gammas, and as many protons.", min=0)] = 10_000,
+    suffix: Annotated[str, typer.Option("--format", help="hdf5 (FACT's layout), parquet or csv.")] = "hdf5",
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Simulate a wobble observation, and labelled gammas and protons, into files."""
+    from excess.events import write_events
+    from excess.results import prepare_folder
+    from excess.simulate import simulate_labelled, simulate_observation
+
+    if suffix not in ("hdf5", "parquet", "csv"):
+        raise typer.BadParameter(f"must be hdf5, parquet or csv, got {suffix!r}", param_hint="--format")
+    folder = prepare_folder(output)
+    written = {}
+    observation = simulate_observation(
+        events, signal, n_nights=nights, n_runs=43 * nights, first_night=first_night, random_state=seed
+    )
+    truth = simulate_labelled(labelled, labelled, random_state=seed)
+    for name, table in {
+        "observation": observation,
+        "gamma": truth[truth["is_signal"]],
+        "proton": truth[~truth["is_signal"]],
+    }.items():
+        path = folder / f"{name}.{suffix}"
+        write_events(table, path)
+        written[name] = {"path": str(path), "n_events": len(table)}
+        _say(f"{path}: {len(table):,} events", as_json)
+    if as_json:
+        _print_json(written)
+
+
+@app.command()
+def info(
+    file: Annotated[Path, typer.Argument(help="Event file, or model file.")],
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
+    from excess.persistence import is_model_file, read_header
+
+    if is_model_file(file):
+        header = read_header(file)
+        if as_json:
+            _print_json(header)
+        else:
+            _print_table(f"{file}", {key: _short(value) for key, value in header.items() if key != "arrays"})
+        return
+    found, counts = _describe(file, config)
+    if as_json:
+        _print_json({**found, "on_off": counts})
+        return
+    rows = {"format": found["format"], "events": f"{found['n_events']:,}"}
+    if found["n_array_events"] is not None:
+        rows["array events"] = f"{found['n_array_events']:,}"
+    rows.update(counts)
+    rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
+    _print_table(str(file), rows)
+
+
+@app.command()
+def detect(
+    files: Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="forest, li-ma-forest, noisy-forest, tree, li-ma-tree, k-means, k-means-ensemble; or a model file of "
+            "'excess train', which is applied as it is. May be given several times.",
+        ),
+    ] = None,
+    config: Config = None,
+    groups: Groups = None,
+    join: Join = None,
+    off: Off = None,
+    alpha: Alpha = None,
+    source_ra: SourceRa = None,
+    source_dec: SourceDec = None,
+    simulation: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(help="Files of simulated gammas and of protons, for a supervised reference beside the others."),
+    ] = None,
+    folds: Annotated[int | None, typer.Option(help="Number of folds; by default one per group.", min=2)] = None,
+    strategy: Annotated[str, typer.Option(help="pooled, or forward: train on earlier groups only.")] = "pooled",
+    repeats: Annotated[int, typer.Option(help="Repeat with other seeds.", min=1)] = 1,
+    permutations: Annotated[int, typer.Option(help="Permute On and Off so often, for a p-value.", min=0)] = 0,
+    null_test: Annotated[bool, typer.Option("--null-test", help="Look in every Off region, too.")] = False,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Cross-validate models on On and Off events, and say how significant the source is."""
+    from excess.models import make_model
+    from excess.results import RunRecord, prepare_folder
+
+    prepare_folder(output)
+    settings = _load_config(config, source_ra, source_dec)
+    names = model or ["forest"]
+    saved = [name for name in names if Path(name).is_file()]
+    models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in names if name not in saved}
+    observation = _observe(files, settings, groups, join, off, alpha)
+    _say(str(observation), as_json)
+    inputs = [*files, *(join or []), *(off or []), *map(Path, saved), *(simulation or [])]
+    tested = dict(models)
+    if simulation is not None:
+        models["supervised"] = _reference_from_files(simulation, settings, observation.names, seed, jobs)
+    detections, null_tests = _search(
+        observation,
+        models,
+        tested if null_test else {},
+        seed=seed,
+        shown=not as_json,
+        cv=folds,
+        strategy=strategy,
+        n_repeats=repeats,
+        n_permutations=permutations,
+    )
+    for name in saved:
+        detections[Path(name).stem] = _detect_with_file(Path(name), observation, files)
+    options = {
+        "models": names,
+        "groups": groups or settings.groups,
+        "folds": folds,
+        "strategy": strategy,
+        "repeats": repeats,
+        "permutations": permutations,
+        "null_test": null_test,
+        "alpha": alpha,
+    }
+    _finish(output, observation, detections, null_tests, settings, RunRecord("detect", seed, inputs, options), as_json)
+
+
+@app.command()
+def train(
+    files: Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    model: Annotated[str, typer.Option("--model", "-m", help="As for 'excess detect'.")] = "forest",
+    config: Config = None,
+    groups: Groups = None,
+    join: Join = None,
+    off: Off = None,
+    alpha: Alpha = None,
+    source_ra: SourceRa = None,
+    source_dec: SourceDec = None,
+    seed: Seed = 0,
+    jobs: Jobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Train a model on all On and Off events, to be applied to others."""
+    from excess.models import make_model
+    from excess.persistence import save
+    from excess.results import RunRecord, prepare_folder
+
+    prepare_folder(output.parent)
+    if output.is_dir():
+        raise IsADirectoryError(f"{output} is a folder; give the name of a file")
+    settings = _load_config(config, source_ra, source_dec)
+    estimator = make_model(model, random_state=seed, n_jobs=jobs).set_params(**({} if as_json else _shown(model)))
+    observation = _observe(files, settings, groups, join, off, alpha)
+    _say(str(observation), as_json)
+    fitted = _fit(estimator, observation)
+    record = RunRecord("train", seed, [*files, *(join or []), *(off or [])], {"model": model}).to_dict()
+    trained_on = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
+    save(
+        fitted,
+        output,
+        metadata={"config": settings.to_yaml(), "groups": trained_on, "run": record, "angles": "deg"},
+    )
+    tuned = fitted.tuned_counts_
+    _say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", as_json)
+    if as_json:
+        _print_json({"model": str(output), "n_events": len(observation.X), "threshold": fitted.threshold_})
+
+
+@app.command()
+def apply(
+    model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
+    files: Files,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write; a folder, where there are several files.")
+    ],
+    chunk_rows: Annotated[int, typer.Option(help="Events in memory at a time.", min=1)] = 100_000,
+    jobs: Jobs = -1,
+    as_json: Json = False,
+) -> None:
+    """Add gamma_prediction and the selection to copies of event files, in constant memory."""
+    from time import perf_counter
+
+    from excess._progress import progress_bar
+    from excess.application import apply_model
+    from excess.events import describe
+
+    fitted, settings = _load_model(model, jobs)
+    targets = _targets(files, output)
+    found = []
+    for path, target in targets.items():
+        n_events = describe(path).n_events
+        start = perf_counter()
+        with progress_bar(f"Applying to {path.name}", n_events, shown=not as_json) as tick:
+            applied = apply_model(fitted, settings, path, target, chunk_rows=chunk_rows, tick=tick)
+        rate = applied.n_events / max(perf_counter() - start, 1e-9)
+        _say(
+            f"{target}: {applied.n_events:,} events, {applied.n_scored:,} scored, {applied.n_selected:,} selected "
+            f"({rate:,.0f} events per second)",
+            as_json,
+        )
+        found.append({"path": str(target), **vars(applied), "events_per_second": rate})
+    if as_json:
+        _print_json(found)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every failure is one sentence and an exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in given
+    try:
+        code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
+    except KeyboardInterrupt:
+        sys.exit(_fail("interrupted; nothing half-written is left", 130))
+    except Exception as error:
+        if type(error).__name__ == "Abort":
+            sys.exit(_fail("interrupted; nothing half-written is left", 130))
+        if hasattr(error, "exit_code") and hasattr(error, "show"):
+            error.show()
+            sys.exit(error.exit_code)
+        if debug:
+            raise
+        sys.exit(_fail(_sentence(error), 1))
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "not enough memory; give fewer events, or smaller chunks"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, (ValueError, OSError, ImportError)):
+        return " ".join(str(error).split())
+    return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"
+
+
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"excess: {message}", err=True)
+    return code
+
+
+def _say(text: str, silent: bool) -> None:
+    """Tell people on the way; scripts want the result alone."""
+    if not silent:
+        typer.echo(text, err=True)
+
+
+def _print_json(value: Any) -> None:
+    from excess.results import as_json
+
+    typer.echo(json.dumps(as_json(value), indent=2))
+
+
+def _print_table(title: str, rows: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), show_header=False)
+    for key, value in rows.items():
+        table.add_row(escape(str(key)), escape(str(value)))
+    Console().print(table)
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def _load_config(path: Path | None, source_ra: float | None, source_dec: float | None) -> AnalysisConfig:
+    from excess.events import load_config
+
+    config = load_config(path)
+    given = {"source_ra": source_ra, "source_dec": source_dec}
+    regions = {name: value for name, value in given.items() if value is not None}
+    return config.model_copy(update={"regions": config.regions.model_copy(update=regions)})
+
+
+def _observe(
+    files: list[Path],
+    config: AnalysisConfig,
+    groups: str | None,
+    join: list[Path] | None,
+    off: list[Path] | None,
+    alpha: float | None,
+) -> Observation:
+    from excess.observation import observe, observe_on_off
+
+    if not off:
+        if alpha is not None:
+            raise typer.BadParameter("goes with --off; with regions, their number decides", param_hint="--alpha")
+        return observe(files, config, join=join or None, groups=groups)
+    if alpha is None:
+        raise typer.BadParameter("is needed with --off: the exposure ratio On/Off", param_hint="--alpha")
+    if join:
+        raise typer.BadParameter("does not go with --off", param_hint="--join")
+    return observe_on_off(files, off, config, alpha=alpha, groups=groups)
+
+
+def _search(
+    observation: Observation,
+    models: dict[str, Any],
+    tested: dict[str, Any],
+    *,
+    seed: int,
+    shown: bool,
+    **options: Any,
+) -> tuple[dict[str, Detection], dict[str, NullTest]]:
+    """Cross-validate models, and test some of them in the Off regions."""
+    from excess.validation import cross_val_detect, null_test
+
+    shared = {"groups": observation.groups, "random_state": seed, "verbose": int(shown)}
+    detections = {}
+    if models:
+        detections = cross_val_detect(
+            models, observation.X, observation.on, alpha=observation.alpha, **shared, **options
+        )
+    if not tested:
+        return detections, {}
+    if observation.regions.n_regions < 3:
+        raise typer.BadParameter("needs at least two Off regions", param_hint="--null-test")
+    options.pop("n_permutations", None)
+    tests = null_test(
+        tested,
+        observation.X,
+        observation.regions.region,
+        n_regions=observation.regions.n_regions,
+        **shared,
+        **options,
+    )
+    return detections, tests
+
+
+def _finish(
+    output: Path | None,
+    observation: Observation,
+    detections: dict[str, Detection],
+    null_tests: dict[str, NullTest],
+    config: AnalysisConfig,
+    record: Any,
+    as_json: bool,
+) -> None:
+    """Write the results, and print them as a table or as JSON."""
+    from excess.results import result_of, write_results
+
+    if output is None:
+        result = result_of(observation, detections, null_tests, record)
+    else:
+        result = write_results(output, observation, detections, null_tests, config, record)
+    if as_json:
+        _print_json(result)
+        return
+    _print_detections(observation, detections, null_tests)
+    if output is not None:
+        _say(f"Results in {output}", as_json)
+
+
+def _print_detections(
+    observation: Observation, detections: dict[str, Detection], null_tests: dict[str, NullTest]
+) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    first = next(iter(detections.values()))
+    table = Table(title=f"Hold-out events, alpha = {observation.alpha:.4g}, {first.strategy}")
+    columns = ["model", "On", "Off", "excess", "significance"]
+    columns += ["permutation p"] if len(first.permuted_contrasts) else []
+    columns += ["null tests"] if null_tests else []
+    for column in columns:
+        table.add_column(column, justify="left" if column == "model" else "right")
+    uncut = first.uncut
+    table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f} sigma")
+    for name, found in detections.items():
+        spread = f" +- {found.spread:.1f}" if len(found.significances) > 1 else ""
+        cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread} sigma"]
+        if len(first.permuted_contrasts):
+            cells.append(f"{found.permutation_p_value:.3g}")
+        if null_tests:
+            cells.append(", ".join(f"{v:.1f}" for v in null_tests[name].significances) if name in null_tests else "")
+        table.add_row(escape(name), *cells)
+    console = Console()
+    console.print(table)
+    # of the first model, which was chosen before anything was seen
+    name = next(iter(detections))
+    console.print(f"{escape(name)}: {escape(detections[name].verdict)}", soft_wrap=True)
+    for name, test in null_tests.items():
+        if test.suspicious:
+            console.print(f"{escape(name)}: {escape(test.verdict)}", soft_wrap=True)
+
+
+def _count_cells(counts: Any) -> list[str]:
+    return [f"{counts.n_on:g}", f"{counts.n_off:g}", f"{counts.excess:.0f} +- {counts.excess_error:.0f}"]
+
+
+def _simulated_reference(names: tuple[str, ...], seed: int, jobs: int) -> Any:
+    from excess.simulate import simulate_labelled
+    from excess.supervised import supervised_reference
+
+    truth = simulate_labelled(random_state=seed + 1)
+    labels = truth["is_signal"].to_numpy().astype(int)
+    return supervised_reference(truth[list(names)].to_numpy(), labels, n_jobs=jobs, random_state=seed)
+
+
+def _reference_from_files(
+    simulation: tuple[Path, Path], config: AnalysisConfig, names: tuple[str, ...], seed: int, jobs: int
+) -> Any:
+    import numpy as np
+
+    from excess.events import EventFileError, read_events, to_features
+    from excess.supervised import supervised_reference
+
+    parts = []
+    for path in simulation:
+        features = to_features(read_events(path, config.columns_needed()), config)
+        if not features.valid.any():
+            raise EventFileError(f"{path}: no event passes the quality cuts")
+        parts.append(features.X[features.valid])
+    labels = np.repeat([1, 0], [len(part) for part in parts])
+    return supervised_reference(np.concatenate(parts), labels, n_jobs=jobs, random_state=seed)
+
+
+def _fit(estimator: Any, observation: Observation) -> Any:
+    import pandas as pd
+
+    # by name, so that the model knows its features
+    frame = pd.DataFrame(observation.X, columns=list(observation.names))
+    return estimator.set_params(alpha=observation.alpha).fit(frame, observation.on)
+
+
+def _shown(model: str) -> dict[str, int]:
+    return {"verbose": 1} if model.endswith(("forest", "ensemble")) else {}
+
+
+def _load_model(path: Path, jobs: int) -> tuple[Any, AnalysisConfig]:
+    """Return a model and the configuration that it was trained with."""
+    from excess.events import parse_config
+    from excess.persistence import ModelFileError, load, read_header
+
+    fitted = load(path)
+    metadata = read_header(path).get("metadata") or {}
+    if "config" not in metadata:
+        raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
+    if "n_jobs" in fitted.get_params():
+        fitted.set_params(n_jobs=jobs)
+    return fitted, parse_config(metadata["config"], str(path))
+
+
+def _detect_with_file(path: Path, observation: Observation, files: list[Path]) -> Detection:
+    """Apply a saved model to new events; refuse events that it was trained on."""
+    import pandas as pd
+
+    from excess._files import sha256_of
+    from excess.persistence import ModelFileError, load, read_header
+    from excess.validation import detect as judge
+
+    fitted = load(path)
+    metadata = read_header(path).get("metadata") or {}
+    seen = {entry["sha256"] for entry in metadata.get("run", {}).get("files", [])}
+    for file in files:
+        if sha256_of(file) in seen:
+            raise ModelFileError(
+                f"{path}: was trained on {file}; give it events that it has not seen, or the name of a model to "
+                "cross-validate"
+            )
+    if observation.groups is not None:
+        shared = sorted(set(observation.groups.tolist()) & set(metadata.get("groups", [])))
+        if shared:
+            raise ModelFileError(
+                f"{path}: was trained on events of group {shared[0]!r}, which these files hold as well"
+            )
+    frame = pd.DataFrame(observation.X, columns=list(observation.names))
+    return judge(fitted, frame, observation.on, alpha=observation.alpha, groups=observation.groups)
+
+
+def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a file holds, and On and Off counts where it says enough for them."""
+    from excess.events import describe, iter_events, load_config
+    from excess.regions import find_regions
+    from excess.significance import OnOffCounts
+
+    found = describe(file)
+    regions = load_config(config).regions
+    names = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, regions.n_regions))]
+    counts: dict[str, Any] = {}
+    if all(name in found.columns for name in names):
+        extra = [name for name in ("night", "selected") if name in found.columns]
+        everything, chosen, nights = [], [], set()
+        for table in iter_events(file, [*names, *extra]):
+            parts = find_regions(table, regions)
+            everything.append(parts.counts)
+            if "selected" in table:
+                chosen.append(parts.take(table["selected"].to_numpy(dtype=bool)).counts)
+            if "night" in table:
+                nights |= set(table["night"].unique().tolist())
+        empty = OnOffCounts(0, 0, 1 / (regions.n_regions - 1))
+        counts["without a cut"] = str(sum(everything, start=empty))
+        if chosen:
+            counts["selected"] = str(sum(chosen, start=empty))
+        if nights:
+            counts["nights"] = ", ".join(map(str, sorted(nights)))
+    fields = ("format", "n_events", "n_array_events", "columns")
+    return {name: getattr(found, name) for name in fields} | {"columns": list(found.columns)}, counts
+
+
+def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
+    """Return which file goes where."""
+    if len(files) == 1 and not output.is_dir():
+        targets = {files[0]: output}
+    else:
+        from excess.results import prepare_folder
+
+        folder = prepare_folder(output)
+        targets = {path: folder / path.name for path in files}
+        if len({target.name for target in targets.values()}) < len(files):
+            raise ValueError("several files have the same name, so that one copy would replace the other")
+    for path, target in targets.items():
+        if target.exists() and path.exists() and path.samefile(target):
+            raise ValueError(f"{path} would be written onto itself; give another output")
+    return targets

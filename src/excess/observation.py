@@ -1,0 +1,310 @@
+"""From files to what a model learns from: features, On and Off, exposure ratio and groups of an observation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._checks import FloatArray, as_scalar_alpha
+from excess.events import AnalysisConfig, EventFileError, describe, iter_events, read_events, to_features
+from excess.regions import Regions, find_regions, regions_of_files
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Observation", "observe", "observe_on_off", "observe_table"]
+
+_KEPT = ("event_num", "event_id", "night", "run_id", "obs_id", "unix_time", "timestamp", "time")
+"""Columns that say which event it is; kept beside the features where files have them."""
+_SKY = ("ra", "dec", "pointing_ra", "pointing_dec")
+_THETA = "theta_deg"
+
+
+@dataclass(frozen=True, eq=False)
+class Observation:
+    """Events of On and Off regions that pass the quality cuts, ready to learn from.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_events, n_features)
+        Features.
+    names : tuple of str
+        Names of the features.
+    regions : Regions
+        Which region an event comes from; all of them are inside one.
+    groups : ndarray of shape (n_events,) or None
+        What must not be split between training and hold-out.
+    table : DataFrame
+        Which events these are, and their angles to the regions.
+    n_read, n_outside, n_cut : int
+        Events that were read, that lie in no region, and that lie in one and fail the quality cuts or miss a feature.
+    """
+
+    X: FloatArray
+    names: tuple[str, ...]
+    regions: Regions
+    groups: NDArray[Any] | None
+    table: pd.DataFrame
+    n_read: int
+    n_outside: int
+    n_cut: int
+
+    @property
+    def on(self) -> NDArray[np.int64]:
+        """Label of each event: 1 is On, 0 is Off."""
+        return self.regions.on.astype(np.int64)
+
+    @property
+    def alpha(self) -> float:
+        """Exposure ratio On/Off."""
+        return self.regions.alpha
+
+    def __str__(self) -> str:
+        """Say what was read and what is left."""
+        return (
+            f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away; "
+            f"{self.regions.counts}"
+        )
+
+
+def observe(
+    paths: Any, config: AnalysisConfig, *, join: Any = None, groups: str | None = None, chunk_rows: int = 200_000
+) -> Observation:
+    """Read the events of On and Off regions from files.
+
+    Files are read in chunks, and only events that are used stay in memory.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Event files of one format.
+    config : AnalysisConfig
+        Features, cuts, regions and groups.
+    join : path, sequence of paths or None, default=None
+        Files to be joined to them, event by event; see `read_events`. These are read as a whole.
+    groups : str or None, default=None
+        Column of the groups; by default that of the configuration. ``"none"`` is for no groups.
+    chunk_rows : int, default=200_000
+        Events that are read at a time.
+
+    Returns
+    -------
+    Observation
+        What a model learns from.
+    """
+    column = config.groups if groups is None else groups
+    paths = _as_paths(paths)
+    if join is not None:
+        return observe_table([read_events(paths, join=join)], config, groups=column, source=_named(paths))
+    columns = _columns_to_read(paths[0], config, column)
+    return observe_table(
+        iter_events(paths, columns, chunk_rows=chunk_rows), config, groups=column, source=_named(paths)
+    )
+
+
+def observe_on_off(
+    on_paths: Any,
+    off_paths: Any,
+    config: AnalysisConfig,
+    *,
+    alpha: float,
+    groups: str | None = None,
+    chunk_rows: int = 200_000,
+) -> Observation:
+    """Read On and Off events from files of their own; see `observe`.
+
+    Parameters
+    ----------
+    on_paths, off_paths : path or sequence of paths
+        Event files.
+    config : AnalysisConfig
+        Features, cuts and groups; its regions play no part.
+    alpha : float
+        Exposure ratio On/Off, such as the ratio of observation times.
+    groups, chunk_rows
+        As for `observe`. Groups are nights that both On and Off files have, or the like.
+
+    Returns
+    -------
+    Observation
+        What a model learns from.
+    """
+    ratio = as_scalar_alpha(alpha)
+    column = config.groups if groups is None else groups
+    parts = []
+    for side, paths in enumerate((_as_paths(on_paths), _as_paths(off_paths))):
+        columns = _columns_to_read(paths[0], config, column, with_regions=False)
+        parts.append(_collect(iter_events(paths, columns, chunk_rows=chunk_rows), config, column, side=side))
+    return _observation(parts, config, ratio, _named(_as_paths(on_paths)))
+
+
+def observe_table(
+    tables: pd.DataFrame | Iterable[pd.DataFrame],
+    config: AnalysisConfig,
+    *,
+    groups: str | None = None,
+    source: str = "",
+) -> Observation:
+    """Take events from tables in memory; see `observe`.
+
+    Parameters
+    ----------
+    tables : DataFrame or iterable of DataFrame
+        Events.
+    config : AnalysisConfig
+        Features, cuts, regions and groups.
+    groups : str or None, default=None
+        As for `observe`.
+    source : str, default=""
+        Where they come from, for messages.
+
+    Returns
+    -------
+    Observation
+        What a model learns from.
+
+    Examples
+    --------
+    >>> from excess.events import load_config
+    >>> from excess.observation import observe_table
+    >>> from excess.simulate import simulate_observation
+    >>> observation = observe_table(simulate_observation(100_000, 200, random_state=0), load_config())
+    >>> print(observation)
+    100,000 events read, 97,112 outside all regions, 0 cut away; On 630, Off 2258, alpha 0.2: ...
+    """
+    if hasattr(tables, "columns"):
+        tables = [tables]
+    column = config.groups if groups is None else groups
+    return _observation([_collect(tables, config, column, side=None)], config, None, source)
+
+
+@dataclass
+class _Part:
+    """Events collected from chunks."""
+
+    X: list[FloatArray]
+    region: list[NDArray[np.int64]]
+    groups: list[NDArray[Any]]
+    tables: list[pd.DataFrame]
+    names: tuple[str, ...] = ()
+    n_regions: int = 2
+    alpha: float = 1.0
+    n_overlapping: int = 0
+    n_read: int = 0
+    n_outside: int = 0
+
+
+def _collect(tables: Iterable[pd.DataFrame], config: AnalysisConfig, column: str, *, side: int | None) -> _Part:
+    """Keep the events of all chunks that lie in a region and are valid; ``side`` is their region if it is known."""
+    part = _Part([], [], [], [])
+    for table in tables:
+        part.n_read += len(table)
+        if side is None:
+            found = find_regions(table, config.regions)
+            part.n_regions, part.alpha = found.n_regions, found.alpha
+            part.n_overlapping += found.n_overlapping
+            rows = np.flatnonzero(found.inside)
+            part.n_outside += len(table) - len(rows)
+            region = found.region[rows]
+            table = table.iloc[rows]
+        else:
+            region = np.full(len(table), side)
+        features = to_features(table, config)
+        valid = features.valid
+        part.names = features.names
+        part.X.append(features.X[valid])
+        part.region.append(region[valid])
+        if column != "none":
+            part.groups.append(_group_labels(table, column)[valid])
+        part.tables.append(table.loc[valid, [name for name in table if _is_kept(name)]])
+    return part
+
+
+def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | None, source: str) -> Observation:
+    import pandas as pd
+
+    where = f"{source}: " if source else ""
+    n_read = sum(part.n_read for part in parts)
+    if n_read == 0:
+        raise EventFileError(f"{where}there are no events")
+    region = np.concatenate([array for part in parts for array in part.region])
+    n_outside = sum(part.n_outside for part in parts)
+    n_cut = n_read - n_outside - len(region)
+    if n_outside == n_read:
+        raise EventFileError(
+            f"{where}none of {n_read:,} events lies in a region (theta^2 < {config.regions.theta_squared_cut:g} "
+            "deg^2); check the units of the angles, or the position of the source"
+        )
+    if len(region) == 0:
+        raise EventFileError(
+            f"{where}the quality cuts leave none of {n_cut:,} events in the regions; check "
+            f"{', '.join(config.quality_cuts)}, and that features are not missing"
+        )
+    for name, mask in (("On", region == 0), ("Off", region > 0)):
+        if not mask.any():
+            raise EventFileError(
+                f"{where}no {name} events are left of {n_read:,} events read ({n_outside:,} outside all regions, "
+                f"{n_cut:,} cut away)"
+            )
+    first = parts[0]
+    if alpha is None:
+        regions = Regions(region, first.n_regions, first.alpha, first.n_overlapping)
+    else:
+        found = regions_of_files(int((region == 0).sum()), int((region > 0).sum()), alpha)
+        regions = Regions(region, found.n_regions, found.alpha)
+    groups = [array for part in parts for array in part.groups]
+    return Observation(
+        X=np.concatenate([array for part in parts for array in part.X]),
+        names=first.names,
+        regions=regions,
+        groups=np.concatenate(groups) if groups else None,
+        table=pd.concat([table for part in parts for table in part.tables], ignore_index=True),
+        n_read=n_read,
+        n_outside=n_outside,
+        n_cut=n_cut,
+    )
+
+
+def _columns_to_read(path: Path, config: AnalysisConfig, groups: str, *, with_regions: bool = True) -> list[str]:
+    """Return the columns that are needed, and those that say which event it is."""
+    present = describe(path).columns
+    wanted = [*config.columns_needed()]
+    if groups != "none":
+        wanted.append(groups)
+    if with_regions:
+        thetas = [_THETA, *(f"{_THETA}_off_{k}" for k in range(1, config.regions.n_regions))]
+        if all(name in present for name in thetas):
+            wanted += thetas
+        else:
+            wanted += [name for name in (*thetas, *_SKY) if name in present]
+    wanted += [name for name in _KEPT if name in present]
+    return list(dict.fromkeys(wanted))
+
+
+def _group_labels(table: pd.DataFrame, column: str) -> NDArray[Any]:
+    if column not in table:
+        raise ValueError(f"groups: there is no column {column!r}; choose one of the events' columns, or 'none'")
+    labels = table[column]
+    if labels.isna().any():
+        raise ValueError(f"groups: column {column!r} has missing values")
+    return labels.to_numpy()
+
+
+def _is_kept(name: str) -> bool:
+    return name in _KEPT or name == _THETA or name.startswith(f"{_THETA}_off_")
+
+
+def _as_paths(paths: Any) -> list[Path]:
+    given = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    if not given:
+        raise ValueError("paths must hold at least one file")
+    return [Path(path) for path in given]
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

@@ -1,0 +1,198 @@
+"""The folder of a finished run: its numbers, its events, and all that is needed to repeat it."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from excess import _files
+from excess._version import __version__
+from excess.detection import Detection, NullTest
+from excess.events import AnalysisConfig, EventFileError
+from excess.observation import Observation
+
+__all__ = ["RunRecord", "result_of", "write_results"]
+
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a run was started with.
+
+    Attributes
+    ----------
+    command : str
+        The command, such as ``"detect"``.
+    seed : int
+        Seed of everything random.
+    files : sequence of path
+        Input files; their checksums are computed when the run is written.
+    options : dict
+        Everything else that decides about the result.
+    """
+
+    command: str
+    seed: int
+    files: Sequence[Path] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record with versions and checksums."""
+        return {
+            "command": self.command,
+            "seed": self.seed,
+            "options": dict(self.options),
+            "files": [
+                {"path": str(path), "bytes": path.stat().st_size, "sha256": _files.sha256_of(path)}
+                for path in map(Path, self.files)
+            ],
+            "versions": {"excess": __version__, "python": platform.python_version(), **_versions()},
+        }
+
+
+def result_of(
+    observation: Observation,
+    detections: Mapping[str, Detection],
+    null_tests: Mapping[str, NullTest],
+    record: RunRecord,
+) -> dict[str, Any]:
+    """Return all numbers of a run, ready for JSON."""
+    counts = observation.regions.counts
+    return {
+        "observation": {
+            "n_read": observation.n_read,
+            "n_outside": observation.n_outside,
+            "n_cut": observation.n_cut,
+            "n_overlapping": observation.regions.n_overlapping,
+            "n_on": counts.n_on,
+            "n_off": counts.n_off,
+            "alpha": counts.alpha,
+            "significance": counts.significance,
+            "features": list(observation.names),
+        },
+        "models": {name: {**found.summary(), "verdict": found.verdict} for name, found in detections.items()},
+        "null_tests": {
+            name: {
+                "significances": dict(zip(map(str, test.detections), test.significances.tolist(), strict=True)),
+                "mean": test.mean,
+                "spread": test.spread,
+                "p_value": test.p_value,
+                "suspicious": test.suspicious,
+                "verdict": test.verdict,
+            }
+            for name, test in null_tests.items()
+        },
+        "run": record.to_dict(),
+    }
+
+
+def write_results(
+    folder: Path,
+    observation: Observation,
+    detections: Mapping[str, Detection],
+    null_tests: Mapping[str, NullTest],
+    config: AnalysisConfig,
+    record: RunRecord,
+) -> dict[str, Any]:
+    """Write a run into a folder, and return its numbers.
+
+    ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
+    ``events.csv`` one row per event with the score and selection by each model; ``groups.csv`` and ``folds.csv`` the
+    counts by group and fold. ``result.json`` comes last: where it is, all is.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    observation : Observation
+        The events.
+    detections : mapping of str to Detection
+        What each model found.
+    null_tests : mapping of str to NullTest
+        What it found where there is no source; may be empty.
+    config : AnalysisConfig
+        Features, cuts and regions.
+    record : RunRecord
+        What the run was started with.
+
+    Returns
+    -------
+    dict
+        What ``result.json`` holds.
+    """
+    result = result_of(observation, detections, null_tests, record)
+    folder = prepare_folder(folder)
+    try:
+        (folder / "result.json").unlink(missing_ok=True)
+        _files.write_text(folder / "config.yaml", config.to_yaml())
+        _write_csv(folder / "events.csv", _events_table(observation, detections))
+        for name, method in (("groups.csv", "groups_frame"), ("folds.csv", "folds_frame")):
+            _write_csv(folder / name, _stacked({key: getattr(found, method)() for key, found in detections.items()}))
+        _files.write_text(folder / "result.json", json.dumps(as_json(result), indent=2) + "\n")
+    except OSError as error:
+        raise EventFileError(f"{folder}: the results cannot be written: {error.strerror or error}") from error
+    return result
+
+
+def prepare_folder(folder: Path) -> Path:
+    """Return a folder that can be written to; make it if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _files.write_text(folder / ".excess", "")
+        (folder / ".excess").unlink()
+    except OSError as error:
+        raise EventFileError(
+            f"{folder}: cannot be used as output folder: {error.strerror or error}; give another one"
+        ) from error
+    return folder
+
+
+def as_json(value: Any) -> Any:
+    """Return nested values as JSON takes them; NaN, which JSON lacks, becomes null."""
+    if isinstance(value, Mapping):
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return None if value != value else str(value)
+    return value
+
+
+def _events_table(observation: Observation, detections: Mapping[str, Detection]) -> Any:
+    table = observation.table.copy()
+    table["region"] = observation.regions.region
+    for number, (name, found) in enumerate(detections.items()):
+        if number == 0:
+            table["fold"] = found.fold
+        table[f"{name}_score"] = found.score
+        table[f"{name}_selected"] = found.selected
+    return table
+
+
+def _stacked(frames: Mapping[str, Any]) -> Any:
+    import pandas as pd
+
+    return pd.concat(frames, names=["model"]).reset_index()
+
+
+def _write_csv(path: Path, table: Any) -> None:
+    with _files.replacing(path) as temporary:
+        table.to_csv(temporary, index=False)
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for library in _LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found
