@@ -44,6 +44,7 @@ from excess.noise import (
     inject_label_noise,
     p_minus_from_alpha,
 )
+from excess.persistence import ModelFileError, load
 from excess.significance import (
     OnOffCounts,
     li_ma_p_value,
@@ -60,6 +61,7 @@ __all__ = [
     "THRESHOLD_METHODS",
     "Agreement",
     "Detection",
+    "ModelFileError",
     "NullTest",
     "OnOffCounts",
     "OnOffForestClassifier",
@@ -84,6 +86,7 @@ __all__ = [
     "inject_label_noise",
     "li_ma_p_value",
     "li_ma_significance",
+    "load",
     "menon_threshold",
     "mithal_threshold",
     "n_on_for_significance",

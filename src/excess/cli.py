@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="excess",
     help="Learn to detect a source from On and Off events alone.",
@@ -297,17 +299,15 @@ def main(arguments: list[str] | None = None) -> None:
     debug = "--debug" in given
     try:
         code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
-    except KeyboardInterrupt:
-        sys.exit(_fail("interrupted; nothing half-written is left", 130))
     except Exception as error:
-        if type(error).__name__ == "Abort":
-            sys.exit(_fail("interrupted; nothing half-written is left", 130))
         if hasattr(error, "exit_code") and hasattr(error, "show"):
             error.show()
             sys.exit(error.exit_code)
         if debug:
             raise
         sys.exit(_fail(_sentence(error), 1))
+    if code == _INTERRUPTED:
+        _fail("interrupted; no half-written file is left", code)
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -592,11 +592,12 @@ def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str
 
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
     """Return which file goes where."""
+    from excess.results import prepare_folder
+
     if len(files) == 1 and not output.is_dir():
+        prepare_folder(output.parent)
         targets = {files[0]: output}
     else:
-        from excess.results import prepare_folder
-
         folder = prepare_folder(output)
         targets = {path: folder / path.name for path in files}
         if len({target.name for target in targets.values()}) < len(files):

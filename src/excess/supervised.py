@@ -70,4 +70,7 @@ def supervised_reference(
         )
     check_classifier(estimator)
     model = clone(estimator).fit(X, as_binary_target(y))
+    if isinstance(model, RandomForestClassifier):
+        # threads add up the trees' scores in any order, so that the last bits would differ from run to run
+        model.set_params(n_jobs=None)
     return SignificanceThresholdClassifier(FrozenEstimator(model), alpha, cv="prefit")

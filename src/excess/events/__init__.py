@@ -1,0 +1,25 @@
+"""Events: reading and writing tables of events, quality cuts and features."""
+
+from excess.events._errors import EventFileError
+from excess.events.config import AnalysisConfig, RegionConfig, load_config, parse_config
+from excess.events.expressions import evaluate
+from excess.events.features import Features, to_features
+from excess.events.reading import FileInfo, describe, iter_events, read_events
+from excess.events.writing import EventWriter, write_events
+
+__all__ = [
+    "AnalysisConfig",
+    "EventFileError",
+    "EventWriter",
+    "Features",
+    "FileInfo",
+    "RegionConfig",
+    "describe",
+    "evaluate",
+    "iter_events",
+    "load_config",
+    "parse_config",
+    "read_events",
+    "to_features",
+    "write_events",
+]

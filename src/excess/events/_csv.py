@@ -1,0 +1,82 @@
+"""CSV files of events: one header line with the names of the columns, commas between values."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from excess.events._fact_names import INDEX_COLUMNS
+
+__all__ = ["chunks", "columns", "count", "looks_like_csv"]
+
+COUNT_ROWS = 1_000_000
+
+
+def looks_like_csv(start: str) -> bool:
+    r"""Return whether a text starts like a table: a line of names, and lines with as many values.
+
+    Examples
+    --------
+    >>> from excess.events._csv import looks_like_csv
+    >>> looks_like_csv("width,length\n1.0,2.0\n"), looks_like_csv("To whom it may concern\n")
+    (True, False)
+    """
+    # The last line may be cut, so it counts only when it is the header.
+    lines = [line for line in start.splitlines() if line.strip()][:5]
+    if not start.endswith("\n"):
+        lines = lines[: max(len(lines) - 1, 1)] if len(lines) == 5 else lines
+    try:
+        rows = list(csv.reader(lines, strict=True))
+    except csv.Error:
+        return False
+    if not rows:
+        return False
+    header = [name.strip() for name in rows[0]]
+    if len(set(header)) < len(header) or any(_is_number(name) for name in header):
+        return False
+    if len(header) == 1:
+        return (
+            header[0].isidentifier() and len(rows) > 1 and all(len(row) == 1 and _is_number(row[0]) for row in rows[1:])
+        )
+    return any(header) and all(len(row) == len(header) for row in rows)
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Return the names of the columns."""
+    header = pd.read_csv(path, nrows=0, encoding="utf-8-sig")
+    return tuple(name for name in header.columns if name not in INDEX_COLUMNS)
+
+
+def count(path: Path) -> int:
+    """Return the number of events."""
+    first = columns(path)[0]
+    return sum(len(chunk) for chunk in chunks(path, [first], COUNT_ROWS))
+
+
+def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield the events in order, at most ``chunk_rows`` at a time."""
+    # All columns are parsed: with a selection, pandas passes over lines that have too many values.
+    with pd.read_csv(
+        path,
+        chunksize=chunk_rows or COUNT_ROWS,
+        encoding="utf-8-sig",
+        skipinitialspace=True,
+        low_memory=False,
+    ) as reader:
+        empty = True
+        for chunk in reader:
+            empty = False
+            yield chunk[list(names)].reset_index(drop=True)
+    if empty:
+        yield pd.DataFrame(columns=list(names), dtype=float)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

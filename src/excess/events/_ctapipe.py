@@ -1,0 +1,239 @@
+"""ctapipe's HDF5 layout: tables of telescope events (DL1) or of array events (DL2), and the simulated truth.
+
+The layout is read with h5py and the rows with PyTables, which brings the compression that ctapipe uses.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess.events._arrays import as_native, slices
+from excess.events._ctapipe_attributes import FixedPoint, check_pickles, fixed_point
+from excess.events._errors import EventFileError, require
+
+__all__ = ["chunks", "columns", "count", "count_array_events", "data_level"]
+
+logger = logging.getLogger("excess.events")
+
+KEYS = ["obs_id", "event_id"]
+PARAMETERS = "/dl1/event/telescope/parameters"
+TRIGGER = "/dl1/event/subarray/trigger"
+SHOWER = "/simulation/event/subarray/shower"
+RECONSTRUCTED = "/dl2/event/subarray"
+KINDS = ("geometry", "energy", "classification", "particle_type")
+
+
+class Field(NamedTuple):
+    """A column as a table of the file holds it."""
+
+    name: str
+    dtype: np.dtype[Any]
+    transform: FixedPoint | None
+
+
+class StoredTable(NamedTuple):
+    """A table of the file: its path inside, its length and its scalar columns by their public names."""
+
+    path: str
+    n_rows: int
+    fields: dict[str, Field]
+
+
+class Layout(NamedTuple):
+    """The tables whose rows are the events, one after the other, and those that add columns by key."""
+
+    rows: tuple[StoredTable, ...]
+    added: tuple[StoredTable, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns that all events have."""
+        first, *others = self.rows
+        common = [name for name in first.fields if all(name in other.fields for other in others)]
+        return tuple(dict.fromkeys([*common, *(name for table in self.added for name in table.fields)]))
+
+
+def data_level(file: Any) -> str | None:
+    """Return "DL2" or "DL1" for an open file with tables of events, None for another layout."""
+    if any(_tables_of(file, f"{RECONSTRUCTED}/{kind}") for kind in KINDS):
+        return "DL2"
+    return "DL1" if _tables_of(file, PARAMETERS) else None
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Return the names of the scalar columns."""
+    return _layout(path).columns
+
+
+def count(path: Path) -> int:
+    """Return the number of rows: telescope events in DL1, array events in DL2."""
+    return sum(table.n_rows for table in _layout(path).rows)
+
+
+def count_array_events(path: Path) -> int | None:
+    """Return the number of triggered array events, or of reconstructed ones where no trigger is stored."""
+    with _open(path) as file:
+        if TRIGGER in file:
+            return len(file[TRIGGER])
+        level = data_level(file)
+    return count(path) if level == "DL2" else None
+
+
+def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield the events in order, at most ``chunk_rows`` at a time."""
+    pytables = require("tables", "reading ctapipe's HDF5")
+    layout = _layout(path)
+    in_rows = set(layout.rows[0].fields)
+    added = [
+        (table, [name for name in names if name in table.fields and name not in in_rows]) for table in layout.added
+    ]
+    needed = [(table, wanted) for table, wanted in added if wanted]
+    check_pickles(path, [table.path for table in (*layout.rows, *(table for table, _ in needed))])
+    dtypes = _common_dtypes(layout.rows, [name for name in names if name in in_rows])
+    with pytables.open_file(str(path), "r") as file:
+        lookups: dict[str, pd.DataFrame] = {}
+        for table in layout.rows:
+            node = file.get_node(table.path)
+            for part in slices(table.n_rows, chunk_rows):
+                rows = node.read(part.start, part.stop)
+                data = {name: _column(rows, table.fields[name]).astype(dtypes[name], copy=False) for name in dtypes}
+                for other, wanted in needed:
+                    data |= _added_columns(file, other, wanted, rows, part, lookups, path)
+                yield pd.DataFrame({name: data[name] for name in names}, copy=False)
+
+
+def _added_columns(
+    file: Any,
+    table: StoredTable,
+    names: list[str],
+    rows: NDArray[Any],
+    part: slice,
+    lookups: dict[str, pd.DataFrame],
+    path: Path,
+) -> dict[str, Any]:
+    """Return columns of another table for the events of a chunk.
+
+    ctapipe writes the tables of a file event by event, so mostly the same slice fits. Where it does not, the
+    columns asked for are held in memory and looked up by key.
+    """
+    node = file.get_node(table.path)
+    if table.path not in lookups:
+        same = node.read(part.start, part.stop)
+        if len(same) == len(rows) and all(np.array_equal(same[key], rows[key]) for key in KEYS):
+            return {name: _column(same, table.fields[name]) for name in names}
+        stored = node.read()
+        held = {name: _column(stored, table.fields[name]) for name in names}
+        lookup = pd.DataFrame({key: as_native(stored[key]) for key in KEYS} | held).drop_duplicates(KEYS)
+        lookups[table.path] = lookup
+    keys = pd.DataFrame({key: as_native(rows[key]) for key in KEYS})
+    merged = keys.merge(lookups[table.path], on=KEYS, how="left", indicator="_found")
+    unmatched = int((merged["_found"] == "left_only").sum())
+    if unmatched:
+        logger.warning("%s: %d of %d events are not in the table %s", path, unmatched, len(merged), table.path)
+        for name in names:
+            if table.fields[name].dtype.kind == "b":
+                merged[name] = merged[name].fillna(False).astype(bool)
+    return {name: merged[name] for name in names}
+
+
+def _layout(path: Path) -> Layout:
+    with _open(path) as file:
+        shower = _stored(file, SHOWER)
+        truth = (shower,) if shower and all(key in file[SHOWER].dtype.names for key in KEYS) else ()
+        if data_level(file) == "DL1":
+            rows = tuple(_stored(file, inside) for inside in _tables_of(file, PARAMETERS))
+            found = [table for table in rows if table is not None]
+            others = []
+        else:
+            found = _reconstructed(file)
+            longest = max(found, key=lambda table: table.n_rows)
+            others = [table for table in found if table is not longest]
+            found = [longest]
+        for table in (*found, *others):
+            for key in KEYS:
+                if key not in file[table.path].dtype.names:
+                    raise EventFileError(f"{path}: the table {table.path} has no column {key!r}; is it complete?")
+        return Layout(tuple(found), (*(table._replace(fields=_without_keys(table)) for table in (*others, *truth)),))
+
+
+def _reconstructed(file: Any) -> list[StoredTable]:
+    """Return the DL2 tables; names carry the algorithm, and the kind of quantity where that is not enough."""
+    taken: set[str] = set()
+    found = []
+    for kind in KINDS:
+        for inside in _tables_of(file, f"{RECONSTRUCTED}/{kind}"):
+            table = _stored(file, inside)
+            if table is None:
+                continue
+            algorithm = inside.rpartition("/")[2]
+            fields = {}
+            for name, field in table.fields.items():
+                public = name if name in KEYS or name.startswith(algorithm) else f"{algorithm}_{name}"
+                public = f"{kind}_{public}" if public in taken else public
+                fields[public] = field
+            taken |= set(fields) - set(KEYS)
+            found.append(table._replace(fields=fields))
+    return found
+
+
+def _tables_of(file: Any, inside: str) -> list[str]:
+    """Return the paths of the tables in a group, in order of their names; a table stands for itself."""
+    h5py = require("h5py", "reading HDF5")
+    node = file.get(inside)
+    if isinstance(node, h5py.Dataset):
+        return [inside] if node.dtype.names else []
+    if not isinstance(node, h5py.Group):
+        return []
+    # PyTables keeps its indices beside the tables, in names that start with an underscore.
+    return [path for name in sorted(node) if name[0] != "_" for path in _own_table(node, f"{inside}/{name}", name)]
+
+
+def _own_table(group: Any, path: str, name: str) -> list[str]:
+    dtype = getattr(group[name], "dtype", None)
+    return [path] if dtype is not None and dtype.names else []
+
+
+def _stored(file: Any, inside: str) -> StoredTable | None:
+    if inside not in file:
+        return None
+    h5py = require("h5py", "reading HDF5")
+    dataset = file[inside]
+    stored = dataset.id.get_type()
+    fields = {}
+    for position, name in enumerate(dataset.dtype.names):
+        # PyTables keeps booleans as bit fields, which h5py takes for integers.
+        is_bool = stored.get_member_class(position) == h5py.h5t.BITFIELD
+        dtype = np.dtype(bool) if is_bool and not dataset.dtype[name].shape else dataset.dtype[name]
+        if dtype.shape == () and dtype.kind in "biufS":
+            fields[name] = Field(name, dtype, fixed_point(dataset.attrs, position, name, dtype))
+    return StoredTable(inside, len(dataset), fields)
+
+
+def _without_keys(table: StoredTable) -> dict[str, Field]:
+    return {name: field for name, field in table.fields.items() if name not in KEYS}
+
+
+def _common_dtypes(tables: Sequence[StoredTable], names: list[str]) -> dict[str, Any]:
+    """Return one dtype per column that holds the values of all tables: telescopes differ in precision."""
+    common = {}
+    for name in names:
+        fields = [table.fields[name] for table in tables]
+        dtypes = [field.transform.dtype if field.transform else field.dtype for field in fields]
+        common[name] = object if any(dtype.kind == "S" for dtype in dtypes) else np.result_type(*dtypes)
+    return common
+
+
+def _column(rows: NDArray[Any], field: Field) -> NDArray[Any]:
+    values = rows[field.name]
+    return as_native(np.ascontiguousarray(values)) if field.transform is None else field.transform.undo(values)
+
+
+def _open(path: Path) -> Any:
+    return require("h5py", "reading HDF5").File(path, "r")

@@ -1,0 +1,88 @@
+"""What goes wrong with files of events, in one sentence each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+__all__ = ["EventFileError", "missing_column", "nearest", "require", "translated"]
+
+
+class EventFileError(ValueError):
+    """A problem with a file of events or of settings; the message starts with its path.
+
+    Examples
+    --------
+    >>> from excess.events import EventFileError, read_events
+    >>> try:
+    ...     read_events("nowhere.hdf5")
+    ... except EventFileError as error:
+    ...     print(error)
+    nowhere.hdf5: does not exist
+    """
+
+
+def require(module: str, doing: str) -> Any:
+    """Import an optional library, or say which extra brings it.
+
+    Examples
+    --------
+    >>> from excess.events._errors import require
+    >>> require("no_such_library", "reading scrolls")
+    Traceback (most recent call last):
+        ...
+    ImportError: reading scrolls needs no_such_library: pip install 'excess[astro]'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        raise ImportError(f"{doing} needs {package}: pip install 'excess[astro]'") from error
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Offer the known names that are nearest to an unknown one.
+
+    Examples
+    --------
+    >>> from excess.events._errors import nearest
+    >>> nearest("widht", ["width", "length"])
+    "did you mean 'width'?"
+    >>> nearest("colour", ["width", "length"])
+    'known are length, width'
+    """
+    by_lower = {other.lower(): other for other in known}
+    close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(repr(by_lower[other]) for other in close)}?"
+    names = sorted(by_lower.values())
+    return f"known are {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else "none is known"
+
+
+def missing_column(name: str, known: Iterable[str]) -> str:
+    """Say that a table lacks a column, and which ones are near."""
+    return f"has no column {name!r}; {nearest(name, known)}"
+
+
+@contextmanager
+def translated(path: Path, doing: str) -> Iterator[None]:
+    """Turn whatever a library raises over a damaged file into an EventFileError that names the path."""
+    try:
+        yield
+    except (EventFileError, ImportError, MemoryError):
+        raise
+    except OSError as error:
+        raise EventFileError(f"{path}: {doing} failed ({_reason(error)})") from error
+    except Exception as error:  # damaged files make the libraries raise nearly anything
+        hint = "; is the file damaged?" if doing.startswith("reading") else ""
+        raise EventFileError(f"{path}: {doing} failed ({_reason(error)}){hint}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of what an exception says, or its kind."""
+    text = (getattr(error, "strerror", None) or str(error)).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__

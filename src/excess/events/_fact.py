@@ -1,0 +1,83 @@
+"""FACT's HDF5 layout: a group ``events`` that holds one dataset per column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from excess.events._arrays import as_native, slices
+from excess.events._errors import EventFileError, require
+from excess.events._fact_names import INDEX_COLUMNS, canonical_name
+
+__all__ = ["chunks", "columns", "count"]
+
+GROUP = "events"
+CHUNK_CACHE = 2**20
+"""Bytes that HDF5 may keep of each column; its own choice, 8 MiB in recent versions, adds up over many columns."""
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Return the names of the scalar columns."""
+    with _open(path) as file:
+        return tuple(_datasets(file, path))
+
+
+def count(path: Path) -> int:
+    """Return the number of events."""
+    with _open(path) as file:
+        return _n_events(file, path)
+
+
+def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield the events in order, at most ``chunk_rows`` at a time."""
+    h5py = require("h5py", "reading HDF5")
+    with _open(path) as file:
+        datasets = _datasets(file, path)
+        for part in slices(_n_events(file, path), chunk_rows):
+            table = {}
+            for name in names:
+                dataset, factor = datasets[name]
+                if h5py.check_string_dtype(dataset.dtype):
+                    values = dataset.asstr(errors="replace")[part].astype(object)
+                else:
+                    values = as_native(dataset[part])
+                table[name] = values if factor is None else values * factor
+            yield pd.DataFrame(table, copy=False)
+
+
+def _open(path: Path) -> Any:
+    return require("h5py", "reading HDF5").File(path, "r", rdcc_nbytes=CHUNK_CACHE)
+
+
+def _datasets(file: Any, path: Path) -> dict[str, tuple[Any, float | None]]:
+    """Return dataset and factor of each column by its name of today; today's spelling wins over an older one."""
+    h5py = require("h5py", "reading HDF5")
+    found: dict[str, tuple[Any, float | None]] = {}
+    older: dict[str, tuple[Any, float | None]] = {}
+    for given, dataset in file[GROUP].items():
+        scalar = isinstance(dataset, h5py.Dataset) and dataset.ndim == 1
+        if not scalar or given in INDEX_COLUMNS:
+            continue
+        if dataset.dtype.kind not in "biufS" and not h5py.check_string_dtype(dataset.dtype):
+            continue
+        name, factor = canonical_name(given)
+        (found if name == given else older)[name] = (dataset, factor)
+    merged = older | found
+    if not merged:
+        raise EventFileError(f"{path}: the group '{GROUP}' holds no columns")
+    return merged
+
+
+def _n_events(file: Any, path: Path) -> int:
+    lengths = {name: len(dataset) for name, (dataset, _) in _datasets(file, path).items()}
+    first = next(iter(lengths))
+    for name, length in lengths.items():
+        if length != lengths[first]:
+            raise EventFileError(
+                f"{path}: column {name!r} has {length} rows and column {first!r} has {lengths[first]}; "
+                "write the file again"
+            )
+    return lengths[first]

@@ -1,0 +1,101 @@
+"""Formats of files of events, recognised by what a file holds and never by its name."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
+from excess.events._errors import EventFileError, require, translated
+
+__all__ = ["FORMATS", "Format", "recognise"]
+
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+PARQUET_MAGIC = b"PAR1"
+FITS_MAGIC = b"SIMPLE  ="
+GZIP_MAGIC = b"\x1f\x8b"
+START_BYTES = 65536
+
+
+class Format(NamedTuple):
+    """What can be asked of a file of one format."""
+
+    columns: Callable[[Path], tuple[str, ...]]
+    count: Callable[[Path], int]
+    chunks: Callable[[Path, Sequence[str], int | None], Iterator[pd.DataFrame]]
+    count_array_events: Callable[[Path], int | None] = lambda path: None
+
+
+_CTAPIPE = Format(_ctapipe.columns, _ctapipe.count, _ctapipe.chunks, _ctapipe.count_array_events)
+
+FORMATS = {
+    "FACT HDF5": Format(_fact.columns, _fact.count, _fact.chunks),
+    "ctapipe HDF5 DL2": _CTAPIPE,
+    "ctapipe HDF5 DL1": _CTAPIPE,
+    "FITS event list": Format(_fits.columns, _fits.count, _fits.chunks),
+    "Parquet": Format(_parquet.columns, _parquet.count, _parquet.chunks),
+    "CSV": Format(_csv.columns, _csv.count, _csv.chunks),
+}
+
+
+def recognise(path: Path) -> str:
+    r"""Return the format of a file, a key of FORMATS, from its first bytes and its layout.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.events._formats import recognise
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "events.dat")
+    ...     _ = path.write_text("width,length\n1.0,2.0\n")
+    ...     recognise(path)
+    'CSV'
+    """
+    if not path.exists():
+        raise EventFileError(f"{path}: does not exist")
+    if path.is_dir():
+        raise EventFileError(f"{path}: is a folder; name the files in it")
+    with translated(path, "opening"), path.open("rb") as file:
+        start = file.read(START_BYTES)
+    if not start:
+        raise EventFileError(f"{path}: is empty")
+    if start.startswith(HDF5_MAGIC):
+        return _hdf5_layout(path)
+    if start.startswith(PARQUET_MAGIC):
+        return "Parquet"
+    if start.startswith(FITS_MAGIC) or (start.startswith(GZIP_MAGIC) and _is_compressed_fits(path)):
+        return "FITS event list"
+    try:
+        # A character may be cut at the end of the bytes that were read.
+        text = start.decode("utf-8-sig") if len(start) < START_BYTES else start.decode("utf-8-sig", "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet nor CSV")
+    if not _csv.looks_like_csv(text):
+        raise EventFileError(f"{path}: is text, but no CSV table with a line of column names and commas between values")
+    return "CSV"
+
+
+def _hdf5_layout(path: Path) -> str:
+    h5py = require("h5py", "reading HDF5")
+    with translated(path, "reading HDF5"), h5py.File(path, "r") as file:
+        if isinstance(file.get(_fact.GROUP), h5py.Group):
+            return "FACT HDF5"
+        level = _ctapipe.data_level(file)
+        if level:
+            return f"ctapipe HDF5 {level}"
+        found = ", ".join(sorted(file)[:8]) or "nothing"
+    raise EventFileError(
+        f"{path}: this HDF5 file has neither a group '{_fact.GROUP}' nor ctapipe's tables of events; it holds {found}"
+    )
+
+
+def _is_compressed_fits(path: Path) -> bool:
+    with translated(path, "reading gzip"), gzip.open(path) as file:
+        return file.read(len(FITS_MAGIC)) == FITS_MAGIC

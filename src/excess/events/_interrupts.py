@@ -1,0 +1,44 @@
+"""Interrupts from the keyboard, put off until a library can stand them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+__all__ = ["interrupted_later"]
+
+
+@contextmanager
+def interrupted_later() -> Iterator[None]:
+    """Raise a KeyboardInterrupt at the end of the block instead of inside it.
+
+    Examples
+    --------
+    >>> import signal
+    >>> from excess.events._interrupts import interrupted_later
+    >>> done = []
+    >>> try:
+    ...     with interrupted_later():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         done.append("all of it")
+    ... except KeyboardInterrupt:
+    ...     done.append("interrupted")
+    >>> done
+    ['all of it', 'interrupted']
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    # Python runs handlers in the main thread only, and nowhere else may they be set.
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield
+        return
+    caught: list[tuple[int, Any]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: caught.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    if caught:
+        usual(*caught[0])

@@ -1,0 +1,111 @@
+"""A file for HDF5 to write to, which seems to work when the disk is full."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+__all__ = ["SparingFile"]
+
+
+class SparingFile(io.RawIOBase):
+    """A binary file that keeps what it could not write in memory, and the first error beside it.
+
+    The HDF5 library cannot close a file after a failed write, and may end the process when it tries. So it is
+    told that the write went well. Whoever writes looks at ``error`` after each chunk, so that little is kept.
+
+    Parameters
+    ----------
+    path : Path
+        The file, which is emptied.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.events._sparing_file import SparingFile
+    >>> with tempfile.TemporaryDirectory() as folder, SparingFile(Path(folder, "a")) as file:
+    ...     _ = file.write(b"abc")
+    ...     _ = file.seek(1)
+    ...     file.read(2), file.error
+    (b'bc', None)
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("w+b", buffering=0)
+        self._kept: list[tuple[int, bytes]] = []
+        self._size = 0
+        self._position = 0
+        self.error: OSError | None = None
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move to a position and return it."""
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = start + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self._position
+
+    def write(self, data: object) -> int:
+        """Write bytes, or keep them after an error."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]
+        start, written = self._position, 0
+        try:
+            if self.error is None:
+                self._file.seek(start)
+                while written < len(view):
+                    written += self._file.write(view[written:])
+        except OSError as error:
+            self.error = error
+        if written < len(view):
+            self._kept.append((start + written, bytes(view[written:])))
+        self._position = start + len(view)
+        self._size = max(self._size, self._position)
+        return len(view)
+
+    def readinto(self, buffer: object) -> int:
+        """Fill a buffer from the file and from what was kept; gaps are zeros."""
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+        start = self._position
+        length = max(0, min(len(view), self._size - start))
+        view[:length] = bytes(length)
+        self._file.seek(start)
+        stored = self._file.read(length) or b""
+        view[: len(stored)] = stored
+        for offset, data in self._kept:
+            first, last = max(offset, start), min(offset + len(data), start + length)
+            if first < last:
+                view[first - start : last - start] = data[first - offset : last - offset]
+        self._position = start + length
+        return length
+
+    def truncate(self, size: int | None = None) -> int:
+        """Set the size, or only note it after an error."""
+        self._size = self._position if size is None else size
+        if self.error is None:
+            try:
+                self._file.truncate(self._size)
+            except OSError as error:
+                self.error = error
+        return self._size
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed:
+            self._file.close()
+        super().close()

@@ -1,0 +1,300 @@
+"""Settings of an analysis: features, quality cuts, groups and regions."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from excess.events._errors import EventFileError, nearest, translated
+from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
+from excess.events.origin import origin_of
+
+__all__ = ["AnalysisConfig", "RegionConfig", "load_config", "parse_config"]
+
+# The open Crab analysis of FACT.
+DERIVED_FEATURES = {
+    "area": "width * length * pi",
+    "log_size": "log(size)",
+    "size_area": "size / area",
+    "area_size_cut_var": "area / log(size)**2",
+}
+FEATURES = (
+    "concentration_cog",
+    "concentration_core",
+    "concentration_one_pixel",
+    "concentration_two_pixel",
+    "leakage1",
+    "leakage2",
+    "size",
+    "width",
+    "length",
+    "skewness_long",
+    "skewness_trans",
+    "kurtosis_long",
+    "kurtosis_trans",
+    "num_islands",
+    "num_pixel_in_shower",
+    "photoncharge_shower_mean",
+    "photoncharge_shower_variance",
+    "photoncharge_shower_max",
+    *DERIVED_FEATURES,
+)
+QUALITY_CUTS = (
+    "num_pixel_in_shower >= 10",
+    "num_islands < 8",
+    "length < 70",
+    "width < 35",
+    "leakage1 < 0.6",
+    "leakage2 < 0.85",
+)
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class RegionConfig(_Settings):
+    """Settings of the On region and the Off regions.
+
+    Examples
+    --------
+    >>> from excess.events import RegionConfig
+    >>> RegionConfig(n_regions=4).theta_squared_cut
+    0.025
+    """
+
+    theta_squared_cut: float = Field(
+        default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
+    )
+    n_regions: int = Field(default=6, ge=2, strict=True, description="The On region and the Off regions, together.")
+    overlap: Literal["on_first", "drop", "error"] = Field(
+        default="on_first",
+        description="What happens to an event inside On and Off: it is On, it is dropped, or it is an error.",
+    )
+    source_ra: float | None = Field(
+        default=None, ge=0, le=360, strict=True, description="Right ascension of the source, in degrees."
+    )
+    source_dec: float | None = Field(
+        default=None, ge=-90, le=90, strict=True, description="Declination of the source, in degrees."
+    )
+
+    @model_validator(mode="after")
+    def _both_coordinates(self) -> Self:
+        if (self.source_ra is None) != (self.source_dec is None):
+            raise ValueError("source_ra and source_dec belong together; give both or none")
+        return self
+
+
+class AnalysisConfig(_Settings):
+    """Settings of an analysis. The defaults are those of FACT's open Crab analysis.
+
+    Examples
+    --------
+    >>> from excess.events import AnalysisConfig
+    >>> config = AnalysisConfig(features=["width", "ratio"], derived_features={"ratio": "width / length"})
+    >>> config.columns_needed()[:2]
+    ('width', 'length')
+    >>> AnalysisConfig(features=["width", "theta_deg"])
+    Traceback (most recent call last):
+        ...
+    pydantic_core._pydantic_core.ValidationError: 1 validation error for AnalysisConfig
+      Value error, feature 'theta_deg' encodes where an event came from ...
+    """
+
+    features: tuple[str, ...] = Field(
+        default=FEATURES, min_length=1, description="Columns and derived features that a model is trained on."
+    )
+    derived_features: dict[str, str] = Field(
+        default_factory=lambda: dict(DERIVED_FEATURES), description="Further features: names and their expressions."
+    )
+    quality_cuts: tuple[str, ...] = Field(
+        default=QUALITY_CUTS, description="Conditions that an event has to meet, as expressions."
+    )
+    groups: str = Field(
+        default="night", min_length=1, description="Column of what must not be split between training and hold-out."
+    )
+    regions: RegionConfig = Field(default_factory=RegionConfig, description="The On region and the Off regions.")
+    allow_origin_features: bool = Field(
+        default=False, strict=True, description="Train on features that encode where an event came from all the same."
+    )
+
+    @field_validator("features")
+    @classmethod
+    def _features_once(cls, features: tuple[str, ...]) -> tuple[str, ...]:
+        for name in features:
+            if not name:
+                raise ValueError("a feature has no name")
+            if features.count(name) > 1:
+                raise ValueError(f"feature {name!r} is named twice")
+        return features
+
+    @field_validator("quality_cuts")
+    @classmethod
+    def _cuts_parse(cls, cuts: tuple[str, ...]) -> tuple[str, ...]:
+        for cut in cuts:
+            names_in(cut)
+        return cuts
+
+    @field_validator("derived_features")
+    @classmethod
+    def _derived_parse(cls, derived: dict[str, str]) -> dict[str, str]:
+        for name in derived:
+            if not name.isidentifier() or name in FUNCTIONS or name in CONSTANTS:
+                raise ValueError(f"{name!r} cannot name a derived feature; use letters, digits and underscores")
+            _inputs(name, derived)
+        return derived
+
+    @model_validator(mode="after")
+    def _no_origin(self) -> Self:
+        if self.allow_origin_features:
+            return self
+        for feature in self.features:
+            for name in (feature, *_inputs(feature, self.derived_features)):
+                if reason := origin_of(name):
+                    through = "" if name == feature else f" is computed from {name!r}, which"
+                    raise ValueError(
+                        f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
+                        "learn the regions and not the source; remove it, or insist with allow_origin_features: true"
+                    )
+        return self
+
+    def columns_needed(self) -> tuple[str, ...]:
+        """Return the columns that features and cuts need from a file; groups and regions need further ones."""
+        names: dict[str, None] = {}
+        for feature in self.features:
+            names |= dict.fromkeys((feature, *_inputs(feature, self.derived_features)))
+        for cut in self.quality_cuts:
+            for name in names_in(cut):
+                names |= dict.fromkeys((name, *_inputs(name, self.derived_features)))
+        return tuple(name for name in names if name not in self.derived_features)
+
+    def to_yaml(self) -> str:
+        """Return the settings as YAML that ``load_config`` reads.
+
+        Examples
+        --------
+        >>> from excess.events import AnalysisConfig
+        >>> print(AnalysisConfig(features=["width"], derived_features={}, quality_cuts=["width < 35"]).to_yaml())
+        features:
+        - width
+        derived_features: {}
+        quality_cuts:
+        - width < 35
+        groups: night
+        regions:
+          theta_squared_cut: 0.025
+        ...
+        """
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
+    r"""Read the settings of an analysis from a YAML file.
+
+    Parameters
+    ----------
+    path : path-like, default=None
+        The file; keys that it does not hold take their defaults. None means all defaults.
+
+    Returns
+    -------
+    AnalysisConfig
+        The settings.
+
+    Raises
+    ------
+    EventFileError
+        If the file cannot be read, is no YAML mapping, or holds an unknown key or a value of the wrong type.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.events import load_config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "crab.yaml")
+    ...     _ = path.write_text("groups: run_id\nregions: {n_regions: 4}\n")
+    ...     config = load_config(path)
+    >>> config.groups, config.regions.n_regions, len(config.features)
+    ('run_id', 4, 22)
+    """
+    if path is None:
+        return AnalysisConfig()
+    file = Path(path)
+    with translated(file, "reading the settings"):
+        text = file.read_text(encoding="utf-8")
+    return parse_config(text, str(file))
+
+
+def parse_config(text: str, source: str) -> AnalysisConfig:
+    """Read the settings of an analysis from YAML.
+
+    Parameters
+    ----------
+    text : str
+        YAML, as of ``AnalysisConfig.to_yaml``.
+    source : str
+        Where the text comes from, for messages.
+
+    Returns
+    -------
+    AnalysisConfig
+        The settings.
+
+    Raises
+    ------
+    EventFileError
+        If the text is no YAML mapping, or holds an unknown key or a value of the wrong type.
+
+    Examples
+    --------
+    >>> from excess.events import parse_config
+    >>> parse_config("groups: run_id", "settings").groups
+    'run_id'
+    >>> parse_config("group: run_id", "settings")
+    Traceback (most recent call last):
+        ...
+    excess.events._errors.EventFileError: settings: unknown key 'group'; did you mean 'groups'?
+    """
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or type(error).__name__
+        raise EventFileError(f"{source}: is not valid YAML{where} ({reason})") from error
+    if content is None:
+        content = {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise EventFileError(f"{source}: must hold names and values, such as 'groups: night'")
+    try:
+        return AnalysisConfig.model_validate(content)
+    except ValidationError as error:
+        raise EventFileError(f"{source}: {'; '.join(map(_said, error.errors()))}") from error
+
+
+def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return all names that a derived feature is computed from, those it needs first coming first."""
+    if name in through:
+        raise ValueError(f"derived feature {name!r} is computed from itself")
+    if name not in derived:
+        return ()
+    names: dict[str, None] = {}
+    for other in names_in(derived[name]):
+        names |= dict.fromkeys((*_inputs(other, derived, (*through, name)), other))
+    return tuple(names)
+
+
+def _said(error: Any) -> str:
+    """Say what pydantic found, with the key first."""
+    key = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        model = RegionConfig if error["loc"][0] == "regions" else AnalysisConfig
+        return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), model.model_fields)}"
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    return f"{key}: {message}" if key else message

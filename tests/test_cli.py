@@ -1,0 +1,374 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from excess import load
+from excess.cli import main
+from excess.events import iter_events, load_config, read_events, to_features, write_events
+from excess.simulate import simulate_observation
+
+pytest.importorskip("h5py")
+
+
+def run(*arguments) -> int:
+    """Run the command line and return its exit code."""
+    with pytest.raises(SystemExit) as finished:
+        main([str(argument) for argument in arguments])
+    return finished.value.code or 0
+
+
+def said(capsys) -> str:
+    return " ".join(capsys.readouterr().err.split())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A small observation, another night, labelled files and a model."""
+    folder = tmp_path_factory.mktemp("cli")
+    assert run("simulate", "-o", folder, "--events", 60_000, "--signal", 900, "--labelled", 500, "--json") == 0
+    more = ("--first-night", 20131201, "--nights", 1, "--labelled", 1, "--seed", 5, "--json")
+    assert run("simulate", "-o", folder / "new", "--events", 30_000, "--signal", 600, *more) == 0
+    assert run("train", folder / "observation.hdf5", "-o", folder / "tree.excess", "-m", "tree", "--json") == 0
+    return folder
+
+
+def test_help_names_every_command(capsys):
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    for command in ("demo", "simulate", "info", "detect", "train", "apply", "Exit codes"):
+        assert command in text
+
+
+@pytest.mark.parametrize("command", ["demo", "simulate", "info", "detect", "train", "apply"])
+def test_every_command_has_help(command, capsys):
+    assert run(command, "--help") == 0
+    assert "--json" in capsys.readouterr().out
+
+
+def test_simulated_files(folder):
+    observation = read_events(folder / "observation.hdf5")
+    assert len(observation) == 60_000
+    assert observation["is_signal"].sum() == 900
+    assert observation["night"].nunique() == 5
+    assert read_events(folder / "gamma.hdf5")["is_signal"].all()
+    assert not read_events(folder / "proton.hdf5")["is_signal"].any()
+    assert read_events(folder / "new" / "observation.hdf5")["night"].unique().tolist() == [20131201]
+
+
+@pytest.mark.parametrize("suffix", ["hdf5", "parquet", "csv"])
+def test_simulation_in_every_format_gives_the_same_events(suffix, tmp_path, capsys):
+    assert run("simulate", "-o", tmp_path, "--events", 500, "--signal", 20, "--labelled", 5, "--format", suffix) == 0
+    found = read_events(tmp_path / f"observation.{suffix}")
+    expected = simulate_observation(500, 20, random_state=0)
+    pd.testing.assert_frame_equal(found[list(expected)], expected, check_dtype=False)
+
+
+def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys):
+    models = ("-m", "tree", "-m", "k-means")
+    simulation = ("--simulation", folder / "gamma.hdf5", folder / "proton.hdf5")
+    options = (*models, *simulation, "--null-test", "--permutations", 3, "--json")
+    assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "one", *options) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result == json.loads((tmp_path / "one" / "result.json").read_text())
+    assert set(result["models"]) == {"tree", "k-means", "supervised"}
+    assert set(result["null_tests"]) == {"tree", "k-means"}
+    assert result["models"]["supervised"]["significance"] > result["observation"]["significance"] > 5
+    assert result["models"]["tree"]["n_permutations"] == 3
+    assert result["run"]["seed"] == 0
+    assert {entry["path"] for entry in result["run"]["files"]} == {
+        str(folder / name) for name in ("observation.hdf5", "gamma.hdf5", "proton.hdf5")
+    }
+    assert all(len(entry["sha256"]) == 64 for entry in result["run"]["files"])
+    assert result["run"]["versions"]["excess"]
+
+    events = pd.read_csv(tmp_path / "one" / "events.csv")
+    assert (events.loc[events["tree_selected"], "region"] == 0).sum() == result["models"]["tree"]["n_on"]
+    assert len(events) == result["observation"]["n_on"] + result["observation"]["n_off"]
+    groups = pd.read_csv(tmp_path / "one" / "groups.csv")
+    assert groups.groupby("model")["n_on"].sum()["tree"] == result["models"]["tree"]["n_on"]
+    assert len(pd.read_csv(tmp_path / "one" / "folds.csv")) == 3 * 5
+
+    again = ("-c", tmp_path / "one" / "config.yaml", *options)
+    assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "two", *again) == 0
+    assert json.loads(capsys.readouterr().out) == result
+    assert (tmp_path / "two" / "events.csv").read_bytes() == (tmp_path / "one" / "events.csv").read_bytes()
+
+
+def test_detect_prints_a_table_and_a_verdict(folder, tmp_path, capsys):
+    assert run("detect", folder / "observation.hdf5", "-o", tmp_path, "-m", "tree", "--strategy", "forward") == 0
+    shown = capsys.readouterr()
+    assert "no cut" in shown.out
+    assert "tree: " in shown.out
+    assert "sigma on hold-out events, 5 required" in shown.out
+    assert "60,000 events read" in shown.err
+    assert f"Results in {tmp_path}" in " ".join(shown.err.split())
+
+
+def test_round_trip(folder, tmp_path, capsys):
+    """Train on some nights, apply to another, detect there: the command line says what Python says."""
+    model, new = folder / "tree.excess", folder / "new" / "observation.hdf5"
+    assert run("apply", model, new, "-o", tmp_path / "applied.hdf5", "--chunk-rows", 7000, "--json") == 0
+    applied = json.loads(capsys.readouterr().out)[0]
+    assert (applied["n_events"], applied["n_scored"]) == (30_000, 30_000)
+    before, after = read_events(new), read_events(tmp_path / "applied.hdf5")
+    pd.testing.assert_frame_equal(after[list(before)], before)
+    tree = load(model)
+    X = to_features(before, load_config()).X
+    expected = tree.predict_proba(pd.DataFrame(X, columns=tree.feature_names_in_))[:, 1]
+    np.testing.assert_array_equal(after["gamma_prediction"], expected)
+    np.testing.assert_array_equal(after["selected"], expected > tree.threshold_)
+    assert applied["n_selected"] == after["selected"].sum()
+
+    assert run("detect", new, "-m", model, "-o", tmp_path / "out", "--json") == 0
+    found = json.loads(capsys.readouterr().out)["models"]["tree"]
+    on = (before["theta_deg"] ** 2 < 0.025).to_numpy()
+    assert found["n_on"] == (after["selected"] & on).sum()
+    assert found["significance"] > 5
+    assert run("info", tmp_path / "applied.hdf5", "--json") == 0
+    assert f"On {found['n_on']}, Off {found['n_off']}" in json.loads(capsys.readouterr().out)["on_off"]["selected"]
+
+
+def test_apply_to_parquet_and_to_several_files(folder, tmp_path, capsys):
+    table = simulate_observation(2000, 50, random_state=1).assign(width=lambda t: t["width"].where(t.index % 10 > 0))
+    for name in ("a.parquet", "b.parquet"):
+        write_events(table, tmp_path / name)
+    given = (tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert run("apply", folder / "tree.excess", *given, "-o", tmp_path / "out", "--json") == 0
+    assert [entry["n_scored"] for entry in json.loads(capsys.readouterr().out)] == [1800, 1800]
+    found = read_events(tmp_path / "out" / "b.parquet")
+    np.testing.assert_array_equal(found["gamma_prediction"].isna(), np.arange(2000) % 10 == 0)
+    assert not found.loc[found["gamma_prediction"].isna(), "selected"].any()
+
+
+def test_a_model_is_not_judged_by_its_own_events(folder, tmp_path, capsys):
+    code = run("detect", folder / "observation.hdf5", "-m", folder / "tree.excess", "-o", tmp_path)
+    assert code == 1
+    assert "was trained on" in said(capsys)
+    table = read_events(folder / "observation.hdf5")
+    write_events(table[table["night"] == 20131102], tmp_path / "night.hdf5")
+    assert run("detect", tmp_path / "night.hdf5", "-m", folder / "tree.excess", "-o", tmp_path / "out") == 1
+    assert "was trained on events of group 20131102" in said(capsys)
+
+
+def test_models_reload_in_a_new_process_to_the_same_bits(folder, tmp_path):
+    command = "import sys; from excess.cli import main; main(sys.argv[1:])"
+    new = folder / "new" / "observation.hdf5"
+    for name in ("one", "two"):
+        target = tmp_path / f"{name}.parquet"
+        arguments = ["apply", folder / "tree.excess", new, "-o", target, "--json"]
+        subprocess.run([sys.executable, "-c", command, *map(str, arguments)], check=True, capture_output=True)
+    one, two = (read_events(tmp_path / f"{name}.parquet") for name in ("one", "two"))
+    pd.testing.assert_frame_equal(one, two, check_exact=True)
+
+
+def test_a_seed_gives_the_same_model_file(folder, tmp_path):
+    for name in ("one", "two"):
+        arguments = ("-o", tmp_path / name, "-m", "k-means", "--seed", 3, "--json")
+        assert run("train", folder / "observation.hdf5", *arguments) == 0
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_damaged_models_are_refused(folder, tmp_path, capsys):
+    data = bytearray((folder / "tree.excess").read_bytes())
+    (tmp_path / "short").write_bytes(data[:-10])
+    data[len(data) // 2] ^= 1
+    (tmp_path / "changed").write_bytes(data)
+    for name in ("short", "changed"):
+        code = run("apply", tmp_path / name, folder / "gamma.hdf5", "-o", tmp_path / "out.hdf5")
+        assert code == 1
+        assert "is damaged or incomplete" in said(capsys)
+    assert not (tmp_path / "out.hdf5").exists()
+
+
+def test_on_and_off_files(folder, tmp_path, capsys):
+    table = read_events(folder / "observation.hdf5")
+    thetas = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, 6))]
+    near = table[thetas].to_numpy() ** 2 < 0.025
+    write_events(table[near[:, 0]].drop(columns=thetas), tmp_path / "on.parquet")
+    write_events(table[near[:, 1:].any(axis=1)].drop(columns=thetas), tmp_path / "off.parquet")
+    split = ("--off", tmp_path / "off.parquet", "--alpha", 0.2)
+    options = ("-m", "tree", "--groups", "none", "--json")
+    assert run("detect", tmp_path / "on.parquet", *split, "-o", tmp_path / "a", *options) == 0
+    apart = json.loads(capsys.readouterr().out)
+    assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "b", *options) == 0
+    together = json.loads(capsys.readouterr().out)
+    for name in ("n_on", "n_off", "alpha", "significance"):
+        assert apart["observation"][name] == together["observation"][name]
+    assert run("detect", tmp_path / "on.parquet", "--off", tmp_path / "off.parquet", "-o", tmp_path / "c") == 2
+    assert "is needed with --off" in said(capsys)
+    assert run("detect", tmp_path / "on.parquet", *split, "--null-test", "-m", "tree", "-o", tmp_path / "c") == 2
+    assert "needs at least two Off regions" in said(capsys)
+
+
+def test_joined_files(folder, tmp_path, capsys):
+    table = read_events(folder / "observation.hdf5")
+    keys = ["event_num", "night", "run_id"]
+    thetas = [name for name in table if name.startswith("theta")]
+    write_events(table.drop(columns=thetas).sample(frac=1, random_state=0), tmp_path / "dl2.hdf5")
+    write_events(table[[*keys, *thetas]], tmp_path / "dl3.hdf5")
+    given = ("--join", tmp_path / "dl3.hdf5", "-m", "tree", "-o", tmp_path / "a", "--json")
+    assert run("detect", tmp_path / "dl2.hdf5", *given) == 0
+    counts = json.loads(capsys.readouterr().out)["observation"]
+    assert run("detect", folder / "observation.hdf5", "-m", "tree", "-o", tmp_path / "b", "--json") == 0
+    expected = json.loads(capsys.readouterr().out)["observation"]
+    assert counts == expected
+
+
+def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
+    table = read_events(folder / "observation.hdf5")
+    thetas = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, 6))]
+    leak = table[thetas].to_numpy().argmin(axis=1) + np.random.default_rng(0).normal(scale=0.3, size=len(table))
+    write_events(table.assign(innocent=leak), tmp_path / "leaky.parquet")
+    features = [*load_config().features, "innocent"]
+    (tmp_path / "c.yaml").write_text("features: [" + ", ".join(features) + "]\n")
+    options = ("-c", tmp_path / "c.yaml", "-m", "tree", "--null-test")
+    assert run("detect", tmp_path / "leaky.parquet", "-o", tmp_path / "out", *options) == 0
+    assert "Do not trust the detection" in " ".join(capsys.readouterr().out.split())
+
+
+def test_demo(tmp_path, capsys):
+    assert run("demo", "--events", 60_000, "--signal", 900, "-o", tmp_path, "--json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert list(result["models"]) == ["forest", "li-ma-tree", "k-means", "supervised"]
+    assert result["models"]["forest"]["significance"] > result["observation"]["significance"]
+    assert all(abs(test["mean"]) < 2 for test in result["null_tests"].values())
+    assert (tmp_path / "result.json").exists()
+
+
+def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
+    table = simulate_observation(3000, 0, random_state=0)
+    good = folder / "observation.hdf5"
+    files = {name: tmp_path / name for name in ("cut.hdf5", "far.hdf5", "missing.hdf5", "away.hdf5", "mixed.parquet")}
+    files["cut.hdf5"].write_bytes(good.read_bytes()[: good.stat().st_size // 2])
+    write_events(table.assign(**{n: 9.0 for n in table if n.startswith("theta")}), files["far.hdf5"])
+    write_events(table.drop(columns="width"), files["missing.hdf5"])
+    write_events(table.assign(width=99.0), files["away.hdf5"])
+    write_events(table, files["mixed.parquet"])
+    (tmp_path / "key.yaml").write_text("feature: [width]\n")
+    (tmp_path / "origin.yaml").write_text("features: [width, theta_deg]\n")
+    (tmp_path / "text.txt").write_text("no table at all\n")
+    (tmp_path / "block").write_text("")
+    return files | {"good": good}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("detect", "cut.hdf5"), "cut.hdf5"),
+        (("detect", "far.hdf5"), "none of 3,000 events lies in a region"),
+        (("detect", "missing.hdf5"), "width"),
+        (("detect", "away.hdf5"), "the quality cuts leave none of"),
+        (("detect", "good", "mixed.parquet"), "mixed.parquet"),
+        (("detect", "absent.hdf5"), "absent.hdf5"),
+        (("detect", "."), "folder"),
+        (("detect", "text.txt"), "text.txt"),
+        (("detect", "good", "-c", "key.yaml"), "features"),
+        (("detect", "good", "-c", "origin.yaml"), "theta_deg"),
+        (("detect", "good", "-c", "absent.yaml"), "absent.yaml"),
+        (("detect", "good", "-m", "forrest"), "did you mean 'forest'?"),
+        (("detect", "good", "--groups", "nite"), "nite"),
+        (("detect", "good", "--strategy", "sideways", "-m", "tree"), "strategy must be"),
+        (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
+        (("train", "away.hdf5"), "the quality cuts leave none of"),
+        (("info", "absent.hdf5"), "absent.hdf5"),
+        (("apply", "good", "good"), "is not a model file of excess"),
+        (("apply", "saved", "missing.hdf5"), "width"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_bad_input_is_one_sentence(arguments, message, folder, tmp_path, capsys):
+    known = _bad_files(folder, tmp_path) | {"saved": folder / "tree.excess"}
+    command, *rest = arguments
+    words = [known.get(word, tmp_path / word if "." in word else word) for word in rest]
+    output = () if command == "info" else ("-o", tmp_path / "out" / "result.hdf5")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    code = run(command, *words, *output)
+    captured = capsys.readouterr()
+    assert code == 1
+    text = " ".join(captured.err.split())
+    assert message in text
+    assert "Traceback" not in text
+    last = captured.err.strip().splitlines()[-1]
+    assert last.startswith("excess: ")
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    assert after == before
+
+
+def test_debug_shows_the_traceback(tmp_path):
+    with pytest.raises(ValueError, match="absent"):
+        main(["info", str(tmp_path / "absent.hdf5"), "--debug"])
+
+
+def test_output_folder_that_cannot_be_used(folder, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    code = run("detect", folder / "observation.hdf5", "-m", "tree", "-o", tmp_path / "file" / "out")
+    assert code == 1
+    assert "cannot be used as output folder" in said(capsys)
+
+
+def test_usage_errors_exit_with_two(capsys):
+    assert run("detect") == 2
+    assert run("detekt") == 2
+    assert run("simulate", "-o", "x", "--format", "xlsx") == 2
+    assert run("detect", "x.hdf5", "-o", "y", "--alpha", "0.2") == 2
+
+
+def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
+    path = folder / "gamma.hdf5"
+    assert run("apply", folder / "tree.excess", path, "-o", path) == 1
+    assert "onto itself" in said(capsys)
+    read_events(path)
+
+
+def test_interrupt_leaves_the_old_file(folder, tmp_path):
+    table = simulate_observation(200_000, 50, random_state=1)
+    write_events(table, tmp_path / "in.hdf5")
+    (tmp_path / "out.hdf5").write_bytes(b"old")
+    command = "import sys; from excess.cli import main; main(sys.argv[1:])"
+    arguments = [
+        "apply",
+        folder / "tree.excess",
+        tmp_path / "in.hdf5",
+        "-o",
+        tmp_path / "out.hdf5",
+        "--chunk-rows",
+        100,
+    ]
+    started = [sys.executable, "-c", command, *map(str, arguments)]
+    process = subprocess.Popen(started, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "interrupted" in errors
+    assert (tmp_path / "out.hdf5").read_bytes() == b"old"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.hdf5", "out.hdf5"]
+
+
+def test_memory_of_apply_does_not_grow(folder, tmp_path):
+    """Four times the events, the same number of them in memory."""
+    code = (
+        "import sys, resource; from excess.cli import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    peaks = []
+    for n in (150_000, 600_000):
+        write_events(simulate_observation(n, 10, random_state=1), tmp_path / "in.hdf5")
+        arguments = ["apply", folder / "tree.excess", tmp_path / "in.hdf5", "-o", tmp_path / "out.hdf5"]
+        command = [sys.executable, "-c", code, *map(str, arguments), "--chunk-rows", "20000"]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        peaks.append(int(done.stdout.split()[-1]) / 1024)
+    assert len(read_events(tmp_path / "out.hdf5", ["selected"])) == 600_000
+    assert peaks[1] < peaks[0] + 30  # MiB; 450,000 more events take 120
+    assert sum(len(chunk) for chunk in iter_events(tmp_path / "out.hdf5", ["width"])) == 600_000
