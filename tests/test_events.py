@@ -3,6 +3,7 @@
 import gzip
 import logging
 import math
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,23 @@ def test_chunks_are_the_whole(tmp_path, kind, chunk_rows):
     chunks = list(iter_events(paths, chunk_rows=chunk_rows))
     assert max(map(len, chunks)) <= chunk_rows
     pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), read_events(paths))
+
+
+@pytest.mark.parametrize("kind", ["hdf5", "parquet"])
+def test_chunks_take_constant_memory(tmp_path, kind):
+    arrow = pytest.importorskip("pyarrow")
+    most = []
+    for n_events in (400_000, 1_200_000):
+        table = pd.DataFrame(np.random.default_rng(0).random((n_events, 4)), columns=list("abcd"))
+        write(table, tmp_path / f"events.{kind}")
+        del table
+        before, held = arrow.total_allocated_bytes(), 0
+        tracemalloc.start()
+        for _ in iter_events(tmp_path / f"events.{kind}", chunk_rows=10_000):
+            held = max(held, arrow.total_allocated_bytes() - before)
+        most.append(held + tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert most[1] < 1.5 * most[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

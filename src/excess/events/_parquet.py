@@ -13,6 +13,8 @@ from excess.events._fact_names import INDEX_COLUMNS
 
 __all__ = ["chunks", "columns", "count"]
 
+BUFFER_BYTES = 1 << 20
+
 
 def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the scalar columns."""
@@ -43,7 +45,8 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
 
 
 def _open(path: Path) -> Any:
-    return require("pyarrow.parquet", "reading Parquet").ParquetFile(path)
+    # By default Arrow holds all of the file that was read so far; this is as fast, in constant memory.
+    return require("pyarrow.parquet", "reading Parquet").ParquetFile(path, pre_buffer=False, buffer_size=BUFFER_BYTES)
 
 
 def _to_frame(arrow: Any, names: Sequence[str]) -> pd.DataFrame:
