@@ -177,10 +177,11 @@ def observe_table(
     >>> print(observation)
     100,000 events read, 97,112 outside all regions, 0 cut away; On 630, Off 2258, alpha 0.2: ...
     """
-    if hasattr(tables, "columns"):
-        tables = [tables]
+    import pandas as pd
+
+    chunks = [tables] if isinstance(tables, pd.DataFrame) else tables
     column = config.groups if groups is None else groups
-    return _observation([_collect(tables, config, column, side=None)], config, None, source)
+    return _observation([_collect(chunks, config, column, side=None)], config, None, source)
 
 
 @dataclass
@@ -221,7 +222,8 @@ def _collect(tables: Iterable[pd.DataFrame], config: AnalysisConfig, column: str
         part.region.append(region[valid])
         if column != "none":
             part.groups.append(_group_labels(table, column)[valid])
-        part.tables.append(table.loc[valid, [name for name in table if _is_kept(name)]])
+        kept = [name for name in table.columns.astype(str) if _is_kept(name)]
+        part.tables.append(table.loc[valid, kept])
     return part
 
 

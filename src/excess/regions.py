@@ -223,7 +223,7 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     """
     wanted = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, config.n_regions))]
     sky = ["ra", "dec", "pointing_ra", "pointing_dec"]
-    options = {"theta_squared_cut": config.theta_squared_cut, "overlap": config.overlap}
+    options: dict[str, Any] = {"theta_squared_cut": config.theta_squared_cut, "overlap": config.overlap}
     if all(name in table for name in wanted):
         return assign_regions(table[wanted].to_numpy(dtype=np.float64), **options)
     if all(name in table for name in sky):

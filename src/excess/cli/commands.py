@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from excess.cli.inputs import (
+    detect_with_file,
+    load_config,
+    load_model,
+    observe_files,
+    output_of_each,
+    reference_from_files,
+    simulated_reference,
+)
+from excess.cli.printing import fail, print_detections, print_json, print_table, say, sentence_of, shortened
 
 if TYPE_CHECKING:
     from excess.detection import Detection, NullTest
@@ -62,13 +72,13 @@ def demo(
     if output is not None:
         prepare_folder(output)
     config = load_config()
-    _say(f"Simulating {events:,} events, {signal:,} of them gammas", as_json)
+    say(f"Simulating {events:,} events, {signal:,} of them gammas", as_json)
     observation = observe_table(simulate_observation(events, signal, random_state=seed), config)
-    _say(str(observation), as_json)
+    say(str(observation), as_json)
     models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in ("forest", "li-ma-tree", "k-means")}
     tested = dict(models)
-    _say("Training the supervised reference on 20,000 simulated events", as_json)
-    models["supervised"] = _simulated_reference(observation.names, seed, jobs)
+    say("Training the supervised reference on 20,000 simulated events", as_json)
+    models["supervised"] = simulated_reference(observation.names, seed, jobs)
     detections, null_tests = _search(observation, models, tested, seed=seed, shown=not as_json)
     record = RunRecord("demo", seed, (), {"events": events, "signal": signal})
     _finish(output, observation, detections, null_tests, config, record, as_json)
@@ -107,9 +117,9 @@ def simulate(
         path = folder / f"{name}.{suffix}"
         write_events(table, path)
         written[name] = {"path": str(path), "n_events": len(table)}
-        _say(f"{path}: {len(table):,} events", as_json)
+        say(f"{path}: {len(table):,} events", as_json)
     if as_json:
-        _print_json(written)
+        print_json(written)
 
 
 @app.command()
@@ -124,20 +134,20 @@ def info(
     if is_model_file(file):
         header = read_header(file)
         if as_json:
-            _print_json(header)
+            print_json(header)
         else:
-            _print_table(f"{file}", {key: _short(value) for key, value in header.items() if key != "arrays"})
+            print_table(f"{file}", {key: shortened(value) for key, value in header.items() if key != "arrays"})
         return
     found, counts = _describe(file, config)
     if as_json:
-        _print_json({**found, "on_off": counts})
+        print_json({**found, "on_off": counts})
         return
     rows = {"format": found["format"], "events": f"{found['n_events']:,}"}
     if found["n_array_events"] is not None:
         rows["array events"] = f"{found['n_array_events']:,}"
     rows.update(counts)
     rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
-    _print_table(str(file), rows)
+    print_table(str(file), rows)
 
 
 @app.command()
@@ -178,16 +188,16 @@ def detect(
     from excess.results import RunRecord, prepare_folder
 
     prepare_folder(output)
-    settings = _load_config(config, source_ra, source_dec)
+    settings = load_config(config, source_ra, source_dec)
     names = model or ["forest"]
     saved = [name for name in names if Path(name).is_file()]
     models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in names if name not in saved}
-    observation = _observe(files, settings, groups, join, off, alpha)
-    _say(str(observation), as_json)
+    observation = observe_files(files, settings, groups, join, off, alpha)
+    say(str(observation), as_json)
     inputs = [*files, *(join or []), *(off or []), *map(Path, saved), *(simulation or [])]
     tested = dict(models)
     if simulation is not None:
-        models["supervised"] = _reference_from_files(simulation, settings, observation.names, seed, jobs)
+        models["supervised"] = reference_from_files(simulation, settings, observation.names, seed, jobs)
     detections, null_tests = _search(
         observation,
         models,
@@ -200,7 +210,7 @@ def detect(
         n_permutations=permutations,
     )
     for name in saved:
-        detections[Path(name).stem] = _detect_with_file(Path(name), observation, files)
+        detections[Path(name).stem] = detect_with_file(Path(name), observation, files)
     options = {
         "models": names,
         "groups": groups or settings.groups,
@@ -238,10 +248,10 @@ def train(
     prepare_folder(output.parent)
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder; give the name of a file")
-    settings = _load_config(config, source_ra, source_dec)
+    settings = load_config(config, source_ra, source_dec)
     estimator = make_model(model, random_state=seed, n_jobs=jobs).set_params(**({} if as_json else _shown(model)))
-    observation = _observe(files, settings, groups, join, off, alpha)
-    _say(str(observation), as_json)
+    observation = observe_files(files, settings, groups, join, off, alpha)
+    say(str(observation), as_json)
     fitted = _fit(estimator, observation)
     record = RunRecord("train", seed, [*files, *(join or []), *(off or [])], {"model": model}).to_dict()
     trained_on = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
@@ -251,9 +261,9 @@ def train(
         metadata={"config": settings.to_yaml(), "groups": trained_on, "run": record, "angles": "deg"},
     )
     tuned = fitted.tuned_counts_
-    _say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", as_json)
+    say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", as_json)
     if as_json:
-        _print_json({"model": str(output), "n_events": len(observation.X), "threshold": fitted.threshold_})
+        print_json({"model": str(output), "n_events": len(observation.X), "threshold": fitted.threshold_})
 
 
 @app.command()
@@ -274,8 +284,8 @@ def apply(
     from excess.application import apply_model
     from excess.events import describe
 
-    fitted, settings = _load_model(model, jobs)
-    targets = _targets(files, output)
+    fitted, settings = load_model(model, jobs)
+    targets = output_of_each(files, output)
     found = []
     for path, target in targets.items():
         n_events = describe(path).n_events
@@ -283,14 +293,14 @@ def apply(
         with progress_bar(f"Applying to {path.name}", n_events, shown=not as_json) as tick:
             applied = apply_model(fitted, settings, path, target, chunk_rows=chunk_rows, tick=tick)
         rate = applied.n_events / max(perf_counter() - start, 1e-9)
-        _say(
+        say(
             f"{target}: {applied.n_events:,} events, {applied.n_scored:,} scored, {applied.n_selected:,} selected "
             f"({rate:,.0f} events per second)",
             as_json,
         )
         found.append({"path": str(target), **vars(applied), "events_per_second": rate})
     if as_json:
-        _print_json(found)
+        print_json(found)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -305,83 +315,10 @@ def main(arguments: list[str] | None = None) -> None:
             sys.exit(error.exit_code)
         if debug:
             raise
-        sys.exit(_fail(_sentence(error), 1))
+        sys.exit(fail(sentence_of(error), 1))
     if code == _INTERRUPTED:
-        _fail("interrupted; no half-written file is left", code)
+        fail("interrupted; no half-written file is left", code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, MemoryError):
-        return "not enough memory; give fewer events, or smaller chunks"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, (ValueError, OSError, ImportError)):
-        return " ".join(str(error).split())
-    return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"
-
-
-def _fail(message: str, code: int) -> int:
-    typer.echo(f"excess: {message}", err=True)
-    return code
-
-
-def _say(text: str, silent: bool) -> None:
-    """Tell people on the way; scripts want the result alone."""
-    if not silent:
-        typer.echo(text, err=True)
-
-
-def _print_json(value: Any) -> None:
-    from excess.results import as_json
-
-    typer.echo(json.dumps(as_json(value), indent=2))
-
-
-def _print_table(title: str, rows: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(title=escape(title), show_header=False)
-    for key, value in rows.items():
-        table.add_row(escape(str(key)), escape(str(value)))
-    Console().print(table)
-
-
-def _short(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 400 else text[:397] + "..."
-
-
-def _load_config(path: Path | None, source_ra: float | None, source_dec: float | None) -> AnalysisConfig:
-    from excess.events import load_config
-
-    config = load_config(path)
-    given = {"source_ra": source_ra, "source_dec": source_dec}
-    regions = {name: value for name, value in given.items() if value is not None}
-    return config.model_copy(update={"regions": config.regions.model_copy(update=regions)})
-
-
-def _observe(
-    files: list[Path],
-    config: AnalysisConfig,
-    groups: str | None,
-    join: list[Path] | None,
-    off: list[Path] | None,
-    alpha: float | None,
-) -> Observation:
-    from excess.observation import observe, observe_on_off
-
-    if not off:
-        if alpha is not None:
-            raise typer.BadParameter("goes with --off; with regions, their number decides", param_hint="--alpha")
-        return observe(files, config, join=join or None, groups=groups)
-    if alpha is None:
-        raise typer.BadParameter("is needed with --off: the exposure ratio On/Off", param_hint="--alpha")
-    if join:
-        raise typer.BadParameter("does not go with --off", param_hint="--join")
-    return observe_on_off(files, off, config, alpha=alpha, groups=groups)
 
 
 def _search(
@@ -396,7 +333,7 @@ def _search(
     """Cross-validate models, and test some of them in the Off regions."""
     from excess.validation import cross_val_detect, null_test
 
-    shared = {"groups": observation.groups, "random_state": seed, "verbose": int(shown)}
+    shared: dict[str, Any] = {"groups": observation.groups, "random_state": seed, "verbose": int(shown)}
     detections = {}
     if models:
         detections = cross_val_detect(
@@ -435,76 +372,11 @@ def _finish(
     else:
         result = write_results(output, observation, detections, null_tests, config, record)
     if as_json:
-        _print_json(result)
+        print_json(result)
         return
-    _print_detections(observation, detections, null_tests)
+    print_detections(observation, detections, null_tests)
     if output is not None:
-        _say(f"Results in {output}", as_json)
-
-
-def _print_detections(
-    observation: Observation, detections: dict[str, Detection], null_tests: dict[str, NullTest]
-) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    first = next(iter(detections.values()))
-    table = Table(title=f"Hold-out events, alpha = {observation.alpha:.4g}, {first.strategy}")
-    columns = ["model", "On", "Off", "excess", "significance"]
-    columns += ["permutation p"] if len(first.permuted_contrasts) else []
-    columns += ["null tests"] if null_tests else []
-    for column in columns:
-        table.add_column(column, justify="left" if column == "model" else "right")
-    uncut = first.uncut
-    table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f} sigma")
-    for name, found in detections.items():
-        spread = f" +- {found.spread:.1f}" if len(found.significances) > 1 else ""
-        cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread} sigma"]
-        if len(first.permuted_contrasts):
-            cells.append(f"{found.permutation_p_value:.3g}")
-        if null_tests:
-            cells.append(", ".join(f"{v:.1f}" for v in null_tests[name].significances) if name in null_tests else "")
-        table.add_row(escape(name), *cells)
-    console = Console()
-    console.print(table)
-    # of the first model, which was chosen before anything was seen
-    name = next(iter(detections))
-    console.print(f"{escape(name)}: {escape(detections[name].verdict)}", soft_wrap=True)
-    for name, test in null_tests.items():
-        if test.suspicious:
-            console.print(f"{escape(name)}: {escape(test.verdict)}", soft_wrap=True)
-
-
-def _count_cells(counts: Any) -> list[str]:
-    return [f"{counts.n_on:g}", f"{counts.n_off:g}", f"{counts.excess:.0f} +- {counts.excess_error:.0f}"]
-
-
-def _simulated_reference(names: tuple[str, ...], seed: int, jobs: int) -> Any:
-    from excess.simulate import simulate_labelled
-    from excess.supervised import supervised_reference
-
-    truth = simulate_labelled(random_state=seed + 1)
-    labels = truth["is_signal"].to_numpy().astype(int)
-    return supervised_reference(truth[list(names)].to_numpy(), labels, n_jobs=jobs, random_state=seed)
-
-
-def _reference_from_files(
-    simulation: tuple[Path, Path], config: AnalysisConfig, names: tuple[str, ...], seed: int, jobs: int
-) -> Any:
-    import numpy as np
-
-    from excess.events import EventFileError, read_events, to_features
-    from excess.supervised import supervised_reference
-
-    parts = []
-    for path in simulation:
-        features = to_features(read_events(path, config.columns_needed()), config)
-        if not features.valid.any():
-            raise EventFileError(f"{path}: no event passes the quality cuts")
-        parts.append(features.X[features.valid])
-    labels = np.repeat([1, 0], [len(part) for part in parts])
-    return supervised_reference(np.concatenate(parts), labels, n_jobs=jobs, random_state=seed)
+        say(f"Results in {output}", as_json)
 
 
 def _fit(estimator: Any, observation: Observation) -> Any:
@@ -517,47 +389,6 @@ def _fit(estimator: Any, observation: Observation) -> Any:
 
 def _shown(model: str) -> dict[str, int]:
     return {"verbose": 1} if model.endswith(("forest", "ensemble")) else {}
-
-
-def _load_model(path: Path, jobs: int) -> tuple[Any, AnalysisConfig]:
-    """Return a model and the configuration that it was trained with."""
-    from excess.events import parse_config
-    from excess.persistence import ModelFileError, load, read_header
-
-    fitted = load(path)
-    metadata = read_header(path).get("metadata") or {}
-    if "config" not in metadata:
-        raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
-    if "n_jobs" in fitted.get_params():
-        fitted.set_params(n_jobs=jobs)
-    return fitted, parse_config(metadata["config"], str(path))
-
-
-def _detect_with_file(path: Path, observation: Observation, files: list[Path]) -> Detection:
-    """Apply a saved model to new events; refuse events that it was trained on."""
-    import pandas as pd
-
-    from excess._files import sha256_of
-    from excess.persistence import ModelFileError, load, read_header
-    from excess.validation import detect as judge
-
-    fitted = load(path)
-    metadata = read_header(path).get("metadata") or {}
-    seen = {entry["sha256"] for entry in metadata.get("run", {}).get("files", [])}
-    for file in files:
-        if sha256_of(file) in seen:
-            raise ModelFileError(
-                f"{path}: was trained on {file}; give it events that it has not seen, or the name of a model to "
-                "cross-validate"
-            )
-    if observation.groups is not None:
-        shared = sorted(set(observation.groups.tolist()) & set(metadata.get("groups", [])))
-        if shared:
-            raise ModelFileError(
-                f"{path}: was trained on events of group {shared[0]!r}, which these files hold as well"
-            )
-    frame = pd.DataFrame(observation.X, columns=list(observation.names))
-    return judge(fitted, frame, observation.on, alpha=observation.alpha, groups=observation.groups)
 
 
 def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -588,21 +419,3 @@ def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str
             counts["nights"] = ", ".join(map(str, sorted(nights)))
     fields = ("format", "n_events", "n_array_events", "columns")
     return {name: getattr(found, name) for name in fields} | {"columns": list(found.columns)}, counts
-
-
-def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
-    """Return which file goes where."""
-    from excess.results import prepare_folder
-
-    if len(files) == 1 and not output.is_dir():
-        prepare_folder(output.parent)
-        targets = {files[0]: output}
-    else:
-        folder = prepare_folder(output)
-        targets = {path: folder / path.name for path in files}
-        if len({target.name for target in targets.values()}) < len(files):
-            raise ValueError("several files have the same name, so that one copy would replace the other")
-    for path, target in targets.items():
-        if target.exists() and path.exists() and path.samefile(target):
-            raise ValueError(f"{path} would be written onto itself; give another output")
-    return targets

@@ -1,0 +1,133 @@
+"""What commands are given: configurations, observations, models and targets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from excess.detection import Detection
+    from excess.events import AnalysisConfig
+    from excess.observation import Observation
+
+
+def load_config(path: Path | None, source_ra: float | None, source_dec: float | None) -> AnalysisConfig:
+    """Return the configuration of a file, with the position of the source where it is given."""
+    from excess.events import load_config
+
+    config = load_config(path)
+    given = {"source_ra": source_ra, "source_dec": source_dec}
+    regions = {name: value for name, value in given.items() if value is not None}
+    return config.model_copy(update={"regions": config.regions.model_copy(update=regions)})
+
+
+def observe_files(
+    files: list[Path],
+    config: AnalysisConfig,
+    groups: str | None,
+    join: list[Path] | None,
+    off: list[Path] | None,
+    alpha: float | None,
+) -> Observation:
+    """Read the events that were given, from one set of files or from On and Off files."""
+    from excess.observation import observe, observe_on_off
+
+    if not off:
+        if alpha is not None:
+            raise typer.BadParameter("goes with --off; with regions, their number decides", param_hint="--alpha")
+        return observe(files, config, join=join or None, groups=groups)
+    if alpha is None:
+        raise typer.BadParameter("is needed with --off: the exposure ratio On/Off", param_hint="--alpha")
+    if join:
+        raise typer.BadParameter("does not go with --off", param_hint="--join")
+    return observe_on_off(files, off, config, alpha=alpha, groups=groups)
+
+
+def simulated_reference(names: tuple[str, ...], seed: int, jobs: int) -> Any:
+    """Train the supervised reference on simulated events."""
+    from excess.simulate import simulate_labelled
+    from excess.supervised import supervised_reference
+
+    truth = simulate_labelled(random_state=seed + 1)
+    labels = truth["is_signal"].to_numpy().astype(int)
+    return supervised_reference(truth[list(names)].to_numpy(), labels, n_jobs=jobs, random_state=seed)
+
+
+def reference_from_files(
+    simulation: tuple[Path, Path], config: AnalysisConfig, names: tuple[str, ...], seed: int, jobs: int
+) -> Any:
+    """Train the supervised reference on files of gammas and protons."""
+    import numpy as np
+
+    from excess.events import EventFileError, read_events, to_features
+    from excess.supervised import supervised_reference
+
+    parts = []
+    for path in simulation:
+        features = to_features(read_events(path, config.columns_needed()), config)
+        if not features.valid.any():
+            raise EventFileError(f"{path}: no event passes the quality cuts")
+        parts.append(features.X[features.valid])
+    labels = np.repeat([1, 0], [len(part) for part in parts])
+    return supervised_reference(np.concatenate(parts), labels, n_jobs=jobs, random_state=seed)
+
+
+def load_model(path: Path, jobs: int) -> tuple[Any, AnalysisConfig]:
+    """Return a model and the configuration that it was trained with."""
+    from excess.events import parse_config
+    from excess.persistence import ModelFileError, load, read_header
+
+    fitted = load(path)
+    metadata = read_header(path).get("metadata") or {}
+    if "config" not in metadata:
+        raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
+    if "n_jobs" in fitted.get_params():
+        fitted.set_params(n_jobs=jobs)
+    return fitted, parse_config(metadata["config"], str(path))
+
+
+def detect_with_file(path: Path, observation: Observation, files: list[Path]) -> Detection:
+    """Apply a saved model to new events; refuse events that it was trained on."""
+    import pandas as pd
+
+    from excess._files import sha256_of
+    from excess.persistence import ModelFileError, load, read_header
+    from excess.validation import detect as judge
+
+    fitted = load(path)
+    metadata = read_header(path).get("metadata") or {}
+    seen = {entry["sha256"] for entry in metadata.get("run", {}).get("files", [])}
+    for file in files:
+        if sha256_of(file) in seen:
+            raise ModelFileError(
+                f"{path}: was trained on {file}; give it events that it has not seen, or the name of a model to "
+                "cross-validate"
+            )
+    if observation.groups is not None:
+        shared = sorted(set(observation.groups.tolist()) & set(metadata.get("groups", [])))
+        if shared:
+            raise ModelFileError(
+                f"{path}: was trained on events of group {shared[0]!r}, which these files hold as well"
+            )
+    frame = pd.DataFrame(observation.X, columns=list(observation.names))
+    return judge(fitted, frame, observation.on, alpha=observation.alpha, groups=observation.groups)
+
+
+def output_of_each(files: list[Path], output: Path) -> dict[Path, Path]:
+    """Return which file goes where."""
+    from excess.results import prepare_folder
+
+    if len(files) == 1 and not output.is_dir():
+        prepare_folder(output.parent)
+        targets = {files[0]: output}
+    else:
+        folder = prepare_folder(output)
+        targets = {path: folder / path.name for path in files}
+        if len({target.name for target in targets.values()}) < len(files):
+            raise ValueError("several files have the same name, so that one copy would replace the other")
+    for path, target in targets.items():
+        if target.exists() and path.exists() and path.samefile(target):
+            raise ValueError(f"{path} would be written onto itself; give another output")
+    return targets

@@ -1,0 +1,99 @@
+"""What commands say: tables for people, JSON for scripts, and one sentence for a failure."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from excess.detection import Detection, NullTest
+    from excess.observation import Observation
+
+
+def say(text: str, silent: bool) -> None:
+    """Tell people on the way; scripts want the result alone."""
+    if not silent:
+        typer.echo(text, err=True)
+
+
+def print_json(value: Any) -> None:
+    """Print a value for scripts."""
+    from excess.results import as_json
+
+    typer.echo(json.dumps(as_json(value), indent=2))
+
+
+def print_table(title: str, rows: dict[str, Any]) -> None:
+    """Print names and values."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(title=escape(title), show_header=False)
+    for key, value in rows.items():
+        table.add_row(escape(str(key)), escape(str(value)))
+    Console().print(table)
+
+
+def shortened(value: Any) -> str:
+    """Return a value as text of bearable length."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 400 else text[:397] + "..."
+
+
+def print_detections(
+    observation: Observation, detections: dict[str, Detection], null_tests: dict[str, NullTest]
+) -> None:
+    """Print what every model found, and what it means."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    first = next(iter(detections.values()))
+    table = Table(title=f"Hold-out events, alpha = {observation.alpha:.4g}, {first.strategy}")
+    columns = ["model", "On", "Off", "excess", "significance"]
+    columns += ["permutation p"] if len(first.permuted_contrasts) else []
+    columns += ["null tests"] if null_tests else []
+    for column in columns:
+        table.add_column(column, justify="left" if column == "model" else "right")
+    uncut = first.uncut
+    table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f} sigma")
+    for name, found in detections.items():
+        spread = f" +- {found.spread:.1f}" if len(found.significances) > 1 else ""
+        cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread} sigma"]
+        if len(first.permuted_contrasts):
+            cells.append(f"{found.permutation_p_value:.3g}")
+        if null_tests:
+            cells.append(", ".join(f"{v:.1f}" for v in null_tests[name].significances) if name in null_tests else "")
+        table.add_row(escape(name), *cells)
+    console = Console()
+    console.print(table)
+    # of the first model, which was chosen before anything was seen
+    name = next(iter(detections))
+    console.print(f"{escape(name)}: {escape(detections[name].verdict)}", soft_wrap=True)
+    for name, test in null_tests.items():
+        if test.suspicious:
+            console.print(f"{escape(name)}: {escape(test.verdict)}", soft_wrap=True)
+
+
+def _count_cells(counts: Any) -> list[str]:
+    return [f"{counts.n_on:g}", f"{counts.n_off:g}", f"{counts.excess:.0f} +- {counts.excess_error:.0f}"]
+
+
+def fail(message: str, code: int) -> int:
+    """Say what went wrong, and return the exit code."""
+    typer.echo(f"excess: {message}", err=True)
+    return code
+
+
+def sentence_of(error: Exception) -> str:
+    """Return an error as one sentence."""
+    if isinstance(error, MemoryError):
+        return "not enough memory; give fewer events, or smaller chunks"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, (ValueError, OSError, ImportError)):
+        return " ".join(str(error).split())
+    return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"
