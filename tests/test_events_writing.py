@@ -238,3 +238,31 @@ def test_copy_in_chunks(tmp_path):
         for chunk in iter_events(tmp_path / "a.hdf5", list(table.columns), chunk_rows=33):
             writer.append(chunk)
     pd.testing.assert_frame_equal(read_events(tmp_path / "b.parquet"), table)
+
+
+def test_columns_are_added_to_a_copy_with_all_else_in_it(tmp_path):
+    source, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    write_events(TABLE.assign(score=0.0), source)
+    with h5py.File(source, "r+") as file:
+        file["runs/run_id"] = [1, 2, 3]
+        file.attrs["sample_fraction"] = 0.5
+    before = source.read_bytes()
+    with EventWriter(out, copy_of=source) as writer:
+        writer.append(pd.DataFrame({"score": np.arange(len(TABLE), dtype=float)}))
+    assert source.read_bytes() == before
+    with h5py.File(out) as file:
+        assert file["runs/run_id"][:].tolist() == [1, 2, 3]
+        assert file.attrs["sample_fraction"] == 0.5
+    found = read_events(out)
+    np.testing.assert_array_equal(found["score"], np.arange(len(TABLE)))
+    pd.testing.assert_frame_equal(found[list(TABLE)], read_events(source)[list(TABLE)])
+
+
+def test_added_columns_must_have_the_rows_of_the_file(tmp_path):
+    source, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    write_events(TABLE, source)
+    with pytest.raises(ValueError, match=r"do not fit to a file of"), EventWriter(out, copy_of=source) as writer:
+        writer.append(pd.DataFrame({"score": [0.5]}))
+    assert list(tmp_path.iterdir()) == [source]
+    with pytest.raises(ValueError, match="FACT's HDF5 layout only"):
+        EventWriter(tmp_path / "out.parquet", copy_of=source)

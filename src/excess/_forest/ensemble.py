@@ -193,11 +193,7 @@ def mean_scores(
 ) -> NDArray[np.float64]:
     """Return each event's mean value over all trees."""
     scores = np.zeros(len(X))
-
-    def work(codes: NDArray[Any], rows: slice) -> None:
-        predictor.add_scores(codes, rows.stop - rows.start, *trees, values, code_mask(codes), scores[rows])
-
-    _for_encoded_blocks(X, edges, trees, n_threads, work)
+    _for_encoded_rows(predictor.score_rows, X, edges, trees, n_threads, values, scores)
     scores /= len(trees.depths)
     return scores
 
@@ -210,34 +206,34 @@ def leaf_numbers(
 ) -> NDArray[np.int64]:
     """Return the number of the leaf that each event reaches in each tree."""
     leaves = np.empty((len(X), len(trees.depths)), dtype=np.int64)
-
-    def work(codes: NDArray[Any], rows: slice) -> None:
-        predictor.find_leaves(codes, rows.stop - rows.start, *trees, code_mask(codes), leaves[rows])
-
-    _for_encoded_blocks(X, edges, trees, n_threads, work)
+    _for_encoded_rows(predictor.number_rows, X, edges, trees, n_threads, leaves)
     return leaves
 
 
-def _for_encoded_blocks(
+def _for_encoded_rows(
+    kernel: Callable[..., None],
     X: NDArray[Any],
     edges: list[NDArray[np.float64]],
     trees: predictor.FlatTrees,
     n_threads: int,
-    work: Callable[[NDArray[Any], slice], None],
+    *results: NDArray[Any],
 ) -> None:
-    """Encode the features that the trees use, block by block of rows, and hand the codes to ``work``."""
+    """Let a kernel encode the features that the trees use and send rows through them, many rows at a time."""
     padded = pad_edges(edges)
     features = np.unique(trees.nodes[~predictor.leaf_mask(trees), 0]).astype(np.int64)
 
-    def score(start: int, codes: NDArray[Any]) -> None:
-        for rows in _blocks(start, len(X)):
-            encode(X, rows.start, rows.stop, padded, features, codes)
-            work(codes, rows)
+    # few and equal tasks: between two of them a thread may have to wait for others that read or write files
+    share = -(-len(X) // (2 * n_threads * predictor.BLOCK)) * predictor.BLOCK
+    rows_per_task = min(max(share, predictor.BLOCK), 4 * _ROWS_PER_TASK)
+
+    def work(start: int, codes: NDArray[Any]) -> None:
+        end = min(start + rows_per_task, len(X))
+        kernel(X, start, end, padded, features, codes, *trees, code_mask(codes), *results)
 
     def block() -> NDArray[Any]:
         return np.zeros((predictor.BLOCK, len(edges)), dtype=edges_code_type(edges))
 
-    run_tasks(range(0, len(X), _ROWS_PER_TASK), score, block, n_threads)
+    run_tasks(range(0, len(X), rows_per_task), work, block, n_threads)
 
 
 def _blocks(start: int, n_rows: int) -> Iterator[slice]:

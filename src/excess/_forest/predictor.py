@@ -11,13 +11,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from excess._forest.binning import encode
 from excess._forest.layout import FEATURE, LEFT, LIMIT, SHIFT
 from excess._rng import bootstrap_weights, derive_key
 
 BLOCK = 512
 """Rows that pass through a tree together: their codes and the tree fit into the cache."""
 _STRIDE = 8
-"""Levels that all rows go down before those that have arrived are taken out."""
+"""Levels that a group of rows goes down before it is asked whether all have arrived."""
+_0, _1, _2, _3, _4, _5, _6, _7 = (np.uint64(k) for k in range(8))
+_32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class FlatTrees(NamedTuple):
@@ -67,47 +70,67 @@ def tree_depth(tree: NDArray[np.int64]) -> int:
     return int(node_depths(tree)[-1])
 
 
-@njit(cache=True, nogil=True)
-def _descend(codes, rows, n_rows, nodes, root, depth, mask, places, active):
-    """Send rows through a tree, a few levels at a time; write the leaf of each into ``places``.
+@njit(cache=True, nogil=True, inline="always")
+def _step(codes, row, pairs, node, mask):
+    """Return the child that a row goes to; from a leaf, the leaf itself."""
+    split, way = pairs[node, _0], pairs[node, _1]
+    code = np.uint64(codes[row, split & _LOW])
+    right = ((code - (split >> _32)) & mask) > (way & _LOW)
+    return (way >> _32) + np.uint64(right)
 
-    Within a stride, rows that have reached a leaf stay there; after it, only the others go on.
+
+@njit(cache=True, nogil=True)
+def _descend(codes, rows, n_rows, nodes, root, depth, mask, places):
+    """Send rows through a tree, eight at a time so that their loads overlap; write the leaf of each into ``places``.
+
+    Where a tree is deep, most rows arrive early: a group is done when a few more levels have moved none of its rows.
     """
-    n = np.uint64(n_rows)
-    mask = np.uint32(mask)
-    for r in range(n):
-        places[r] = root
-        active[r] = r
-    level = 0
-    while level < depth and n > 0:
-        stride = min(_STRIDE, depth - level)
-        for _ in range(stride):
-            for k in range(n):
-                r = active[k]
-                node = places[r]
-                code = np.uint32(codes[rows[r], nodes[node, np.uint64(0)]])
-                right = ((code - nodes[node, np.uint64(1)]) & mask) > nodes[node, np.uint64(2)]
-                places[r] = nodes[node, np.uint64(3)] + np.uint32(right)
-        level += stride
-        if level < depth:
-            n_active = np.uint64(0)
-            for k in range(n):
-                r = active[k]
-                active[n_active] = r
-                n_active += np.uint64(nodes[places[r], np.uint64(3)] != places[r])
-            n = n_active
+    # two elements at once: feature and shift, limit and left child
+    pairs = nodes.view(np.uint64)
+    mask, root, n = np.uint64(mask), np.uint64(root), np.uint64(n_rows)
+    whole = n - n % np.uint64(8)
+    for k in range(np.uint64(0), whole, np.uint64(8)):
+        r0, r1, r2, r3 = rows[k], rows[k + _1], rows[k + _2], rows[k + _3]
+        r4, r5, r6, r7 = rows[k + _4], rows[k + _5], rows[k + _6], rows[k + _7]
+        n0 = n1 = n2 = n3 = n4 = n5 = n6 = n7 = root
+        level = 0
+        while level < depth:
+            o0, o1, o2, o3, o4, o5, o6, o7 = n0, n1, n2, n3, n4, n5, n6, n7
+            for _ in range(min(_STRIDE, depth - level)):
+                n0 = _step(codes, r0, pairs, n0, mask)
+                n1 = _step(codes, r1, pairs, n1, mask)
+                n2 = _step(codes, r2, pairs, n2, mask)
+                n3 = _step(codes, r3, pairs, n3, mask)
+                n4 = _step(codes, r4, pairs, n4, mask)
+                n5 = _step(codes, r5, pairs, n5, mask)
+                n6 = _step(codes, r6, pairs, n6, mask)
+                n7 = _step(codes, r7, pairs, n7, mask)
+            level += _STRIDE
+            moved = (o0 ^ n0) | (o1 ^ n1) | (o2 ^ n2) | (o3 ^ n3) | (o4 ^ n4) | (o5 ^ n5) | (o6 ^ n6) | (o7 ^ n7)
+            if moved == 0:
+                break
+        places[k], places[k + _1], places[k + _2], places[k + _3] = n0, n1, n2, n3
+        places[k + _4], places[k + _5], places[k + _6], places[k + _7] = n4, n5, n6, n7
+    for k in range(whole, n):
+        node = root
+        for _ in range(depth):
+            node = _step(codes, rows[k], pairs, node, mask)
+        places[k] = node
 
 
 @njit(cache=True, nogil=True)
-def add_scores(codes, n_rows, nodes, roots, depths, values, mask, scores):
-    """Add the value of each row's leaf in every tree to its score."""
-    rows = np.arange(n_rows).astype(np.uint32)
-    places = np.empty(n_rows, dtype=np.uint32)
-    active = np.empty(n_rows + 1, dtype=np.uint32)
-    for tree in range(len(depths)):
-        _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places, active)
-        for r in range(np.uint64(n_rows)):
-            scores[r] += values[places[r]]
+def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, values, scores):
+    """Add the value of the leaf in every tree to the score, for rows ``first`` to ``last`` of X."""
+    rows = np.arange(BLOCK).astype(np.uint32)
+    places = np.empty(BLOCK, dtype=np.uint32)
+    for start in range(first, last, BLOCK):
+        n_rows = min(BLOCK, last - start)
+        encode(X, start, start + n_rows, edges, features, codes)
+        part = scores[start : start + n_rows]
+        for tree in range(len(depths)):
+            _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+            for k in range(np.uint64(n_rows)):
+                part[k] += values[places[k]]
 
 
 @njit(cache=True, nogil=True)
@@ -117,29 +140,30 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
     weights = np.empty(n_rows, dtype=np.uint8)
     rows = np.empty(n_rows + 1, dtype=np.uint32)
     places = np.empty(n_rows, dtype=np.uint32)
-    active = np.empty(n_rows + 1, dtype=np.uint32)
     for tree in range(len(depths)):
         bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
         n_out = 0
         for r in range(n_rows):
             rows[n_out] = r
             n_out += weights[r] == 0
-        _descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places, active)
-        for r in range(np.uint64(n_out)):
-            scores[rows[r]] += values[places[r]]
-            n_trees[rows[r]] += 1
+        _descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places)
+        for k in range(np.uint64(n_out)):
+            scores[rows[k]] += values[places[k]]
+            n_trees[rows[k]] += 1
 
 
 @njit(cache=True, nogil=True)
-def find_leaves(codes, n_rows, nodes, roots, depths, mask, leaves):
-    """Write the number of each row's leaf within its tree, for all trees."""
-    rows = np.arange(n_rows).astype(np.uint32)
-    places = np.empty(n_rows, dtype=np.uint32)
-    active = np.empty(n_rows + 1, dtype=np.uint32)
-    for tree in range(len(depths)):
-        _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places, active)
-        for r in range(n_rows):
-            leaves[r, tree] = places[r] - roots[tree]
+def number_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, leaves):
+    """Write the number of the leaf within its tree, for rows ``first`` to ``last`` of X and all trees."""
+    rows = np.arange(BLOCK).astype(np.uint32)
+    places = np.empty(BLOCK, dtype=np.uint32)
+    for start in range(first, last, BLOCK):
+        n_rows = min(BLOCK, last - start)
+        encode(X, start, start + n_rows, edges, features, codes)
+        for tree in range(len(depths)):
+            _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+            for k in range(n_rows):
+                leaves[start + k, tree] = places[k] - roots[tree]
 
 
 def leaf_mask(trees: FlatTrees) -> NDArray[Any]:

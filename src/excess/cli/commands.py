@@ -273,7 +273,7 @@ def apply(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write; a folder, where there are several files.")
     ],
-    chunk_rows: Annotated[int, typer.Option(help="Events in memory at a time.", min=1)] = 100_000,
+    chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
     jobs: Jobs = -1,
     as_json: Json = False,
 ) -> None:

@@ -18,7 +18,9 @@ class SparingFile(io.RawIOBase):
     Parameters
     ----------
     path : Path
-        The file, which is emptied.
+        The file.
+    keep : bool, default=False
+        Go on with what the file holds; by default it is emptied.
 
     Examples
     --------
@@ -32,10 +34,10 @@ class SparingFile(io.RawIOBase):
     (b'bc', None)
     """
 
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("w+b", buffering=0)
+    def __init__(self, path: Path, *, keep: bool = False) -> None:
+        self._file = path.open("r+b" if keep else "w+b", buffering=0)
         self._kept: list[tuple[int, bytes]] = []
-        self._size = 0
+        self._size = os.fstat(self._file.fileno()).st_size
         self._position = 0
         self.error: OSError | None = None
 

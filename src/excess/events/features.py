@@ -21,7 +21,7 @@ class Features(NamedTuple):
     Attributes
     ----------
     X : ndarray of float64 of shape (n_events, n_features)
-        The features, one row per row of the table, C-contiguous.
+        The features, one row per row of the table; each feature lies in one piece (column-major).
     valid : ndarray of bool of shape (n_events,)
         True where the event passes the quality cuts and all its features are finite.
     names : tuple of str of length n_features
@@ -82,10 +82,12 @@ def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
         if name not in table.columns:
             raise ValueError(f"the table {missing_column(name, map(str, table.columns))}")
     columns = _Columns(table, config.derived_features)
-    X = np.empty((len(table), len(config.features)))
+    # column by column, as files and trees have it: a feature is copied in one go
+    X = np.empty((len(table), len(config.features)), order="F")
+    valid = np.ones(len(table), dtype=np.bool_)
     for position, name in enumerate(config.features):
         X[:, position] = columns[name]
-    valid = np.asarray(np.isfinite(X).all(axis=1))
+        valid &= np.isfinite(X[:, position])
     for cut in config.quality_cuts:
         passed = compute(cut, columns.of(cut), len(table))
         if passed.dtype != np.bool_:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -15,7 +17,7 @@ from numpy.typing import NDArray
 
 from excess._files import replacing
 from excess.events._errors import EventFileError, require, translated
-from excess.events._fact import CHUNK_CACHE
+from excess.events._fact import CHUNK_CACHE, GROUP, count
 from excess.events._interrupts import interrupted_later
 from excess.events._sparing_file import SparingFile
 
@@ -36,6 +38,9 @@ class EventWriter:
     ----------
     path : path-like
         The file to write.
+    copy_of : path-like or None, default=None
+        Begin with a copy of a file in FACT's layout, whatever else it holds, and add columns to it: chunks then have
+        new columns alone, for as many rows as the file has. Columns of the same name are replaced.
 
     See Also
     --------
@@ -56,12 +61,16 @@ class EventWriter:
     4
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, copy_of: str | os.PathLike[str] | None = None) -> None:
         self.path = Path(path)
         suffix = self.path.suffix.lower()
         if suffix not in _SINKS:
             raise ValueError(f"{self.path}: the suffix must be .hdf5 (or .h5), .parquet or .csv, got {suffix!r}")
         self._make_sink = _SINKS[suffix]
+        if copy_of is not None:
+            if self._make_sink is not _Hdf5Sink:
+                raise ValueError(f"{self.path}: columns can be added to a copy in FACT's HDF5 layout only")
+            self._make_sink = partial(_Hdf5Sink, copy_of=Path(copy_of))
         self._sink: _Sink | None = None
         self._temporary: Path | None = None
         self._first: pd.DataFrame | None = None
@@ -165,15 +174,25 @@ class _Hdf5Sink:
     which it may end the process, so interrupts wait until it is done.
     """
 
+    def __init__(self, path: Path, first: pd.DataFrame, copy_of: Path | None = None) -> None:
+        self._n_wanted: int | None = None
+        if copy_of is not None:
+            self._n_wanted = count(copy_of)
+            shutil.copyfile(copy_of, path)
+        self._open(path, first)
+
     @interrupted_later()
-    def __init__(self, path: Path, first: pd.DataFrame) -> None:
+    def _open(self, path: Path, first: pd.DataFrame) -> None:
         h5py = require("h5py", "writing HDF5")
-        self._raw = SparingFile(path)
-        self._file = h5py.File(self._raw, "w", rdcc_nbytes=CHUNK_CACHE)
+        adds = self._n_wanted is not None
+        self._raw = SparingFile(path, keep=adds)
+        self._file = h5py.File(self._raw, "r+" if adds else "w", rdcc_nbytes=CHUNK_CACHE)
         self._n_rows = 0
-        group = self._file.create_group("events")
+        group = self._file.require_group(GROUP)
         rows = min(max(len(first), SMALLEST_CHUNK), LARGEST_CHUNK)
         for name in first.columns:
+            if name in group:
+                del group[name]
             values = _for_hdf5(first[name])
             dtype = h5py.string_dtype("utf-8") if values.dtype == object else values.dtype
             group.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(rows,), dtype=dtype)
@@ -182,7 +201,7 @@ class _Hdf5Sink:
     def append(self, chunk: pd.DataFrame) -> None:
         stop = self._n_rows + len(chunk)
         for name in chunk.columns:
-            dataset = self._file["events"][name]
+            dataset = self._file[GROUP][name]
             dataset.resize((stop,))
             dataset[self._n_rows : stop] = _for_hdf5(chunk[name])
         self._n_rows = stop
@@ -193,6 +212,8 @@ class _Hdf5Sink:
         self._file.close()
         self._raw.close()
         self._check()
+        if self._n_wanted not in (None, self._n_rows):
+            raise ValueError(f"columns of {self._n_rows} rows do not fit to a file of {self._n_wanted}")
 
     def _check(self) -> None:
         if self._raw.error is not None:
@@ -203,7 +224,10 @@ class _ParquetSink:
     def __init__(self, path: Path, first: pd.DataFrame) -> None:
         self._arrow = require("pyarrow", "writing Parquet")
         self._schema = self._arrow.Schema.from_pandas(first, preserve_index=False).remove_metadata()
-        self._writer = require("pyarrow.parquet", "writing Parquet").ParquetWriter(path, self._schema)
+        # a dictionary of measured numbers is as long as the column, and takes four times as long to write
+        words = [field.name for field in self._schema if not self._arrow.types.is_floating(field.type)]
+        parquet = require("pyarrow.parquet", "writing Parquet")
+        self._writer = parquet.ParquetWriter(path, self._schema, use_dictionary=words)
 
     def append(self, chunk: pd.DataFrame) -> None:
         self._writer.write_table(self._arrow.Table.from_pandas(chunk, schema=self._schema, preserve_index=False))
