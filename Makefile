@@ -9,7 +9,7 @@ PYTEST_ARGS ?= -n auto
 .PHONY: help demo test lint format bench clean
 
 help:
-	@echo "make demo    run the example"
+	@echo "make demo    simulate an observation and detect the source in it; results in demo/"
 	@echo "make test    run the tests"
 	@echo "make lint    check formatting, lint and types"
 	@echo "make format  format the code and apply safe fixes"
@@ -30,7 +30,7 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/excess demo -o demo
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
