@@ -221,7 +221,7 @@ def test_damaged_rows_show_while_reading(tmp_path):
         (b"a,b\n1,2,3\n", "is text, but no CSV table"),
         (b"\x00\x01\x02\x03", "is neither HDF5, FITS, Parquet nor CSV"),
         (b"\xff\xfe\x80", "is neither HDF5, FITS, Parquet nor CSV"),
-        (gzip.compress(b"a,b\n1,2\n"), "is neither HDF5, FITS, Parquet nor CSV"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), "is neither HDF5, FITS, Parquet nor CSV"),
         (b"\x1f\x8b", "reading gzip failed"),
         (b"PAR1", "reading Parquet failed"),
         (b"SIMPLE  =", "reading FITS event list failed"),
