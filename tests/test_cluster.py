@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
 
 from excess import (
     OnOffKMeansClassifier,
@@ -163,7 +164,8 @@ def test_large_samples_are_clustered_in_batches(monkeypatch, noisy_data):
 def test_empty_clusters_have_no_events_and_the_overall_score():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]], 10, axis=0)
     y = np.array([0] * 9 + [1] + [0] * 9 + [1] + [1] * 9 + [0])
-    model = OnOffKMeansClassifier(6, random_state=0).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="distinct clusters"):
+        model = OnOffKMeansClassifier(6, random_state=0).fit(X, y)
     empty = model.n_on_ + model.n_off_ == 0
     assert empty.sum() == 3
     assert (model.n_on_ + model.n_off_).sum() == len(X)

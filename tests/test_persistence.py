@@ -220,10 +220,10 @@ def test_identical_models_give_identical_bytes(name, models, events, tmp_path):
 
 def test_loaded_trees_need_no_new_kernels(models, events, tmp_path):
     models["forest"].predict(events[0])
-    before = len(predictor.add_scores.signatures)
+    before = len(predictor.score_rows.signatures)
     models["forest"].save(tmp_path / "model")
     load(tmp_path / "model").predict(events[0])
-    assert len(predictor.add_scores.signatures) == before
+    assert len(predictor.score_rows.signatures) == before
 
 
 def test_loaded_forest_lacks_what_is_as_large_as_its_events(models, tmp_path):

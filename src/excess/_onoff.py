@@ -10,6 +10,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 
 from excess._checks import FloatArray, as_int
 from excess.curve import ThresholdCurve
@@ -56,7 +57,11 @@ class OnOffMixin:
 def with_alpha(estimator: Any, alpha: float) -> Any:
     """Return a clone in which every On/Off classifier, however deep, has this exposure ratio."""
     copy = clone(estimator)
-    nested = {"": copy, **{f"{name}__": value for name, value in copy.get_params(deep=True).items()}}
+    parameters = copy.get_params(deep=True)
+    frozen = tuple(f"{name}__" for name, value in parameters.items() if isinstance(value, FrozenEstimator))
+    nested = {"": copy, **{f"{name}__": value for name, value in parameters.items() if not name.startswith(frozen)}}
+    if isinstance(copy, FrozenEstimator):
+        return copy
     return copy.set_params(**{f"{name}alpha": alpha for name, value in nested.items() if isinstance(value, OnOffMixin)})
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.cluster import KMeans, MiniBatchKMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
@@ -31,6 +29,7 @@ from excess._onoff_trees import resolve_max_features
 from excess._oob_threshold import out_of_bag_rule
 from excess._progress import progress_bar
 from excess._rng import bootstrap_weights, choose_features, derive_key
+from excess._threads import in_order
 from excess.curve import curve_of_cells
 
 __all__ = ["OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"]
@@ -163,7 +162,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     Notes
     -----
     Features are scaled to unit variance. The score of an event is the On fraction of its cluster. A cluster without any
-    training event, as there may be where many events are identical, scores the On fraction of all events.
+    training event, as there may be where many events are identical, scores the On fraction of all events;
+    scikit-learn warns of it.
 
     Scikit-learn's k-means sums in an order that depends on the number of threads; here a single clustering runs on one
     thread, so that a seed gives the same bits everywhere.
@@ -380,9 +380,9 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
             return cells, out_of_bag, cells.score(X[out_of_bag])
 
         members, total, n_scores = [], np.zeros(len(X)), np.zeros(len(X), dtype=np.int64)
-        tasks = (delayed(member)(number) for number in range(n_estimators))
+        tasks = (partial(member, number) for number in range(n_estimators))
         with progress_bar("Clustering", n_estimators, shown=verbose > 0) as tick:
-            for cells, out_of_bag, score in Parallel(threads, backend="threading", return_as="generator")(tasks):
+            for cells, out_of_bag, score in in_order(tasks, threads):
                 members.append(cells)
                 total[out_of_bag] += score
                 n_scores[out_of_bag] += 1
@@ -397,8 +397,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         return self
 
     def _score(self, X: FloatArray) -> FloatArray:
-        tasks = (delayed(cells.score)(X) for cells in self._members)
-        scores = Parallel(n_threads(self.n_jobs), backend="threading", return_as="generator")(tasks)
+        scores = in_order((partial(cells.score, X) for cells in self._members), n_threads(self.n_jobs))
         return sum(scores, start=np.zeros(len(X))) / len(self._members)
 
 
@@ -465,9 +464,7 @@ def _find_cells(
         kmeans = KMeans(**shared)
     else:
         kmeans = MiniBatchKMeans(batch_size=_BATCH, **shared)
-    with controller.limit(limits=1, user_api="openmp"), warnings.catch_warnings():
-        # identical events leave clusters empty, which is documented
-        warnings.filterwarnings("ignore", category=ConvergenceWarning)
+    with controller.limit(limits=1, user_api="openmp"):
         number = kmeans.fit(events, sample_weight=weight).labels_
     n_clusters = len(kmeans.cluster_centers_)
     n_on = np.bincount(number, weights=weight * on[in_bag], minlength=n_clusters).astype(np.int64)

@@ -48,7 +48,8 @@ class Fold(NamedTuple):
 class Detection:
     """Hold-out selection of events, and the significance of its excess.
 
-    Where a cross-validation was repeated, all but ``significances`` is of the repetition with the median significance.
+    Where a cross-validation was repeated, all but ``significances`` is of the repetition with the median significance,
+    the lower one of an even number.
 
     Attributes
     ----------
@@ -113,8 +114,10 @@ class Detection:
         if self.groups is None:
             return {}
         return {
-            group: self._count(self.selected & (self.groups == group))
-            for group in np.unique(self.groups[self.judged]).tolist()
+            group if self.groups.dtype.kind in "mM" else group.item() if hasattr(group, "item") else group: self._count(
+                self.selected & (self.groups == group)
+            )
+            for group in np.unique(self.groups[self.judged])
         }
 
     @property
@@ -172,7 +175,14 @@ class Detection:
         """One sentence that says what the significance means."""
         found = f"{self.significance:.1f} sigma on hold-out events, {self.required:g} required"
         if self.feasible:
-            return f"{found}: On has more signal than Off, and it could be learned from these labels."
+            if self.strategy == "applied":
+                return f"{found}: On has more signal than Off."
+            if self.significance > self.uncut.significance:
+                return f"{found}: On has more signal than Off, and it could be learned from these labels."
+            return (
+                f"{found}: On has more signal than Off, but no cut at all is as significant "
+                f"({self.uncut.significance:.1f} sigma): the features did not help to find it."
+            )
         what = "nothing was selected" if self.counts.n_on + self.counts.n_off == 0 else "no detection"
         return (
             f"{found}: {what}. Learning from these labels is not shown to be feasible: On may have no more signal than "

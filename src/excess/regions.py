@@ -163,7 +163,7 @@ def theta_from_sky(
     Parameters
     ----------
     ra, dec : array-like of shape (n_events,)
-        Directions of the events in deg.
+        Directions of the events in deg; NaN where there is none.
     pointing_ra, pointing_dec : array-like of shape (n_events,) or float
         Pointing of the telescope at the time of the event in deg.
     source_ra, source_dec : float
@@ -272,8 +272,15 @@ def regions_of_files(n_on: int, n_off: int, alpha: float) -> Regions:
     return Regions(np.repeat([0, 1], [n_on, n_off]), 2, as_scalar_alpha(alpha))
 
 
+def _as_angles(name: str, value: ArrayLike) -> FloatArray:
+    """Return angles as float64; NaN is an event without a direction."""
+    angles = np.asarray(value, dtype=np.float64)
+    as_floats(name, angles[~np.isnan(angles)])
+    return angles
+
+
 def _unit_vectors(ra_name: str, ra: ArrayLike, dec_name: str, dec: ArrayLike) -> FloatArray:
-    longitude, latitude = np.radians(as_floats(ra_name, ra)), np.radians(as_floats(dec_name, dec))
+    longitude, latitude = (np.radians(_as_angles(name, value)) for name, value in ((ra_name, ra), (dec_name, dec)))
     if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
         raise ValueError(f"{dec_name} must lie between -90 and 90 deg")
     for name, array in ((ra_name, longitude), (dec_name, latitude)):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from excess import _files
@@ -144,8 +145,8 @@ def prepare_folder(folder: Path) -> Path:
     """Return a folder that can be written to; make it if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _files.write_text(folder / ".excess", "")
-        (folder / ".excess").unlink()
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise EventFileError(
             f"{folder}: cannot be used as output folder: {error.strerror or error}; give another one"

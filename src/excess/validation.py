@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
 
 from excess._checks import (
@@ -31,6 +31,7 @@ from excess._checks import (
 from excess._holdout import check_classifier, check_folds, fit_part, is_fold_number, make_folds, score_events
 from excess._onoff import OnOffMixin, n_threads, with_alpha
 from excess._progress import progress_bar
+from excess._threads import in_order
 from excess.agreement import Agreement, agreement
 from excess.detection import Detection, Fold, NullTest, contrast
 from excess.significance import OnOffCounts
@@ -148,17 +149,18 @@ def cross_val_detect(
 
     def tasks() -> Iterator[Any]:
         for permutation, repeat in runs:
-            own_seed = _seed(seed, permutation, repeat)
+            # seeds depend on the repetition alone: what is compared is then one and the same function of the labels
+            own_seed = _seed(seed, 0, repeat)
             labels = _permuted(events, _seed(seed, permutation, -1)) if permutation else events.labels
             folds = folds_of(labels, own_seed)
             for model in models.values():
-                seeded = _reseeded(model, own_seed, keep=permutation == repeat == 0)
+                seeded = _reseeded(model, own_seed, keep=repeat == 0)
                 for train, held_out in folds:
-                    yield delayed(_judge)(seeded, events, labels, train, held_out, counts_only=permutation > 0)
+                    yield partial(_judge, seeded, events, labels, train, held_out, counts_only=permutation > 0)
 
     collected: dict[str, list[_Run]] = {name: [] for name in models}
     with progress_bar("Cross-validating", total, shown=verbose > 0) as tick:
-        outcomes = iter(Parallel(n_jobs, prefer="threads", return_as="generator")(tasks()))
+        outcomes = in_order(tasks(), n_threads(n_jobs))
         for _ in runs:
             for name in models:
                 found = []
@@ -216,7 +218,15 @@ def detect(
     _check_models(model)
     ratio = as_scalar_alpha(alpha)
     wanted = as_scalar("required", as_counts("required", required))
-    events = _check_events(X, y, None)
+    labels = as_labels(y)
+    if not np.isin(labels, model.classes_).all():
+        raise ValueError(
+            f"y must hold the classes that model was fitted on, {np.asarray(model.classes_).tolist()}, got "
+            f"{np.unique(labels)[:5].tolist()}"
+        )
+    if _num_samples(X) != len(labels):
+        raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
+    events = _Events(indexable(X)[0], labels, model.classes_[1], None)
     if groups is not None:
         groups = as_labels(groups, name="groups")
         check_same_length(y=events.labels, groups=groups)
@@ -361,7 +371,7 @@ def _judge(
     counts_only: bool,
 ) -> _Judgement:
     """Fit on the training part of a fold and judge its hold-out part."""
-    fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups) else {}
+    fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups, train) else {}
     model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
     return _judgement(model, X_held_out, labels, events.on_class, held_out, n_train=len(train), counts_only=counts_only)
 
@@ -457,7 +467,7 @@ def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> _Events:
         if len(names) < 2:
             raise ValueError(
                 f"groups holds one group only ({names.tolist()[0]!r}), so nothing is left to train on when it is held "
-                "out; give at least two, or leave groups out to cross-validate inside it"
+                "out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
             )
     return _Events(indexable(X)[0], labels, binary_classes(labels)[1], groups)
 
@@ -470,6 +480,14 @@ def _fold_maker(cv: Any, strategy: str, events: _Events) -> Any:
         n_units, unit = (len(events.labels), "events") if groups is None else (len(np.unique(groups)), "groups")
         if cv > n_units:
             raise ValueError(f"cv must be at most the number of {unit}, {n_units}, got {cv}")
+    if is_fold_number(cv) and groups is None and strategy == "pooled":
+        n_folds = 5 if cv is None else cv
+        n_on = int(np.count_nonzero(events.labels == events.on_class))
+        if min(n_on, len(events.labels) - n_on) < n_folds:
+            raise ValueError(
+                f"too few events for {n_folds} folds: {n_on} On and {len(events.labels) - n_on} Off; each fold needs one "
+                "of either"
+            )
     if strategy == "forward":
         if not is_fold_number(cv):
             raise ValueError(f"cv must be a number of blocks or None with strategy='forward', got {cv!r}")
@@ -535,13 +553,12 @@ def _reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
     return clone(estimator).set_params(**seeds) if seeds else estimator
 
 
-def _takes_groups(estimator: Any, groups: Any) -> bool:
-    # out-of-bag scores and fitted estimators know of no groups, and say so
-    return (
-        groups is not None
-        and has_fit_parameter(estimator, "groups")
-        and not isinstance(getattr(estimator, "cv", None), str)
-    )
+def _takes_groups(estimator: Any, groups: Any, train: NDArray[np.intp]) -> bool:
+    """Say whether the threshold of an estimator can be tuned by group on these training events."""
+    if groups is None or not has_fit_parameter(estimator, "groups"):
+        return False
+    # out-of-bag scores and fitted estimators know of no groups, and say so; a single group cannot be left out
+    return not isinstance(getattr(estimator, "cv", None), str) and bool((groups[train] != groups[train[0]]).any())
 
 
 def _innermost(model: Any) -> Any:
