@@ -128,7 +128,7 @@ def test_round_trip(folder, tmp_path, capsys):
     assert applied["n_selected"] == after["selected"].sum()
 
     assert run("detect", new, "-m", model, "-o", tmp_path / "out", "--json") == 0
-    found = json.loads(capsys.readouterr().out)["models"]["tree"]
+    found = json.loads(capsys.readouterr().out)["models"][str(model)]
     on = (before["theta_deg"] ** 2 < 0.025).to_numpy()
     assert found["n_on"] == (after["selected"] & on).sum()
     assert found["significance"] > 5
@@ -156,6 +156,48 @@ def test_a_model_is_not_judged_by_its_own_events(folder, tmp_path, capsys):
     write_events(table[table["night"] == 20131102], tmp_path / "night.hdf5")
     assert run("detect", tmp_path / "night.hdf5", "-m", folder / "tree.excess", "-o", tmp_path / "out") == 1
     assert "was trained on events of group 20131102" in said(capsys)
+
+
+def test_a_model_file_keeps_to_its_configuration(folder, tmp_path, capsys):
+    (tmp_path / "other.yaml").write_text(
+        "derived_features: {area: width * length}\nfeatures: [width, area]\nquality_cuts: []\n"
+    )
+    new = folder / "new" / "observation.hdf5"
+    options = ("-m", folder / "tree.excess", "-c", tmp_path / "other.yaml", "-o", tmp_path / "out")
+    assert run("detect", new, *options) == 1
+    assert "was trained with other features" in said(capsys)
+    assert run("detect", new, "-m", folder / "tree.excess", "--null-test", "-o", tmp_path / "out") == 2
+    assert "a model file is applied as it is" in said(capsys)
+
+
+def test_off_files_of_the_training_are_refused(folder, tmp_path, capsys):
+    table = read_events(folder / "observation.hdf5")
+    on, off, other = (table[table["night"] == night] for night in (20131101, 20131102, 20131103))
+    for name, part in {"on": on, "off": off, "other": other}.items():
+        write_events(part, tmp_path / f"{name}.parquet")
+    split = ("--off", tmp_path / "off.parquet", "--alpha", 1, "--groups", "none")
+    assert run("train", tmp_path / "on.parquet", *split, "-m", "tree", "-o", tmp_path / "t.excess", "--json") == 0
+    given = (*split, "-m", tmp_path / "t.excess", "-o", tmp_path / "out")
+    assert run("detect", tmp_path / "other.parquet", *given) == 1
+    assert "was trained on" in said(capsys)
+
+
+def test_events_that_are_there_twice_are_refused(folder, tmp_path, capsys):
+    path = folder / "observation.hdf5"
+    assert run("detect", path, path, "-m", "tree", "-o", tmp_path) == 1
+    assert "are there twice" in said(capsys)
+
+
+def test_overlapping_regions_are_refused(folder, tmp_path, capsys):
+    (tmp_path / "wide.yaml").write_text("regions: {theta_squared_cut: 0.5}\n")
+    options = ("-c", tmp_path / "wide.yaml", "-m", "tree", "-o", tmp_path / "out")
+    assert run("detect", folder / "observation.hdf5", *options) == 1
+    assert "the regions overlap" in said(capsys)
+
+
+def test_version(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out.startswith("excess ")
 
 
 def test_models_reload_in_a_new_process_to_the_same_bits(folder, tmp_path):
@@ -275,7 +317,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-c", "absent.yaml"), "absent.yaml"),
         (("detect", "good", "-m", "forrest"), "did you mean 'forest'?"),
         (("detect", "good", "--groups", "nite"), "nite"),
-        (("detect", "good", "--strategy", "sideways", "-m", "tree"), "strategy must be"),
+        (("detect", "good", "-m", "absent.excess"), "which is no file either"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
         (("info", "absent.hdf5"), "absent.hdf5"),
@@ -314,11 +356,13 @@ def test_output_folder_that_cannot_be_used(folder, tmp_path, capsys):
     assert "cannot be used as output folder" in said(capsys)
 
 
-def test_usage_errors_exit_with_two(capsys):
+def test_usage_errors_exit_with_two(tmp_path, capsys):
     assert run("detect") == 2
     assert run("detekt") == 2
     assert run("simulate", "-o", "x", "--format", "xlsx") == 2
-    assert run("detect", "x.hdf5", "-o", "y", "--alpha", "0.2") == 2
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--alpha", "0.2") == 2
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--strategy", "sideways") == 2
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "-m", "tree", "-m", "tree") == 2
 
 
 def test_output_onto_itself_is_refused(folder, tmp_path, capsys):

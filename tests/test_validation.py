@@ -1,13 +1,19 @@
+import subprocess
+import sys
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.model_selection import KFold, LeaveOneGroupOut, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from threadpoolctl import threadpool_info
 
 from excess import (
     OnOffCounts,
@@ -17,6 +23,7 @@ from excess import (
     OnOffTreeClassifier,
     SignificanceThresholdClassifier,
     cross_val_detect,
+    detect,
     null_test,
     supervised_reference,
 )
@@ -471,3 +478,73 @@ def test_progress_is_shown(forest, null_data, capsys):
     X, y, _ = null_data
     cross_val_detect(forest, X, y, alpha=0.5, n_permutations=1, random_state=0, verbose=1)
     assert "10/10" in capsys.readouterr().err
+
+
+def test_forward_with_a_threshold_tuned_by_folds(noisy_data):
+    """The first model has one group to train on, which cannot be left out."""
+    model = SignificanceThresholdClassifier(LogisticRegression(), cv=3)
+    shared = {"alpha": noisy_data.alpha, "groups": noisy_data.groups, "strategy": "forward"}
+    assert cross_val_detect(model, noisy_data.X, noisy_data.y, **shared).feasible
+
+
+def test_frozen_classifiers_keep_their_alpha(noisy_data):
+    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
+    forest = OnOffForestClassifier(10, 0.1, min_samples_leaf=20, random_state=0).fit(X[:1000], y[:1000])
+    tuned = SignificanceThresholdClassifier(FrozenEstimator(forest), cv="prefit")
+    models = {"tuned": tuned, "as it is": FrozenEstimator(forest)}
+    found = cross_val_detect(models, X[1000:], y[1000:], alpha=alpha, random_state=0)
+    assert found["tuned"].folds[0].tuned.alpha == alpha
+    assert forest.alpha == 0.1
+    np.testing.assert_array_equal(found["as it is"].selected, forest.predict(X[1000:]) == 1)
+
+
+def test_new_events_by_a_fitted_model(noisy_data):
+    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
+    tree = OnOffTreeClassifier(alpha, max_depth=4).fit(X[:2000], y[:2000])
+    found = detect(tree, X[2000:], y[2000:], alpha=alpha, groups=noisy_data.groups[2000:])
+    np.testing.assert_array_equal(found.selected, tree.predict(X[2000:]) == 1)
+    assert found.strategy == "applied"
+    assert "learned" not in found.verdict
+    quiet = detect(tree, X[2000:], np.zeros(1000, dtype=int), alpha=alpha)
+    assert quiet.counts.n_on == 0
+    with pytest.raises(ValueError, match=r"y must hold the classes that model was fitted on, \[0, 1\]"):
+        detect(tree, X[2000:], np.where(y[2000:], "On", "Off"), alpha=alpha)
+
+
+def test_verdict_says_when_no_cut_is_as_good():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(2000, 2)), np.r_[np.ones(1200), np.zeros(800)]
+    found = cross_val_detect(OnOffTreeClassifier(max_depth=2), X, rng.permutation(y), alpha=1.0, random_state=0)
+    assert found.feasible
+    assert "no cut at all is as significant" in found.verdict
+
+
+def test_dates_as_groups(forest, noisy_data):
+    dates = np.datetime64("2013-11-01", "ns") + noisy_data.groups * np.timedelta64(1, "D")
+    found = cross_val_detect(forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, groups=dates)
+    assert sum(found.counts_by_group.values()) == found.counts
+    assert np.datetime64("2013-11-02", "ns") in found.counts_by_group
+
+
+def test_nothing_of_the_process_changes(noisy_data):
+    """Threads share warning filters and the threads of linear algebra."""
+    before = warnings.filters.copy(), [entry["num_threads"] for entry in threadpool_info()]
+    model = OnOffKMeansEnsembleClassifier(8, 16, n_jobs=4, random_state=0).fit(noisy_data.X, noisy_data.y)
+    model.predict(noisy_data.X)
+    many = OnOffKMeansClassifier(16, random_state=0)
+    cross_val_detect(many, noisy_data.X, noisy_data.y, alpha=1.0, n_jobs=3, random_state=0)
+    assert (warnings.filters, [entry["num_threads"] for entry in threadpool_info()]) == before
+
+
+def test_a_failing_model_ends_the_others():
+    code = (
+        "import numpy as np; from excess import OnOffForestClassifier, cross_val_detect\n"
+        "rng = np.random.default_rng(0); X = rng.normal(size=(400, 4)); y = np.r_[np.ones(8), np.zeros(392)]\n"
+        "forest = OnOffForestClassifier(20, min_samples_leaf=5, random_state=0)\n"
+        "more = dict(strategy='forward', n_permutations=99, n_jobs=4, random_state=0)\n"
+        "try: cross_val_detect(forest, X, y, alpha=0.1, **more)\n"
+        "except ValueError: print('said')"
+    )
+    for _ in range(2):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout.strip()) == (0, "said"), done.stderr

@@ -55,5 +55,6 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
     if name not in MODELS:
         near = get_close_matches(str(name), MODELS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}{hint}")
+        what = "which is no file either" if "." in str(name) or "/" in str(name) else "which is none of them"
+        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}, {what}{hint}")
     return MODELS[name](random_state, n_jobs)

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Observation", "observe", "observe_on_off", "observe_table"]
 
-_KEPT = ("event_num", "event_id", "night", "run_id", "obs_id", "unix_time", "timestamp", "time")
+_KEPT = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", "unix_time", "timestamp", "time")
 """Columns that say which event it is; kept beside the features where files have them."""
+_KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
+"""Columns that no two events share; the third may be missing."""
+_MAX_OVERLAP = 0.01
+"""Share of events in several regions from which On may not have them all."""
 _SKY = ("ra", "dec", "pointing_ra", "pointing_dec")
 _THETA = "theta_deg"
 
@@ -254,8 +258,21 @@ def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | 
                 f"{n_cut:,} cut away)"
             )
     first = parts[0]
+    n_overlapping = sum(part.n_overlapping for part in parts)
+    if config.regions.overlap == "on_first" and n_overlapping > _MAX_OVERLAP * len(region):
+        raise EventFileError(
+            f"{where}the regions overlap: {n_overlapping:,} of {len(region):,} events lie in several, and giving them "
+            "to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy 'drop'"
+        )
+    table = pd.concat([table for part in parts for table in part.tables], ignore_index=True)
+    for keys in _KEYS:
+        known = [key for key in keys if key in table]
+        if known[:2] == list(keys[:2]) and (twice := table.duplicated(known)).any():
+            raise EventFileError(
+                f"{where}{twice.sum():,} events are there twice, by {', '.join(known)}; give every file once"
+            )
     if alpha is None:
-        regions = Regions(region, first.n_regions, first.alpha, first.n_overlapping)
+        regions = Regions(region, first.n_regions, first.alpha, n_overlapping)
     else:
         found = regions_of_files(int((region == 0).sum()), int((region > 0).sum()), alpha)
         regions = Regions(region, found.n_regions, found.alpha)
@@ -265,7 +282,7 @@ def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | 
         names=first.names,
         regions=regions,
         groups=np.concatenate(groups) if groups else None,
-        table=pd.concat([table for part in parts for table in part.tables], ignore_index=True),
+        table=table,
         n_read=n_read,
         n_outside=n_outside,
         n_cut=n_cut,
@@ -278,6 +295,14 @@ def _columns_to_read(path: Path, config: AnalysisConfig, groups: str, *, with_re
     wanted = [*config.columns_needed()]
     if groups != "none":
         wanted.append(groups)
+    missing = [name for name in wanted if name not in present]
+    if len(missing) > 1:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise EventFileError(
+            f"{path}: has no columns {', '.join(missing[:5])}{more}, which the features, quality cuts or groups of the "
+            "configuration need; give one for these files, with features, quality_cuts and groups, or join the files "
+            "that have them"
+        )
     if with_regions:
         thetas = [_THETA, *(f"{_THETA}_off_{k}" for k in range(1, config.regions.n_regions))]
         if all(name in present for name in thetas):

@@ -485,8 +485,8 @@ def _fold_maker(cv: Any, strategy: str, events: _Events) -> Any:
         n_on = int(np.count_nonzero(events.labels == events.on_class))
         if min(n_on, len(events.labels) - n_on) < n_folds:
             raise ValueError(
-                f"too few events for {n_folds} folds: {n_on} On and {len(events.labels) - n_on} Off; each fold needs one "
-                "of either"
+                f"too few events for {n_folds} folds: {n_on} On and {len(events.labels) - n_on} Off, and each fold "
+                "needs one of either"
             )
     if strategy == "forward":
         if not is_fold_number(cv):

@@ -11,6 +11,7 @@ import typer
 from excess.cli.inputs import (
     detect_with_file,
     load_config,
+    load_for_new_events,
     load_model,
     observe_files,
     output_of_each,
@@ -51,6 +52,17 @@ SourceDec = Annotated[float | None, typer.Option(help="Declination of the source
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
+
+
+@app.callback(invoke_without_command=True)
+def _options(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        from excess import __version__
+
+        typer.echo(f"excess {__version__}")
+        raise typer.Exit
 
 
 @app.command()
@@ -186,19 +198,32 @@ def detect(
     """Cross-validate models on On and Off events, and say how significant the source is."""
     from excess.models import make_model
     from excess.results import RunRecord, prepare_folder
+    from excess.validation import STRATEGIES
 
     prepare_folder(output)
     settings = load_config(config, source_ra, source_dec)
     names = model or ["forest"]
+    if len(set(names)) < len(names):
+        raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
     saved = [name for name in names if Path(name).is_file()]
     models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in names if name not in saved}
+    if strategy not in STRATEGIES:
+        raise typer.BadParameter(f"must be {' or '.join(STRATEGIES)}, got {strategy!r}", param_hint="--strategy")
+    for given, option in ((null_test, "--null-test"), (permutations, "--permutations")):
+        if given and not models:
+            raise typer.BadParameter("needs a model to train; a model file is applied as it is", param_hint=option)
+    if null_test and off:
+        raise typer.BadParameter("needs at least two Off regions", param_hint="--null-test")
+    events = [*files, *(join or []), *(off or [])]
+    fitted = {name: load_for_new_events(Path(name), settings, events) for name in saved}
     observation = observe_files(files, settings, groups, join, off, alpha)
     say(str(observation), as_json)
-    inputs = [*files, *(join or []), *(off or []), *map(Path, saved), *(simulation or [])]
+    inputs = [*events, *map(Path, saved), *(simulation or [])]
     tested = dict(models)
     if simulation is not None:
         models["supervised"] = reference_from_files(simulation, settings, observation.names, seed, jobs)
-    detections, null_tests = _search(
+    detections = {name: detect_with_file(Path(name), ready, observation) for name, ready in fitted.items()}
+    trained, null_tests = _search(
         observation,
         models,
         tested if null_test else {},
@@ -209,8 +234,7 @@ def detect(
         n_repeats=repeats,
         n_permutations=permutations,
     )
-    for name in saved:
-        detections[Path(name).stem] = detect_with_file(Path(name), observation, files)
+    detections = {**trained, **detections}
     options = {
         "models": names,
         "groups": groups or settings.groups,
@@ -341,8 +365,6 @@ def _search(
         )
     if not tested:
         return detections, {}
-    if observation.regions.n_regions < 3:
-        raise typer.BadParameter("needs at least two Off regions", param_hint="--null-test")
     options.pop("n_permutations", None)
     tests = null_test(
         tested,

@@ -88,25 +88,38 @@ def load_model(path: Path, jobs: int) -> tuple[Any, AnalysisConfig]:
     return fitted, parse_config(metadata["config"], str(path))
 
 
-def detect_with_file(path: Path, observation: Observation, files: list[Path]) -> Detection:
-    """Apply a saved model to new events; refuse events that it was trained on."""
-    import pandas as pd
-
+def load_for_new_events(path: Path, config: AnalysisConfig, files: list[Path]) -> Any:
+    """Return a model to be applied as it is; refuse files that it was trained on, and other features than its own."""
     from excess._files import sha256_of
-    from excess.persistence import ModelFileError, load, read_header
-    from excess.validation import detect as judge
+    from excess.persistence import ModelFileError, read_header
 
-    fitted = load(path)
-    metadata = read_header(path).get("metadata") or {}
-    seen = {entry["sha256"] for entry in metadata.get("run", {}).get("files", [])}
+    fitted, trained_with = load_model(path, jobs=-1)
+    run = read_header(path)["metadata"].get("run", {})
+    seen = {entry["sha256"] for entry in run.get("files", [])}
     for file in files:
-        if sha256_of(file) in seen:
+        if file.is_file() and sha256_of(file) in seen:
             raise ModelFileError(
                 f"{path}: was trained on {file}; give it events that it has not seen, or the name of a model to "
                 "cross-validate"
             )
+    for name in ("features", "derived_features", "quality_cuts"):
+        if getattr(config, name) != getattr(trained_with, name):
+            raise ModelFileError(
+                f"{path}: was trained with other {name} than these events are read with; give the same configuration"
+            )
+    return fitted
+
+
+def detect_with_file(path: Path, fitted: Any, observation: Observation) -> Detection:
+    """Judge new events by a saved model; refuse nights that it was trained on."""
+    import pandas as pd
+
+    from excess.persistence import ModelFileError, read_header
+    from excess.validation import detect as judge
+
     if observation.groups is not None:
-        shared = sorted(set(observation.groups.tolist()) & set(metadata.get("groups", [])))
+        trained_on = read_header(path)["metadata"].get("groups", [])
+        shared = sorted(set(observation.groups.tolist()) & set(trained_on))
         if shared:
             raise ModelFileError(
                 f"{path}: was trained on events of group {shared[0]!r}, which these files hold as well"

@@ -64,18 +64,29 @@ def print_detections(
         spread = f" +- {found.spread:.1f}" if len(found.significances) > 1 else ""
         cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread} sigma"]
         if len(first.permuted_contrasts):
-            cells.append(f"{found.permutation_p_value:.3g}")
+            cells.append(f"{found.permutation_p_value:.3g}" if len(found.permuted_contrasts) else "")
         if null_tests:
-            cells.append(", ".join(f"{v:.1f}" for v in null_tests[name].significances) if name in null_tests else "")
+            cells.append(_null_cell(null_tests[name]) if name in null_tests else "")
         table.add_row(escape(name), *cells)
     console = Console()
     console.print(table)
     # of the first model, which was chosen before anything was seen
     name = next(iter(detections))
-    console.print(f"{escape(name)}: {escape(detections[name].verdict)}", soft_wrap=True)
+    console.print(f"{escape(name)}: {escape(detections[name].verdict)}")
+    n_unjudged = int((~first.judged).sum())
+    if n_unjudged:
+        console.print(f"{n_unjudged:,} events of the first block were only trained on.")
+    if first.strategy == "pooled":
+        console.print("Pooled values compare models; for a detection, quote --strategy forward (docs/honesty.md).")
     for name, test in null_tests.items():
         if test.suspicious:
-            console.print(f"{escape(name)}: {escape(test.verdict)}", soft_wrap=True)
+            console.print(f"{escape(name)}: {escape(test.verdict)}")
+
+
+def _null_cell(test: NullTest) -> str:
+    """Return the significance in each Off region; a dash where nothing was selected, which is no evidence."""
+    values = (found.significance if found.selected.any() else None for found in test.detections.values())
+    return ", ".join("-" if value is None else f"{value:.1f}" for value in values)
 
 
 def _count_cells(counts: Any) -> list[str]:
