@@ -121,10 +121,11 @@ def _descend(codes, rows, n_rows, nodes, root, depth, mask, places):
 @njit(cache=True, nogil=True)
 def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, values, scores):
     """Add the value of the leaf in every tree to the score, for rows ``first`` to ``last`` of X."""
-    rows = np.arange(BLOCK).astype(np.uint32)
-    places = np.empty(BLOCK, dtype=np.uint32)
-    for start in range(first, last, BLOCK):
-        n_rows = min(BLOCK, last - start)
+    block = len(codes)  # as many rows as there is room for
+    rows = np.arange(block).astype(np.uint32)
+    places = np.empty(block, dtype=np.uint32)
+    for start in range(first, last, block):
+        n_rows = min(block, last - start)
         encode(X, start, start + n_rows, edges, features, codes)
         part = scores[start : start + n_rows]
         for tree in range(len(depths)):
@@ -155,10 +156,11 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
 @njit(cache=True, nogil=True)
 def number_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, leaves):
     """Write the number of the leaf within its tree, for rows ``first`` to ``last`` of X and all trees."""
-    rows = np.arange(BLOCK).astype(np.uint32)
-    places = np.empty(BLOCK, dtype=np.uint32)
-    for start in range(first, last, BLOCK):
-        n_rows = min(BLOCK, last - start)
+    block = len(codes)  # as many rows as there is room for
+    rows = np.arange(block).astype(np.uint32)
+    places = np.empty(block, dtype=np.uint32)
+    for start in range(first, last, block):
+        n_rows = min(block, last - start)
         encode(X, start, start + n_rows, edges, features, codes)
         for tree in range(len(depths)):
             _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
