@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -118,3 +120,20 @@ def test_on_and_off_files():
     regions = regions_of_files(3, 5, alpha=0.3)
     np.testing.assert_array_equal(regions.on, [True] * 3 + [False] * 5)
     assert regions.counts == OnOffCounts(3, 5, 0.3)
+
+
+def test_joint_crab_counts():
+    """On and Off counts of 125 real runs, as counted directly with astropy."""
+    pytest.importorskip("astropy")
+    files = sorted((Path(__file__).parents[2] / "shared" / "data" / "fact" / "joint-crab").glob("*_dl3.fits"))
+    if not files:
+        pytest.skip("the public test data is not beside the project")
+    from excess.events import AnalysisConfig
+    from excess.observation import observe
+
+    regions = {"source_ra": 83.6333, "source_dec": 22.0133}
+    config = AnalysisConfig(features=["energy"], derived_features={}, quality_cuts=[], groups="obs_id", regions=regions)
+    observation = observe(files, config)
+    assert (observation.regions.counts.n_on, observation.regions.counts.n_off) == (618, 1108)
+    assert round(observation.regions.counts.significance, 1) == 19.2
+    assert len(np.unique(observation.groups)) > 100
