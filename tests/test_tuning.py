@@ -148,3 +148,9 @@ def test_bad_method():
         tune_threshold("meno", [0, 1], [0, 1], 1.0)
     with pytest.raises(ValueError, match="bootstrap resamples go with method 'significance' only, got 'mithal'"):
         tune_threshold("mithal", [0, 1], [0, 1], 1.0, n_bootstrap=3)
+
+
+@pytest.mark.parametrize("labels", [("gamma", "hadron"), ("On", "off"), ("Crab", "proton")])
+def test_labels_whose_order_would_swap_signal_and_background_are_refused(labels):
+    with pytest.raises(ValueError, match=f"which would be '{labels[1]}' and not '{labels[0]}'"):
+        significance_threshold(np.array(labels)[[0, 1, 0, 1]], [0.1, 0.2, 0.3, 0.4], alpha=1.0)

@@ -10,6 +10,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import column_or_1d
 
+_BACKGROUND_WORDS = {"off", "background", "bkg", "hadron", "hadrons", "proton", "protons"}
+"""Labels that cannot be meant to be On."""
+
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
@@ -174,6 +177,12 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
         shown = ", ".join(map(repr, classes[:5].tolist()))
         more = ", ..." if len(classes) > 5 else ""
         raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}{more}")
+    if str(classes[1]).lower() in _BACKGROUND_WORDS:
+        off, on = classes.tolist()
+        raise ValueError(
+            f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}; use 0 "
+            "for Off and 1 for On"
+        )
     return classes[0], classes[1]
 
 
