@@ -36,7 +36,7 @@ def test_bad_alpha():
         p_minus_from_alpha([1, -1])
 
 
-@pytest.mark.parametrize("classes", [(0, 1), (-1, 1), ("gamma", "hadron"), (False, True)])
+@pytest.mark.parametrize("classes", [(0, 1), (-1, 1), ("background", "signal"), (False, True)])
 def test_injection_flips_each_class_at_its_rate(classes):
     y = np.repeat(np.array(classes), [40_000, 10_000])
     noisy = inject_label_noise(y, p_plus=0.1, p_minus=0.4, random_state=0)

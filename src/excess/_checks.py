@@ -180,8 +180,8 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
     if str(classes[1]).lower() in _BACKGROUND_WORDS:
         off, on = classes.tolist()
         raise ValueError(
-            f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}; use 0 "
-            "for Off and 1 for On"
+            f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}; use "
+            "0 for Off and 1 for On"
         )
     return classes[0], classes[1]
 
