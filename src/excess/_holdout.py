@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import StratifiedGroupKFold, check_cv
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params, check_is_fitted
+from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
 from excess._checks import FloatArray, binary_classes
 
@@ -27,13 +27,25 @@ def check_classifier(estimator: Any) -> None:
 
 def score_events(estimator: Any, X: Any) -> FloatArray:
     """Return the On scores of a fitted classifier."""
+    response = np.asarray(getattr(estimator, score_method(estimator))(X), dtype=np.float64)
+    return response[:, 1] if response.ndim == 2 else response
+
+
+def score_method(estimator: Any) -> str:
+    """Return the name of the method that scores events; TypeError if there is none."""
     for name in ("predict_proba", "decision_function"):
         if hasattr(estimator, name):
-            response = np.asarray(getattr(estimator, name)(X), dtype=np.float64)
-            return response[:, 1] if response.ndim == 2 else response
+            return name
     raise TypeError(
         f"estimator must score events with predict_proba or decision_function; {type(estimator).__name__} has neither"
     )
+
+
+def check_event_numbers(X: Any, **columns: NDArray[Any]) -> None:
+    """Raise ValueError unless X has as many events as the columns, given by the names of the arguments."""
+    for name, column in columns.items():
+        if _num_samples(X) != len(column):
+            raise ValueError(f"X and {name} must have the same length, got {_num_samples(X)} and {len(column)} events")
 
 
 def out_of_fold_scores(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from excess._checks import FloatArray, as_scalar_alpha
 from excess.events import AnalysisConfig, EventFileError, describe, iter_events, read_events, to_features
-from excess.regions import Regions, find_regions, regions_of_files
+from excess.regions import SKY_COLUMNS, Regions, find_regions, regions_of_files, theta_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,8 +25,6 @@ _KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
 """Columns that no two events share; the third may be missing."""
 _MAX_OVERLAP = 0.01
 """Share of events in several regions from which On may not have them all."""
-_SKY = ("ra", "dec", "pointing_ra", "pointing_dec")
-_THETA = "theta_deg"
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +224,7 @@ def _collect(tables: Iterable[pd.DataFrame], config: AnalysisConfig, column: str
         part.region.append(region[valid])
         if column != "none":
             part.groups.append(_group_labels(table, column)[valid])
-        kept = [name for name in table.columns.astype(str) if _is_kept(name)]
+        kept = [name for name in (*_KEPT, *theta_columns(config.regions.n_regions)) if name in table]
         part.tables.append(table.loc[valid, kept])
     return part
 
@@ -304,11 +302,11 @@ def _columns_to_read(path: Path, config: AnalysisConfig, groups: str, *, with_re
             "that have them"
         )
     if with_regions:
-        thetas = [_THETA, *(f"{_THETA}_off_{k}" for k in range(1, config.regions.n_regions))]
+        thetas = theta_columns(config.regions.n_regions)
         if all(name in present for name in thetas):
             wanted += thetas
         else:
-            wanted += [name for name in (*thetas, *_SKY) if name in present]
+            wanted += [name for name in (*thetas, *SKY_COLUMNS) if name in present]
     wanted += [name for name in _KEPT if name in present]
     return list(dict.fromkeys(wanted))
 
@@ -320,10 +318,6 @@ def _group_labels(table: pd.DataFrame, column: str) -> NDArray[Any]:
     if labels.isna().any():
         raise ValueError(f"groups: column {column!r} has missing values")
     return labels.to_numpy()
-
-
-def _is_kept(name: str) -> bool:
-    return name in _KEPT or name == _THETA or name.startswith(f"{_THETA}_off_")
 
 
 def _as_paths(paths: Any) -> list[Path]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Regions", "assign_regions", "find_regions", "regions_of_files", "theta_from_sky"]
 
+SKY_COLUMNS = ("ra", "dec", "pointing_ra", "pointing_dec")
+"""Columns from which regions can be found where there are no angles to them."""
 OVERLAP_POLICIES = ("on_first", "drop", "error")
 
 
@@ -94,6 +96,11 @@ class Regions:
     def _count(self, mask: BoolArray) -> OnOffCounts:
         n_on, n_off = (int(np.count_nonzero(mask & chosen)) for chosen in (self.region == 0, self.region > 0))
         return OnOffCounts(n_on, n_off, self.alpha)
+
+
+def theta_columns(n_regions: int) -> list[str]:
+    """Return the names of the columns that hold an event's angle to each region, On first."""
+    return ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, n_regions))]
 
 
 def assign_regions(
@@ -221,19 +228,18 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     >>> print(find_regions(simulate_observation(100_000, 200, random_state=0), RegionConfig()).counts)
     On 630, Off 2258, alpha 0.2: excess 178.4 +- 26.8, 7.2 sigma
     """
-    wanted = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, config.n_regions))]
-    sky = ["ra", "dec", "pointing_ra", "pointing_dec"]
+    wanted = theta_columns(config.n_regions)
     options: dict[str, Any] = {"theta_squared_cut": config.theta_squared_cut, "overlap": config.overlap}
     if all(name in table for name in wanted):
         return assign_regions(table[wanted].to_numpy(dtype=np.float64), **options)
-    if all(name in table for name in sky):
+    if all(name in table for name in SKY_COLUMNS):
         if config.source_ra is None or config.source_dec is None:
             raise ValueError(
                 "the position of the source is needed to find regions from sky positions: give source_ra and "
                 "source_dec in deg"
             )
         theta = theta_from_sky(
-            *(table[name].to_numpy(dtype=np.float64) for name in sky),
+            *(table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS),
             source_ra=config.source_ra,
             source_dec=config.source_dec,
             n_regions=config.n_regions,
@@ -242,7 +248,8 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     missing = [name for name in wanted if name not in table]
     raise ValueError(
         f"no way to tell On from Off: for {config.n_regions} regions the events need the columns theta_deg and "
-        f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or {', '.join(sky)}; "
+        f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or "
+        f"{', '.join(SKY_COLUMNS)}; "
         "or give Off events in files of their own"
     )
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from excess._checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
+from excess.regions import theta_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,9 +132,8 @@ def simulate_observation(
         "event_num": (np.arange(n_events) - first_of_run[run] + 1).astype(np.int32),
         "unix_time": starts[night] + seconds,
     }
-    for region in range(n_regions):
+    for region, name in enumerate(theta_columns(n_regions)):
         angle = 2 * np.pi * region / n_regions
-        name = "theta_deg" if region == 0 else f"theta_deg_off_{region}"
         columns[name] = np.hypot(where[:, 0] - offset * np.cos(angle), where[:, 1] - offset * np.sin(angle))
     return pd.DataFrame({**columns, **_feature_columns(features), "is_signal": is_signal})
 

@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _num_samples, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from excess._checks import (
     as_binary_target,
@@ -27,6 +27,7 @@ from excess._checks import (
 from excess._holdout import (
     SCORE_SOURCES,
     check_classifier,
+    check_event_numbers,
     is_fold_number,
     make_folds,
     out_of_fold_scores,
@@ -305,8 +306,7 @@ def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:
 def _check_events(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Return X in a form that can be split, and y as labels of two classes."""
     labels = as_binary_target(y)
-    if _num_samples(X) != len(labels):
-        raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
+    check_event_numbers(X, y=labels)
     return indexable(X)[0], labels
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from excess._checks import (
     BoolArray,
@@ -28,7 +28,16 @@ from excess._checks import (
     binary_classes,
     check_same_length,
 )
-from excess._holdout import check_classifier, check_folds, fit_part, is_fold_number, make_folds, score_events
+from excess._holdout import (
+    check_classifier,
+    check_event_numbers,
+    check_folds,
+    fit_part,
+    is_fold_number,
+    make_folds,
+    score_events,
+    score_method,
+)
 from excess._onoff import OnOffMixin, n_threads, with_alpha
 from excess._progress import progress_bar
 from excess._threads import in_order
@@ -224,8 +233,7 @@ def detect(
             f"y must hold the classes that model was fitted on, {np.asarray(model.classes_).tolist()}, got "
             f"{np.unique(labels)[:5].tolist()}"
         )
-    if _num_samples(X) != len(labels):
-        raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
+    check_event_numbers(X, y=labels)
     events = _Events(indexable(X)[0], labels, model.classes_[1], None)
     if groups is not None:
         groups = as_labels(groups, name="groups")
@@ -288,8 +296,7 @@ def null_test(
     """
     n_regions = as_int("n_regions", n_regions, minimum=3)
     numbers = _as_regions(region, n_regions)
-    if _num_samples(X) != len(numbers):
-        raise ValueError(f"X and region must have the same length, got {_num_samples(X)} and {len(numbers)} events")
+    check_event_numbers(X, region=numbers)
     if groups is not None:
         groups = as_labels(groups, name="groups")
         check_same_length(region=numbers, groups=groups)
@@ -387,7 +394,6 @@ def _judgement(
     counts_only: bool = False,
 ) -> _Judgement:
     """Judge hold-out events by a fitted model."""
-    selected = np.asarray(model.predict(X_held_out)) == on_class
     on = labels[held_out] == on_class
     score = None
     if not counts_only:
@@ -395,6 +401,10 @@ def _judgement(
         if not np.isfinite(score).all():
             n_bad = np.count_nonzero(~np.isfinite(score))
             raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(score)} events")
+    if score is not None and isinstance(model, OnOffMixin):
+        selected = score > model.threshold_  # what predict says, without scoring again
+    else:
+        selected = np.asarray(model.predict(X_held_out)) == on_class
     innermost = _innermost(model)
     return _Judgement(
         held_out=held_out,
@@ -448,18 +458,13 @@ def _check_models(estimator: Any) -> dict[str, Any]:
         raise ValueError("estimator must hold at least one classifier, got an empty dict")
     for model in models.values():
         check_classifier(model)
-        if not any(hasattr(model, name) for name in ("predict_proba", "decision_function")):
-            raise TypeError(
-                "estimator must score events with predict_proba or decision_function; "
-                f"{type(model).__name__} has neither"
-            )
+        score_method(model)
     return models
 
 
 def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> _Events:
     labels = as_binary_target(y)
-    if _num_samples(X) != len(labels):
-        raise ValueError(f"X and y must have the same length, got {_num_samples(X)} and {len(labels)} events")
+    check_event_numbers(X, y=labels)
     if groups is not None:
         groups = as_labels(groups, name="groups")
         check_same_length(y=labels, groups=groups)

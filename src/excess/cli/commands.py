@@ -416,12 +416,12 @@ def _shown(model: str) -> dict[str, int]:
 def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what a file holds, and On and Off counts where it says enough for them."""
     from excess.events import describe, iter_events, load_config
-    from excess.regions import find_regions
+    from excess.regions import find_regions, theta_columns
     from excess.significance import OnOffCounts
 
     found = describe(file)
     regions = load_config(config).regions
-    names = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, regions.n_regions))]
+    names = theta_columns(regions.n_regions)
     counts: dict[str, Any] = {}
     if all(name in found.columns for name in names):
         extra = [name for name in ("night", "selected") if name in found.columns]
