@@ -15,6 +15,7 @@ import pandas as pd
 
 from excess._checks import FloatArray
 from excess.events import AnalysisConfig, EventWriter, Features, describe, iter_events, to_features
+from excess.events._interrupts import interrupted_later
 
 __all__ = ["Applied", "apply_model"]
 
@@ -88,9 +89,10 @@ def apply_model(
         ThreadPoolExecutor(1) as writing,
     ):
         coming = reading.submit(next, chunks, None)
-        # the compiled predictor is loaded while the first events are read
+        # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed
         nothing = np.zeros((2, len(config.features)), order="F")
-        _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features))
+        with interrupted_later():
+            _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features))
         waiting: deque[Future[None]] = deque()
         while (chunk := coming.result()) is not None:
             coming = reading.submit(next, chunks, None)
