@@ -363,6 +363,8 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--alpha", "0.2") == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--strategy", "sideways") == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "-m", "tree", "-m", "tree") == 2
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--jobs", 0) == 2
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--source-ra", 83.6) == 2
 
 
 def test_output_onto_itself_is_refused(folder, tmp_path, capsys):

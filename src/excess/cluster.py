@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
@@ -91,8 +92,9 @@ class _BaseOnOffKMeans(OnOffMixin, ClassifierMixin, BaseEstimator):
         score = self._score(self._check_new_events(X))
         return self._select(score)
 
+    @abstractmethod
     def _score(self, X: FloatArray) -> FloatArray:
-        raise NotImplementedError
+        """Return the scores of scaled events."""
 
     def _check_events(self, X: Any, y: ArrayLike, n_clusters: int) -> tuple[FloatArray, BoolArray]:
         """Return scaled events and who is On; set classes, scale and what scikit-learn expects about features."""

@@ -57,6 +57,13 @@ class Observation:
     n_cut: int
 
     @property
+    def frame(self) -> pd.DataFrame:
+        """The features by name, so that a model can tell whether they are its own."""
+        import pandas as pd
+
+        return pd.DataFrame(self.X, columns=list(self.names), copy=False)
+
+    @property
     def on(self) -> NDArray[np.int64]:
         """Label of each event: 1 is On, 0 is Off."""
         return self.regions.on.astype(np.int64)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from excess.cli.inputs import (
-    detect_with_file,
-    load_config,
-    load_for_new_events,
+    check_new_files,
+    configuration,
+    detect_with,
     load_model,
     observe_files,
     output_of_each,
@@ -50,7 +50,15 @@ Alpha = Annotated[float | None, typer.Option(help="Exposure ratio On/Off; needed
 SourceRa = Annotated[float | None, typer.Option(help="Right ascension of the source in deg, for sky positions.")]
 SourceDec = Annotated[float | None, typer.Option(help="Declination of the source in deg, for sky positions.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.")]
+
+
+def _check_jobs(jobs: int) -> int:
+    if jobs == 0:
+        raise typer.BadParameter("must not be 0; -1 is all cores")
+    return jobs
+
+
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_check_jobs)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
 
 
@@ -148,7 +156,7 @@ def info(
         if as_json:
             print_json(header)
         else:
-            print_table(f"{file}", {key: shortened(value) for key, value in header.items() if key != "arrays"})
+            print_table(f"{file}", {key: shortened(value) for key, value in header.items()})
         return
     found, counts = _describe(file, config)
     if as_json:
@@ -201,7 +209,7 @@ def detect(
     from excess.validation import STRATEGIES
 
     prepare_folder(output)
-    settings = load_config(config, source_ra, source_dec)
+    settings = configuration(config, source_ra, source_dec)
     names = model or ["forest"]
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
@@ -215,14 +223,16 @@ def detect(
     if null_test and off:
         raise typer.BadParameter("needs at least two Off regions", param_hint="--null-test")
     events = [*files, *(join or []), *(off or [])]
-    fitted = {name: load_for_new_events(Path(name), settings, events) for name in saved}
+    ready = {name: load_model(Path(name), jobs) for name in saved}
+    for one in ready.values():
+        check_new_files(one, settings, events)
     observation = observe_files(files, settings, groups, join, off, alpha)
     say(str(observation), as_json)
     inputs = [*events, *map(Path, saved), *(simulation or [])]
     tested = dict(models)
     if simulation is not None:
         models["supervised"] = reference_from_files(simulation, settings, observation.names, seed, jobs)
-    detections = {name: detect_with_file(Path(name), ready, observation) for name, ready in fitted.items()}
+    applied = {name: detect_with(one, observation) for name, one in ready.items()}
     trained, null_tests = _search(
         observation,
         models,
@@ -234,7 +244,7 @@ def detect(
         n_repeats=repeats,
         n_permutations=permutations,
     )
-    detections = {**trained, **detections}
+    detections = {**trained, **applied}
     options = {
         "models": names,
         "groups": groups or settings.groups,
@@ -272,11 +282,14 @@ def train(
     prepare_folder(output.parent)
     if output.is_dir():
         raise IsADirectoryError(f"{output} is a folder; give the name of a file")
-    settings = load_config(config, source_ra, source_dec)
-    estimator = make_model(model, random_state=seed, n_jobs=jobs).set_params(**({} if as_json else _shown(model)))
+    settings = configuration(config, source_ra, source_dec)
+    estimator = make_model(model, random_state=seed, n_jobs=jobs)
     observation = observe_files(files, settings, groups, join, off, alpha)
     say(str(observation), as_json)
-    fitted = _fit(estimator, observation)
+    shown = {"verbose"} & set(estimator.get_params()) if not as_json else set()
+    estimator.set_params(alpha=observation.alpha, **dict.fromkeys(shown, 1))
+    # the file of a model is the same whether its progress was shown or not
+    fitted = estimator.fit(observation.frame, observation.on).set_params(**dict.fromkeys(shown, 0))
     record = RunRecord("train", seed, [*files, *(join or []), *(off or [])], {"model": model}).to_dict()
     trained_on = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
     save(
@@ -308,14 +321,14 @@ def apply(
     from excess.application import apply_model
     from excess.events import describe
 
-    fitted, settings = load_model(model, jobs)
+    saved = load_model(model, jobs)
     targets = output_of_each(files, output)
     found = []
     for path, target in targets.items():
         n_events = describe(path).n_events
         start = perf_counter()
         with progress_bar(f"Applying to {path.name}", n_events, shown=not as_json) as tick:
-            applied = apply_model(fitted, settings, path, target, chunk_rows=chunk_rows, tick=tick)
+            applied = apply_model(saved.fitted, saved.config, path, target, chunk_rows=chunk_rows, tick=tick)
         rate = applied.n_events / max(perf_counter() - start, 1e-9)
         say(
             f"{target}: {applied.n_events:,} events, {applied.n_scored:,} scored, {applied.n_selected:,} selected "
@@ -399,18 +412,6 @@ def _finish(
     print_detections(observation, detections, null_tests)
     if output is not None:
         say(f"Results in {output}", as_json)
-
-
-def _fit(estimator: Any, observation: Observation) -> Any:
-    import pandas as pd
-
-    # by name, so that the model knows its features
-    frame = pd.DataFrame(observation.X, columns=list(observation.names))
-    return estimator.set_params(alpha=observation.alpha).fit(frame, observation.on)
-
-
-def _shown(model: str) -> dict[str, int]:
-    return {"verbose": 1} if model.endswith(("forest", "ensemble")) else {}
 
 
 def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from excess.observation import Observation
 
 
-def load_config(path: Path | None, source_ra: float | None, source_dec: float | None) -> AnalysisConfig:
+def configuration(path: Path | None, source_ra: float | None, source_dec: float | None) -> AnalysisConfig:
     """Return the configuration of a file, with the position of the source where it is given."""
     from excess.events import load_config
 
+    if (source_ra is None) != (source_dec is None):
+        raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
     config = load_config(path)
     given = {"source_ra": source_ra, "source_dec": source_dec}
     regions = {name: value for name, value in given.items() if value is not None}
@@ -74,58 +76,60 @@ def reference_from_files(
     return supervised_reference(np.concatenate(parts), labels, n_jobs=jobs, random_state=seed)
 
 
-def load_model(path: Path, jobs: int) -> tuple[Any, AnalysisConfig]:
-    """Return a model and the configuration that it was trained with."""
+class SavedModel(NamedTuple):
+    """A model from a file, with the configuration and all else that was saved beside it."""
+
+    path: Path
+    fitted: Any
+    config: AnalysisConfig
+    metadata: dict[str, Any]
+
+
+def load_model(path: Path, jobs: int) -> SavedModel:
+    """Return a model of 'excess train'."""
     from excess.events import parse_config
     from excess.persistence import ModelFileError, load, read_header
 
-    fitted = load(path)
-    metadata = read_header(path).get("metadata") or {}
+    fitted, metadata = load(path), read_header(path)["metadata"]
     if "config" not in metadata:
         raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
     if "n_jobs" in fitted.get_params():
         fitted.set_params(n_jobs=jobs)
-    return fitted, parse_config(metadata["config"], str(path))
+    return SavedModel(path, fitted, parse_config(metadata["config"], str(path)), metadata)
 
 
-def load_for_new_events(path: Path, config: AnalysisConfig, files: list[Path]) -> Any:
-    """Return a model to be applied as it is; refuse files that it was trained on, and other features than its own."""
+def check_new_files(saved: SavedModel, config: AnalysisConfig, files: list[Path]) -> None:
+    """Refuse files that a model was trained on, and other features than its own."""
     from excess._files import sha256_of
-    from excess.persistence import ModelFileError, read_header
+    from excess.persistence import ModelFileError
 
-    fitted, trained_with = load_model(path, jobs=-1)
-    run = read_header(path)["metadata"].get("run", {})
-    seen = {entry["sha256"] for entry in run.get("files", [])}
+    seen = {entry["sha256"] for entry in saved.metadata.get("run", {}).get("files", [])}
     for file in files:
         if file.is_file() and sha256_of(file) in seen:
             raise ModelFileError(
-                f"{path}: was trained on {file}; give it events that it has not seen, or the name of a model to "
+                f"{saved.path}: was trained on {file}; give it events that it has not seen, or the name of a model to "
                 "cross-validate"
             )
     for name in ("features", "derived_features", "quality_cuts"):
-        if getattr(config, name) != getattr(trained_with, name):
+        if getattr(config, name) != getattr(saved.config, name):
             raise ModelFileError(
-                f"{path}: was trained with other {name} than these events are read with; give the same configuration"
+                f"{saved.path}: was trained with other {name} than these events are read with; give the same "
+                "configuration"
             )
-    return fitted
 
 
-def detect_with_file(path: Path, fitted: Any, observation: Observation) -> Detection:
+def detect_with(saved: SavedModel, observation: Observation) -> Detection:
     """Judge new events by a saved model; refuse nights that it was trained on."""
-    import pandas as pd
-
-    from excess.persistence import ModelFileError, read_header
-    from excess.validation import detect as judge
+    from excess.persistence import ModelFileError
+    from excess.validation import detect
 
     if observation.groups is not None:
-        trained_on = read_header(path)["metadata"].get("groups", [])
-        shared = sorted(set(observation.groups.tolist()) & set(trained_on))
+        shared = sorted(set(observation.groups.tolist()) & set(saved.metadata.get("groups", [])))
         if shared:
             raise ModelFileError(
-                f"{path}: was trained on events of group {shared[0]!r}, which these files hold as well"
+                f"{saved.path}: was trained on events of group {shared[0]!r}, which these files hold as well"
             )
-    frame = pd.DataFrame(observation.X, columns=list(observation.names))
-    return judge(fitted, frame, observation.on, alpha=observation.alpha, groups=observation.groups)
+    return detect(saved.fitted, observation.frame, observation.on, alpha=observation.alpha, groups=observation.groups)
 
 
 def output_of_each(files: list[Path], output: Path) -> dict[Path, Path]:
