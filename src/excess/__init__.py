@@ -27,7 +27,7 @@ from excess.baselines import (
 )
 from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.curve import ThresholdCurve, significance_curve
-from excess.detection import Detection, NullTest
+from excess.detection import Detection
 from excess.forest import OnOffForestClassifier
 from excess.metrics import (
     corrected_f1_score,
@@ -44,6 +44,7 @@ from excess.noise import (
     inject_label_noise,
     p_minus_from_alpha,
 )
+from excess.null_tests import NullTest
 from excess.persistence import ModelFileError, load
 from excess.significance import (
     OnOffCounts,

@@ -1,23 +1,24 @@
-"""Results of cross-validated searches for a source: what was found, and what it means."""
+"""The result of a search for a source: what was found in events that models had not seen, and what it means."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._checks import BoolArray, FloatArray
+from excess._checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
 from excess.curve import ThresholdCurve, significance_curve
 from excess.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Detection", "Fold", "NullTest"]
+__all__ = ["Detection", "Fold", "Nearby"]
 
 
 class Fold(NamedTuple):
@@ -42,6 +43,24 @@ class Fold(NamedTuple):
     threshold: float
     tuned: OnOffCounts | None
     held_out: OnOffCounts
+
+
+class Nearby(NamedTuple):
+    """Events that are neither On nor Off, judged by models that have not seen their group.
+
+    Attributes
+    ----------
+    score : ndarray of shape (n_nearby,)
+        Scores; NaN for events that no model has judged.
+    selected : ndarray of bool of shape (n_nearby,)
+        Selected events.
+    theta : ndarray of shape (n_nearby, n_regions) or None
+        Angle between each event and the centre of each region in deg, On first.
+    """
+
+    score: FloatArray
+    selected: BoolArray
+    theta: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +94,18 @@ class Detection:
         The ``contrast`` after permutations of On and Off.
     required : float
         Significance from which learning counts as feasible.
+    theta : ndarray of shape (n_events, n_regions) or None
+        Angle between each event and the centre of each region in deg, On first.
+    theta_squared_cut : float or None
+        Events lie in a region when ``theta**2`` is below it, in deg^2.
+    nearby : Nearby or None
+        Events of no region, judged like the others, but never trained on and never counted.
+    time : ndarray of shape (n_events,) or None
+        When the events were recorded, in seconds.
+    importances : ndarray of shape (n_features,) or None
+        Importance of each feature, the mean over the models of all folds; None where the models have none.
+    feature_names : tuple of str or None
+        Names of the features.
 
     See Also
     --------
@@ -92,6 +123,63 @@ class Detection:
     significances: FloatArray
     permuted_contrasts: FloatArray
     required: float = 5.0
+    theta: FloatArray | None = None
+    theta_squared_cut: float | None = None
+    nearby: Nearby | None = None
+    time: FloatArray | None = None
+    importances: FloatArray | None = None
+    feature_names: tuple[str, ...] | None = None
+
+    def annotated(
+        self,
+        *,
+        theta: ArrayLike | None = None,
+        theta_squared_cut: float | None = None,
+        nearby_theta: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> Detection:
+        """Return the same detection with what plots want to know beside it; what is not given stays as it is.
+
+        Parameters
+        ----------
+        theta : array-like of shape (n_events, n_regions), default=None
+            Angle between each event and the centre of each region in deg, On first.
+        theta_squared_cut : float, default=None
+            Events lie in a region when ``theta**2`` is below it, in deg^2.
+        nearby_theta : array-like of shape (n_nearby, n_regions), default=None
+            The same angles of the nearby events.
+        time : array-like of shape (n_events,), default=None
+            When the events were recorded, in seconds since any moment; NaN where that is not known.
+        feature_names : sequence of str, default=None
+            Names of the features.
+
+        Returns
+        -------
+        Detection
+            A copy that shares its arrays.
+        """
+        found: dict[str, Any] = {}
+        if theta is not None:
+            found["theta"] = _as_theta("theta", theta, len(self.on))
+        if theta_squared_cut is not None:
+            found["theta_squared_cut"] = as_scalar(
+                "theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut)
+            )
+        if nearby_theta is not None:
+            if self.nearby is None:
+                raise ValueError("nearby_theta must not be given without nearby events; pass them to cross_val_detect")
+            angles = _as_theta("nearby_theta", nearby_theta, len(self.nearby.score))
+            found["nearby"] = self.nearby._replace(theta=angles)
+        if time is not None:
+            found["time"] = np.asarray(time, dtype=np.float64)
+            check_same_length(on=self.on, time=found["time"])
+        if feature_names is not None:
+            names = tuple(map(str, feature_names))
+            if self.importances is not None and len(names) != len(self.importances):
+                raise ValueError(f"feature_names must name {len(self.importances)} features, got {len(names)}")
+            found["feature_names"] = names
+        return replace(self, **found)
 
     @cached_property
     def counts(self) -> OnOffCounts:
@@ -290,82 +378,15 @@ def contrast(selected: OnOffCounts, everything: OnOffCounts) -> float:
     return OnOffCounts(selected.n_on, selected.n_off, everything.n_on / everything.n_off).significance
 
 
+def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:
+    angles = np.asarray(theta, dtype=np.float64)
+    if angles.ndim != 2 or len(angles) != n_events or angles.shape[1] < 2:
+        raise ValueError(f"{name} must have {n_events} rows and one column per region, got shape {angles.shape}")
+    return angles
+
+
 def _expected(fold: Fold, tuned: OnOffCounts) -> float:
     """Scale a tuned-on significance to the number of hold-out events: it grows with the root of the exposure."""
     if fold.n_train == 0:  # a model that was fitted elsewhere does not say on how many events
         return float("nan")
     return tuned.significance * float(np.sqrt(fold.n_held_out / fold.n_train))
-
-
-@dataclass(frozen=True, eq=False)
-class NullTest:
-    """Searches for a source where there is none: in every Off region in turn.
-
-    Attributes
-    ----------
-    detections : dict of int to Detection
-        What was found in each Off region.
-
-    See Also
-    --------
-    null_test : Makes such an object.
-    """
-
-    detections: dict[int, Detection]
-
-    @property
-    def alpha(self) -> float:
-        """Exposure ratio of one Off region to the others."""
-        return next(iter(self.detections.values())).alpha
-
-    @property
-    def significances(self) -> FloatArray:
-        """Signed significance in each Off region, the lowest number first."""
-        return np.array([detection.significance for detection in self.detections.values()])
-
-    @property
-    def mean(self) -> float:
-        """Mean significance over the regions."""
-        return float(self.significances.mean())
-
-    @property
-    def spread(self) -> float:
-        """Standard deviation of the significance over the regions."""
-        return float(self.significances.std(ddof=1))
-
-    @property
-    def p_value(self) -> float:
-        """Probability of one of the regions, or more, being as significant as the most significant one, at most."""
-        return float(min(1.0, len(self.detections) * ndtr(-self.significances.max())))
-
-    @property
-    def suspicious(self) -> bool:
-        """Whether a region shows a detection that chance hardly explains (a p-value below 0.001)."""
-        return self.p_value < 1e-3
-
-    @property
-    def verdict(self) -> str:
-        """One sentence that says what the values mean."""
-        worst = max(self.detections, key=lambda region: self.detections[region].significance)
-        largest = self.detections[worst].significance
-        if self.suspicious:
-            return (
-                f"Off region {worst} shows {largest:.1f} sigma, where no source is: a feature tells where events come "
-                "from, or the regions are not equally exposed. Do not trust the detection."
-            )
-        return f"At most {largest:.1f} sigma, in region {worst}: as expected where there is no source."
-
-    def to_frame(self) -> pd.DataFrame:
-        """Return one row per region with the numbers of its `Detection`."""
-        import pandas as pd
-
-        rows = {region: detection.summary() for region, detection in self.detections.items()}
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("region")
-
-    def __str__(self) -> str:
-        """Say the values and what they mean."""
-        values = ", ".join(f"{value:.1f}" for value in self.significances)
-        return (
-            f"{len(self.detections)} null regions: {values} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})\n"
-            f"{self.verdict}"
-        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from excess._checks import FloatArray, as_scalar_alpha
 from excess.events import AnalysisConfig, EventFileError, describe, iter_events, read_events, to_features
-from excess.regions import SKY_COLUMNS, Regions, find_regions, regions_of_files, theta_columns
+from excess.regions import (
+    SKY_COLUMNS,
+    Regions,
+    angles_to_regions,
+    assign_regions,
+    regions_of_files,
+    theta_columns,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +32,27 @@ _KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
 """Columns that no two events share; the third may be missing."""
 _MAX_OVERLAP = 0.01
 """Share of events in several regions from which On may not have them all."""
+_NEARBY = 4.0
+"""Events count as near a region up to so many times the cut in theta^2; far enough to see the background beyond it."""
+
+
+@dataclass(frozen=True, eq=False)
+class NearbyEvents:
+    """Events of no region that are near one, and pass the quality cuts.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_nearby, n_features)
+        Features.
+    groups : ndarray of shape (n_nearby,) or None
+        Their groups.
+    theta : ndarray of shape (n_nearby, n_regions)
+        Angle to the centre of each region in deg, On first.
+    """
+
+    X: FloatArray
+    groups: NDArray[Any] | None
+    theta: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +70,13 @@ class Observation:
     groups : ndarray of shape (n_events,) or None
         What must not be split between training and hold-out.
     table : DataFrame
-        Which events these are, and their angles to the regions.
+        Which events these are.
+    theta : ndarray of shape (n_events, n_regions) or None
+        Angle to the centre of each region in deg, On first; None where On and Off come from files of their own.
+    theta_squared_cut : float
+        Events lie in a region when ``theta**2`` is below it, in deg^2.
+    nearby : NearbyEvents or None
+        Events of no region that are near one, if they were asked for.
     n_read, n_outside, n_cut : int
         Events that were read, that lie in no region, and that lie in one and fail the quality cuts or miss a feature.
     """
@@ -52,6 +86,9 @@ class Observation:
     regions: Regions
     groups: NDArray[Any] | None
     table: pd.DataFrame
+    theta: FloatArray | None
+    theta_squared_cut: float
+    nearby: NearbyEvents | None
     n_read: int
     n_outside: int
     n_cut: int
@@ -73,6 +110,11 @@ class Observation:
         """Exposure ratio On/Off."""
         return self.regions.alpha
 
+    @property
+    def time(self) -> FloatArray | None:
+        """When each event was recorded, in seconds; None where the files do not say."""
+        return _seconds(self.table)
+
     def __str__(self) -> str:
         """Say what was read and what is left."""
         return (
@@ -82,7 +124,13 @@ class Observation:
 
 
 def observe(
-    paths: Any, config: AnalysisConfig, *, join: Any = None, groups: str | None = None, chunk_rows: int = 200_000
+    paths: Any,
+    config: AnalysisConfig,
+    *,
+    join: Any = None,
+    groups: str | None = None,
+    nearby: bool = False,
+    chunk_rows: int = 200_000,
 ) -> Observation:
     """Read the events of On and Off regions from files.
 
@@ -98,6 +146,8 @@ def observe(
         Files to be joined to them, event by event; see `read_events`. These are read as a whole.
     groups : str or None, default=None
         Column of the groups; by default that of the configuration. ``"none"`` is for no groups.
+    nearby : bool, default=False
+        Keep events around the regions as well, for a plot of theta^2 beyond the cut.
     chunk_rows : int, default=200_000
         Events that are read at a time.
 
@@ -109,10 +159,12 @@ def observe(
     column = config.groups if groups is None else groups
     paths = _as_paths(paths)
     if join is not None:
-        return observe_table([read_events(paths, join=join)], config, groups=column, source=_named(paths))
+        return observe_table(
+            [read_events(paths, join=join)], config, groups=column, nearby=nearby, source=_named(paths)
+        )
     columns = _columns_to_read(paths[0], config, column)
     return observe_table(
-        iter_events(paths, columns, chunk_rows=chunk_rows), config, groups=column, source=_named(paths)
+        iter_events(paths, columns, chunk_rows=chunk_rows), config, groups=column, nearby=nearby, source=_named(paths)
     )
 
 
@@ -157,6 +209,7 @@ def observe_table(
     config: AnalysisConfig,
     *,
     groups: str | None = None,
+    nearby: bool = False,
     source: str = "",
 ) -> Observation:
     """Take events from tables in memory; see `observe`.
@@ -168,6 +221,8 @@ def observe_table(
     config : AnalysisConfig
         Features, cuts, regions and groups.
     groups : str or None, default=None
+        As for `observe`.
+    nearby : bool, default=False
         As for `observe`.
     source : str, default=""
         Where they come from, for messages.
@@ -190,17 +245,19 @@ def observe_table(
 
     chunks = [tables] if isinstance(tables, pd.DataFrame) else tables
     column = config.groups if groups is None else groups
-    return _observation([_collect(chunks, config, column, side=None)], config, None, source)
+    return _observation([_collect(chunks, config, column, side=None, nearby=nearby)], config, None, source)
 
 
 @dataclass
 class _Part:
     """Events collected from chunks."""
 
-    X: list[FloatArray]
-    region: list[NDArray[np.int64]]
-    groups: list[NDArray[Any]]
-    tables: list[pd.DataFrame]
+    X: list[FloatArray] = field(default_factory=list)
+    region: list[NDArray[np.int64]] = field(default_factory=list)
+    groups: list[NDArray[Any]] = field(default_factory=list)
+    theta: list[FloatArray] = field(default_factory=list)
+    tables: list[pd.DataFrame] = field(default_factory=list)
+    nearby: list[NearbyEvents] = field(default_factory=list)
     names: tuple[str, ...] = ()
     n_regions: int = 2
     alpha: float = 1.0
@@ -209,19 +266,26 @@ class _Part:
     n_outside: int = 0
 
 
-def _collect(tables: Iterable[pd.DataFrame], config: AnalysisConfig, column: str, *, side: int | None) -> _Part:
+def _collect(
+    tables: Iterable[pd.DataFrame], config: AnalysisConfig, column: str, *, side: int | None, nearby: bool = False
+) -> _Part:
     """Keep the events of all chunks that lie in a region and are valid; ``side`` is their region if it is known."""
-    part = _Part([], [], [], [])
+    part = _Part()
     for table in tables:
         part.n_read += len(table)
         if side is None:
-            found = find_regions(table, config.regions)
+            theta = angles_to_regions(table, config.regions)
+            cut = config.regions.theta_squared_cut
+            found = assign_regions(theta, theta_squared_cut=cut, overlap=config.regions.overlap)
             part.n_regions, part.alpha = found.n_regions, found.alpha
             part.n_overlapping += found.n_overlapping
+            if nearby:
+                near = ~found.inside & (np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * cut).any(axis=1)
+                part.nearby.append(_nearby_events(table, theta, np.flatnonzero(near), config, column))
             rows = np.flatnonzero(found.inside)
             part.n_outside += len(table) - len(rows)
             region = found.region[rows]
-            table = table.iloc[rows]
+            table, theta = table.iloc[rows], theta[rows]
         else:
             region = np.full(len(table), side)
         features = to_features(table, config)
@@ -229,11 +293,22 @@ def _collect(tables: Iterable[pd.DataFrame], config: AnalysisConfig, column: str
         part.names = features.names
         part.X.append(features.X[valid])
         part.region.append(region[valid])
+        if side is None:
+            part.theta.append(theta[valid])
         if column != "none":
             part.groups.append(_group_labels(table, column)[valid])
-        kept = [name for name in (*_KEPT, *theta_columns(config.regions.n_regions)) if name in table]
-        part.tables.append(table.loc[valid, kept])
+        part.tables.append(table.loc[valid, [name for name in _KEPT if name in table]])
     return part
+
+
+def _nearby_events(
+    table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp], config: AnalysisConfig, column: str
+) -> NearbyEvents:
+    """Return the valid ones of some events."""
+    table = table.iloc[rows]
+    features = to_features(table, config)
+    groups = None if column == "none" else _group_labels(table, column)[features.valid]
+    return NearbyEvents(features.X[features.valid], groups, theta[rows][features.valid])
 
 
 def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | None, source: str) -> Observation:
@@ -288,10 +363,42 @@ def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | 
         regions=regions,
         groups=np.concatenate(groups) if groups else None,
         table=table,
+        theta=np.concatenate(first.theta) if first.theta else None,
+        theta_squared_cut=config.regions.theta_squared_cut,
+        nearby=_joined(first.nearby),
         n_read=n_read,
         n_outside=n_outside,
         n_cut=n_cut,
     )
+
+
+def _joined(parts: list[NearbyEvents]) -> NearbyEvents | None:
+    if not parts:
+        return None
+    groups = [part.groups for part in parts if part.groups is not None]
+    return NearbyEvents(
+        np.concatenate([part.X for part in parts]),
+        np.concatenate(groups) if groups else None,
+        np.concatenate([part.theta for part in parts]),
+    )
+
+
+def _seconds(table: pd.DataFrame) -> FloatArray | None:
+    """Return times in seconds, from whichever column there is."""
+    import pandas as pd
+
+    if "unix_time" in table:
+        seconds = pd.to_numeric(table["unix_time"], errors="coerce").to_numpy(dtype=np.float64)
+    elif "timestamp" in table:
+        moments = pd.to_datetime(table["timestamp"], errors="coerce", format="mixed")
+        seconds = (moments - pd.Timestamp(0, tz=moments.dt.tz)).dt.total_seconds().to_numpy(dtype=np.float64)
+    elif "time" in table:
+        seconds = pd.to_numeric(table["time"], errors="coerce").to_numpy(dtype=np.float64)
+        if len(seconds) and 20_000 < np.nanmedian(seconds) < 100_000:
+            seconds = 86_400 * seconds  # days of the modified Julian date, which ctapipe writes
+    else:
+        return None
+    return seconds if np.isfinite(seconds).any() else None
 
 
 def _columns_to_read(path: Path, config: AnalysisConfig, groups: str, *, with_regions: bool = True) -> list[str]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from excess.events import RegionConfig
 
-__all__ = ["Regions", "assign_regions", "find_regions", "regions_of_files", "theta_from_sky"]
+__all__ = ["Regions", "angles_to_regions", "assign_regions", "find_regions", "regions_of_files", "theta_from_sky"]
 
 SKY_COLUMNS = ("ra", "dec", "pointing_ra", "pointing_dec")
 """Columns from which regions can be found where there are no angles to them."""
@@ -204,14 +204,61 @@ def theta_from_sky(
     return theta
 
 
-def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
-    """Assign the events of a table to regions, by whatever columns it has.
+def angles_to_regions(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
+    """Angles between events and the centres of all regions, by whatever columns their table has.
 
     Parameters
     ----------
     table : DataFrame
         With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra``
         and ``pointing_dec``, all in deg, where the configuration says where the source is.
+    config : RegionConfig
+        The number of regions, and the position of the source.
+
+    Returns
+    -------
+    ndarray of shape (n_events, n_regions)
+        Angles in deg, On first, as `assign_regions` takes them.
+
+    Examples
+    --------
+    >>> from excess.events import RegionConfig
+    >>> from excess.regions import angles_to_regions
+    >>> from excess.simulate import simulate_observation
+    >>> angles_to_regions(simulate_observation(1000, 20, random_state=0), RegionConfig()).shape
+    (1000, 6)
+    """
+    wanted = theta_columns(config.n_regions)
+    if all(name in table for name in wanted):
+        return table[wanted].to_numpy(dtype=np.float64)
+    if all(name in table for name in SKY_COLUMNS):
+        if config.source_ra is None or config.source_dec is None:
+            raise ValueError(
+                "the position of the source is needed to find regions from sky positions: give source_ra and "
+                "source_dec in deg"
+            )
+        return theta_from_sky(
+            *(table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS),
+            source_ra=config.source_ra,
+            source_dec=config.source_dec,
+            n_regions=config.n_regions,
+        )
+    missing = [name for name in wanted if name not in table]
+    raise ValueError(
+        f"no way to tell On from Off: for {config.n_regions} regions the events need the columns theta_deg and "
+        f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or "
+        f"{', '.join(SKY_COLUMNS)}; "
+        "or give Off events in files of their own"
+    )
+
+
+def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
+    """Assign the events of a table to regions, by whatever columns it has.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As for `angles_to_regions`.
     config : RegionConfig
         The cut, the number of regions, and the overlap policy.
 
@@ -228,29 +275,8 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     >>> print(find_regions(simulate_observation(100_000, 200, random_state=0), RegionConfig()).counts)
     On 630, Off 2258, alpha 0.2: excess 178.4 +- 26.8, 7.2 sigma
     """
-    wanted = theta_columns(config.n_regions)
-    options: dict[str, Any] = {"theta_squared_cut": config.theta_squared_cut, "overlap": config.overlap}
-    if all(name in table for name in wanted):
-        return assign_regions(table[wanted].to_numpy(dtype=np.float64), **options)
-    if all(name in table for name in SKY_COLUMNS):
-        if config.source_ra is None or config.source_dec is None:
-            raise ValueError(
-                "the position of the source is needed to find regions from sky positions: give source_ra and "
-                "source_dec in deg"
-            )
-        theta = theta_from_sky(
-            *(table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS),
-            source_ra=config.source_ra,
-            source_dec=config.source_dec,
-            n_regions=config.n_regions,
-        )
-        return assign_regions(theta, **options)
-    missing = [name for name in wanted if name not in table]
-    raise ValueError(
-        f"no way to tell On from Off: for {config.n_regions} regions the events need the columns theta_deg and "
-        f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or "
-        f"{', '.join(SKY_COLUMNS)}; "
-        "or give Off events in files of their own"
+    return assign_regions(
+        angles_to_regions(table, config), theta_squared_cut=config.theta_squared_cut, overlap=config.overlap
     )
 
 

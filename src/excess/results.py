@@ -13,9 +13,11 @@ from typing import Any
 
 from excess import _files
 from excess._version import __version__
-from excess.detection import Detection, NullTest
+from excess.detection import Detection
 from excess.events import AnalysisConfig, EventFileError
+from excess.null_tests import NullTest
 from excess.observation import Observation
+from excess.regions import theta_columns
 
 __all__ = ["RunRecord", "result_of", "write_results"]
 
@@ -80,7 +82,7 @@ def result_of(
         "models": {name: {**found.summary(), "verdict": found.verdict} for name, found in detections.items()},
         "null_tests": {
             name: {
-                "significances": dict(zip(map(str, test.detections), test.significances.tolist(), strict=True)),
+                "significances": dict(zip(map(str, test.counts), test.significances.tolist(), strict=True)),
                 "mean": test.mean,
                 "spread": test.spread,
                 "p_value": test.p_value,
@@ -169,6 +171,8 @@ def as_json(value: Any) -> Any:
 
 def _events_table(observation: Observation, detections: Mapping[str, Detection]) -> Any:
     table = observation.table.copy()
+    if observation.theta is not None:
+        table[theta_columns(observation.theta.shape[1])] = observation.theta
     table["region"] = observation.regions.region
     for number, (name, found) in enumerate(detections.items()):
         if number == 0:

@@ -24,12 +24,11 @@ from excess._checks import (
     binary_classes,
     check_same_length,
 )
+from excess._folds import is_fold_number, make_folds
 from excess._holdout import (
     SCORE_SOURCES,
     check_classifier,
     check_event_numbers,
-    is_fold_number,
-    make_folds,
     out_of_fold_scores,
     score_events,
 )

@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
-from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
 from excess._checks import (
-    BoolArray,
-    FloatArray,
     as_binary_target,
     as_choice,
     as_column,
@@ -28,24 +25,32 @@ from excess._checks import (
     binary_classes,
     check_same_length,
 )
+from excess._folds import fold_maker
 from excess._holdout import (
     check_classifier,
     check_event_numbers,
-    check_folds,
-    fit_part,
-    is_fold_number,
-    make_folds,
-    score_events,
     score_method,
 )
-from excess._onoff import OnOffMixin, n_threads, with_alpha
+from excess._judging import Events, Judgement, NearbyEvents, judge, judge_with
+from excess._onoff import n_threads, with_alpha
 from excess._progress import progress_bar
 from excess._threads import in_order
 from excess.agreement import Agreement, agreement
-from excess.detection import Detection, Fold, NullTest, contrast
+from excess.detection import Detection, Fold, Nearby, contrast
+from excess.null_tests import NullTest
 from excess.significance import OnOffCounts
 
-__all__ = ["Agreement", "Detection", "Fold", "NullTest", "agreement", "cross_val_detect", "detect", "null_test"]
+__all__ = [
+    "Agreement",
+    "Detection",
+    "Fold",
+    "Nearby",
+    "NullTest",
+    "agreement",
+    "cross_val_detect",
+    "detect",
+    "null_test",
+]
 
 STRATEGIES = ("pooled", "forward")
 
@@ -57,6 +62,7 @@ def cross_val_detect(
     *,
     alpha: float,
     groups: ArrayLike | None = None,
+    nearby: tuple[Any, ArrayLike | None] | None = None,
     cv: Any = None,
     strategy: str = "pooled",
     n_repeats: int = 1,
@@ -85,6 +91,10 @@ def cross_val_detect(
     groups : array-like of shape (n_events,), default=None
         What must not be split between training and hold-out, such as nights. A classifier whose ``fit`` takes groups,
         such as `SignificanceThresholdClassifier` with folds, gets those of its training events.
+    nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
+        Further events and their groups (None without groups): neither On nor Off, never trained on and never
+        counted, but scored by models that have not seen their group. A plot of theta^2 beyond the cut needs
+        them; see ``Detection.nearby``.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
         in turn, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
@@ -148,8 +158,8 @@ def cross_val_detect(
     wanted = as_scalar("required", as_counts("required", required))
     verbose = as_int("verbose", verbose, minimum=0)
     seed = int(as_random_state(random_state).randint(2**31 - 1))
-    events = _check_events(X, y, groups)
-    folds_of = _fold_maker(cv, strategy, events)
+    events = _check_events(X, y, groups)._replace(nearby=_check_nearby(nearby, groups is not None))
+    folds_of = fold_maker(cv, strategy, events.X, events.labels, events.on_class, events.groups)
 
     models = {name: with_alpha(model, ratio) for name, model in models.items()}
     runs = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]  # permutation 0 is the data
@@ -164,8 +174,9 @@ def cross_val_detect(
             folds = folds_of(labels, own_seed)
             for model in models.values():
                 seeded = _reseeded(model, own_seed, keep=repeat == 0)
-                for train, held_out in folds:
-                    yield partial(_judge, seeded, events, labels, train, held_out, counts_only=permutation > 0)
+                for number, (train, held_out) in enumerate(folds):
+                    rows = events.rows_nearby(held_out, number, len(folds))
+                    yield partial(judge, seeded, events, labels, train, held_out, rows, counts_only=permutation > 0)
 
     collected: dict[str, list[_Run]] = {name: [] for name in models}
     with progress_bar("Cross-validating", total, shown=verbose > 0) as tick:
@@ -182,7 +193,14 @@ def cross_val_detect(
 
 
 def detect(
-    model: Any, X: Any, y: ArrayLike, *, alpha: float, groups: ArrayLike | None = None, required: float = 5.0
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    alpha: float,
+    groups: ArrayLike | None = None,
+    nearby: tuple[Any, ArrayLike | None] | None = None,
+    required: float = 5.0,
 ) -> Detection:
     """Judge new events by a model that is fitted already, and give the significance of what it selects.
 
@@ -201,6 +219,8 @@ def detect(
         Exposure ratio On/Off of the new events.
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
+    nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
+        Further new events that are scored but not counted, as for `cross_val_detect`.
     required : float, default=5.0
         Significance from which the source counts as detected.
 
@@ -234,13 +254,13 @@ def detect(
             f"{np.unique(labels)[:5].tolist()}"
         )
     check_event_numbers(X, y=labels)
-    events = _Events(indexable(X)[0], labels, model.classes_[1], None)
     if groups is not None:
         groups = as_labels(groups, name="groups")
-        check_same_length(y=events.labels, groups=groups)
-    judgement = _judgement(model, events.X, events.labels, events.on_class, np.arange(len(events.labels)), n_train=0)
-    run = _Run.of([judgement], ratio)
-    return _detection(events._replace(groups=groups), [run], 1, ratio, "applied", wanted)
+        check_same_length(y=labels, groups=groups)
+    more = _check_nearby(nearby, groups is not None)
+    events = Events(indexable(X)[0], labels, model.classes_[1], groups, more)
+    run = _Run.of([judge_with(model, events)], ratio)
+    return _detection(events, [run], 1, ratio, "applied", wanted)
 
 
 def null_test(
@@ -322,43 +342,19 @@ def null_test(
             for name, detection in detections.items():
                 found[name][fake] = detection
             tick(1)
-    tests = {name: NullTest(detections) for name, detections in found.items()}
+    tests = {name: NullTest.of(detections) for name, detections in found.items()}
     return tests if isinstance(estimator, Mapping) else tests[""]
-
-
-class _Events(NamedTuple):
-    """Events as all models share them."""
-
-    X: Any
-    labels: NDArray[Any]
-    on_class: Any
-    groups: NDArray[Any] | None
-
-
-class _Judgement(NamedTuple):
-    """What one model says about its hold-out events; of a permutation, counts alone."""
-
-    held_out: NDArray[np.intp]
-    score: FloatArray | None
-    selected: BoolArray | None
-    n_train: int
-    n_held_out: int
-    threshold: float
-    tuned: OnOffCounts | None
-    n_on: int
-    n_selected: int
-    n_on_in_all: int
 
 
 class _Run(NamedTuple):
     """One cross-validation of one estimator."""
 
-    judgements: list[_Judgement]
+    judgements: list[Judgement]
     significance: float
     contrast: float
 
     @classmethod
-    def of(cls, judgements: list[_Judgement], alpha: float) -> _Run:
+    def of(cls, judgements: list[Judgement], alpha: float) -> _Run:
         n_on, n_selected, n_on_in_all, n_all = (
             sum(getattr(judgement, name) for judgement in judgements)
             for name in ("n_on", "n_selected", "n_on_in_all", "n_held_out")
@@ -368,74 +364,24 @@ class _Run(NamedTuple):
         return cls(judgements, selected.significance, contrast(selected, everything))
 
 
-def _judge(
-    estimator: Any,
-    events: _Events,
-    labels: NDArray[Any],
-    train: NDArray[np.intp],
-    held_out: NDArray[np.intp],
-    *,
-    counts_only: bool,
-) -> _Judgement:
-    """Fit on the training part of a fold and judge its hold-out part."""
-    fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups, train) else {}
-    model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
-    return _judgement(model, X_held_out, labels, events.on_class, held_out, n_train=len(train), counts_only=counts_only)
-
-
-def _judgement(
-    model: Any,
-    X_held_out: Any,
-    labels: NDArray[Any],
-    on_class: Any,
-    held_out: NDArray[np.intp],
-    *,
-    n_train: int,
-    counts_only: bool = False,
-) -> _Judgement:
-    """Judge hold-out events by a fitted model."""
-    on = labels[held_out] == on_class
-    score = None
-    if not counts_only:
-        score = score_events(model, X_held_out)
-        if not np.isfinite(score).all():
-            n_bad = np.count_nonzero(~np.isfinite(score))
-            raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(score)} events")
-    if score is not None and isinstance(model, OnOffMixin):
-        selected = score > model.threshold_  # what predict says, without scoring again
-    else:
-        selected = np.asarray(model.predict(X_held_out)) == on_class
-    innermost = _innermost(model)
-    return _Judgement(
-        held_out=held_out,
-        score=score,
-        selected=None if counts_only else selected,
-        n_train=n_train,
-        n_held_out=len(held_out),
-        threshold=float(getattr(innermost, "threshold_", np.nan)),
-        tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
-        n_on=int(np.count_nonzero(selected & on)),
-        n_selected=int(np.count_nonzero(selected)),
-        n_on_in_all=int(np.count_nonzero(on)),
-    )
-
-
 def _detection(
-    events: _Events, runs: list[_Run], n_repeats: int, alpha: float, strategy: str, required: float
+    events: Events, runs: list[_Run], n_repeats: int, alpha: float, strategy: str, required: float
 ) -> Detection:
     """Put the runs of one estimator together: repetitions first, then those of each permutation."""
     significances = np.array([run.significance for run in runs]).reshape(-1, n_repeats)
     median = np.argsort(significances, axis=1, kind="stable")[:, (n_repeats - 1) // 2]
     contrasts = np.array([run.contrast for run in runs]).reshape(-1, n_repeats)
+    judgements = runs[median[0]].judgements
     n = len(events.labels)
     score, selected, fold = np.full(n, np.nan), np.zeros(n, dtype=np.bool_), np.full(n, -1)
     folds = []
-    for number, judgement in enumerate(runs[median[0]].judgements):
-        score[judgement.held_out] = judgement.score
-        selected[judgement.held_out] = judgement.selected
-        fold[judgement.held_out] = number
+    for number, judgement in enumerate(judgements):
+        if judgement.held_out is not None:
+            rows = judgement.held_out.rows
+            score[rows], selected[rows], fold[rows] = judgement.held_out.score, judgement.held_out.selected, number
         held_out = OnOffCounts(judgement.n_on, judgement.n_selected - judgement.n_on, alpha)
         folds.append(Fold(judgement.n_train, judgement.n_held_out, judgement.threshold, judgement.tuned, held_out))
+    importances = [judgement.importances for judgement in judgements if judgement.importances is not None]
     return Detection(
         on=np.asarray(events.labels == events.on_class),
         score=score,
@@ -448,7 +394,23 @@ def _detection(
         significances=significances[0],
         permuted_contrasts=np.take_along_axis(contrasts, median[:, None], axis=1)[1:, 0],
         required=required,
+        nearby=_nearby(events, judgements),
+        importances=np.mean(importances, axis=0) if importances else None,
+        feature_names=tuple(map(str, events.X.columns)) if hasattr(events.X, "columns") else None,
     )
+
+
+def _nearby(events: Events, judgements: list[Judgement]) -> Nearby | None:
+    """Put the nearby events of all folds together; those of no fold have no score."""
+    if events.nearby is None:
+        return None
+    n = events.nearby.n_events
+    score, selected = np.full(n, np.nan), np.zeros(n, dtype=np.bool_)
+    for judgement in judgements:
+        if judgement.nearby is not None:
+            rows = judgement.nearby.rows
+            score[rows], selected[rows] = judgement.nearby.score, judgement.nearby.selected
+    return Nearby(score, selected)
 
 
 def _check_models(estimator: Any) -> dict[str, Any]:
@@ -462,7 +424,22 @@ def _check_models(estimator: Any) -> dict[str, Any]:
     return models
 
 
-def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> _Events:
+def _check_nearby(nearby: Any, with_groups: bool) -> NearbyEvents | None:
+    """Return nearby events; their groups are needed where there are groups."""
+    if nearby is None:
+        return None
+    if not isinstance(nearby, tuple) or len(nearby) != 2:
+        raise ValueError("nearby must be a tuple of events and their groups (None where there are no groups)")
+    X, groups = nearby
+    if with_groups:
+        if groups is None:
+            raise ValueError("nearby must come with groups, as X does")
+        groups = as_labels(groups, name="groups of nearby")
+        check_event_numbers(X, **{"the groups of nearby": groups})
+    return NearbyEvents(indexable(X)[0], groups if with_groups else None)
+
+
+def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> Events:
     labels = as_binary_target(y)
     check_event_numbers(X, y=labels)
     if groups is not None:
@@ -474,65 +451,10 @@ def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> _Events:
                 f"groups holds one group only ({names.tolist()[0]!r}), so nothing is left to train on when it is held "
                 "out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
             )
-    return _Events(indexable(X)[0], labels, binary_classes(labels)[1], groups)
+    return Events(indexable(X)[0], labels, binary_classes(labels)[1], groups)
 
 
-def _fold_maker(cv: Any, strategy: str, events: _Events) -> Any:
-    """Return a function of labels and a seed that makes folds."""
-    groups = events.groups
-    if is_fold_number(cv) and cv is not None:
-        as_int("cv", cv, minimum=2)
-        n_units, unit = (len(events.labels), "events") if groups is None else (len(np.unique(groups)), "groups")
-        if cv > n_units:
-            raise ValueError(f"cv must be at most the number of {unit}, {n_units}, got {cv}")
-    if is_fold_number(cv) and groups is None and strategy == "pooled":
-        n_folds = 5 if cv is None else cv
-        n_on = int(np.count_nonzero(events.labels == events.on_class))
-        if min(n_on, len(events.labels) - n_on) < n_folds:
-            raise ValueError(
-                f"too few events for {n_folds} folds: {n_on} On and {len(events.labels) - n_on} Off, and each fold "
-                "needs one of either"
-            )
-    if strategy == "forward":
-        if not is_fold_number(cv):
-            raise ValueError(f"cv must be a number of blocks or None with strategy='forward', got {cv!r}")
-        folds = _forward_folds(events.labels, groups, cv)
-        return lambda labels, seed: folds
-    if not is_fold_number(cv):
-        splitter = cv if hasattr(cv, "split") else list(cv)  # an iterator would be used up by the first run
-    split_params = {} if groups is None else {"groups": groups}
-
-    def folds_of(labels: NDArray[Any], seed: int) -> list[Any]:
-        if not is_fold_number(cv):
-            return make_folds(splitter, events.X, labels, split_params)
-        if groups is None:
-            drawn = StratifiedKFold(5 if cv is None else cv, shuffle=True, random_state=seed)
-        elif cv is None:
-            drawn = LeaveOneGroupOut()
-        else:
-            drawn = StratifiedGroupKFold(cv, shuffle=True, random_state=seed)
-        return make_folds(drawn, events.X, labels, split_params)
-
-    return folds_of
-
-
-def _forward_folds(labels: NDArray[Any], groups: NDArray[Any] | None, n_blocks: int | None) -> list[Any]:
-    """Return folds that train on all earlier blocks; the first block is not held out by any."""
-    if groups is None:
-        unit, n_units = np.arange(len(labels)), len(labels)
-        n_blocks = 5 if n_blocks is None else n_blocks
-    else:
-        names, unit = np.unique(groups, return_inverse=True)
-        n_units = len(names)
-        n_blocks = n_units if n_blocks is None else n_blocks
-    sizes = [len(part) for part in np.array_split(np.arange(n_units), n_blocks)]
-    block = np.repeat(np.arange(n_blocks), sizes)[unit]
-    folds = [(np.flatnonzero(block < later), np.flatnonzero(block == later)) for later in range(1, n_blocks)]
-    check_folds(folds, labels, groups, what="strategy='forward'")
-    return folds
-
-
-def _permuted(events: _Events, seed: int) -> NDArray[Any]:
+def _permuted(events: Events, seed: int) -> NDArray[Any]:
     """Return labels that are permuted within groups."""
     n = len(events.labels)
     group = np.zeros(n, dtype=np.intp)
@@ -556,25 +478,6 @@ def _reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
         if (name == "random_state" or name.endswith("__random_state")) and not (keep and value is not None)
     }
     return clone(estimator).set_params(**seeds) if seeds else estimator
-
-
-def _takes_groups(estimator: Any, groups: Any, train: NDArray[np.intp]) -> bool:
-    """Say whether the threshold of an estimator can be tuned by group on these training events."""
-    if groups is None or not has_fit_parameter(estimator, "groups"):
-        return False
-    # out-of-bag scores and fitted estimators know of no groups, and say so; a single group cannot be left out
-    return not isinstance(getattr(estimator, "cv", None), str) and bool((groups[train] != groups[train[0]]).any())
-
-
-def _innermost(model: Any) -> Any:
-    """Return the classifier at the end of pipelines and searches."""
-    while True:
-        if hasattr(model, "steps"):
-            model = model.steps[-1][1]
-        elif hasattr(model, "best_estimator_"):
-            model = model.best_estimator_
-        else:
-            return model
 
 
 def _as_regions(region: ArrayLike, n_regions: int) -> NDArray[np.int64]:

@@ -21,8 +21,9 @@ from excess.cli.inputs import (
 from excess.cli.printing import fail, print_detections, print_json, print_table, say, sentence_of, shortened
 
 if TYPE_CHECKING:
-    from excess.detection import Detection, NullTest
+    from excess.detection import Detection
     from excess.events import AnalysisConfig
+    from excess.null_tests import NullTest
     from excess.observation import Observation
 
 __all__ = ["app", "main"]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from excess.detection import Detection, NullTest
+    from excess.detection import Detection
+    from excess.null_tests import NullTest
     from excess.observation import Observation
 
 
@@ -85,7 +86,7 @@ def print_detections(
 
 def _null_cell(test: NullTest) -> str:
     """Return the significance in each Off region; a dash where nothing was selected, which is no evidence."""
-    values = (found.significance if found.selected.any() else None for found in test.detections.values())
+    values = (found.significance if found.n_on + found.n_off else None for found in test.counts.values())
     return ", ".join("-" if value is None else f"{value:.1f}" for value in values)
 
 
