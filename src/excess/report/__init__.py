@@ -1,0 +1,1 @@
+"""The report: a detection that people can look at, question and trust."""
