@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import run_command as run
 
 from excess import load
 from excess.cli import main
@@ -16,13 +17,6 @@ from excess.events import iter_events, load_config, read_events, to_features, wr
 from excess.simulate import simulate_observation
 
 pytest.importorskip("h5py")
-
-
-def run(*arguments) -> int:
-    """Run the command line and return its exit code."""
-    with pytest.raises(SystemExit) as finished:
-        main([str(argument) for argument in arguments])
-    return finished.value.code or 0
 
 
 def said(capsys) -> str:

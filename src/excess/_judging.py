@@ -35,12 +35,12 @@ class Events(NamedTuple):
     groups: NDArray[Any] | None
     nearby: NearbyEvents | None = None
 
-    def rows_nearby(self, held_out: NDArray[np.intp], number: int, n_folds: int) -> NDArray[np.intp]:
+    def rows_nearby(self, held_out: NDArray[np.intp], number: int, n_shares: int) -> NDArray[np.intp]:
         """Return the nearby events that a fold judges: those of its groups, or its share where there are no groups."""
         if self.nearby is None:
             return np.empty(0, dtype=np.intp)
         if self.groups is None or self.nearby.groups is None:
-            return np.arange(number, self.nearby.n_events, n_folds)
+            return np.arange(number, self.nearby.n_events, n_shares)
         return np.flatnonzero(np.isin(self.nearby.groups, np.unique(self.groups[held_out])))
 
 

@@ -163,13 +163,19 @@ class Detection:
         if theta is not None:
             found["theta"] = _as_theta("theta", theta, len(self.on))
         if theta_squared_cut is not None:
-            found["theta_squared_cut"] = as_scalar(
-                "theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut)
-            )
+            cut = as_scalar("theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut))
+            if cut == 0:
+                raise ValueError("theta_squared_cut must be positive, got 0")
+            found["theta_squared_cut"] = cut
         if nearby_theta is not None:
             if self.nearby is None:
                 raise ValueError("nearby_theta must not be given without nearby events; pass them to cross_val_detect")
             angles = _as_theta("nearby_theta", nearby_theta, len(self.nearby.score))
+            known = found.get("theta", self.theta)
+            if known is not None and known.shape[1] != angles.shape[1]:
+                raise ValueError(
+                    f"nearby_theta must have one column per region, {known.shape[1]} as theta, got {angles.shape[1]}"
+                )
             found["nearby"] = self.nearby._replace(theta=angles)
         if time is not None:
             found["time"] = np.asarray(time, dtype=np.float64)
@@ -251,7 +257,8 @@ class Detection:
     @cached_property
     def curve(self) -> ThresholdCurve:
         """Judged events at every cut of their score, the same for all folds: for exploration, not for a result."""
-        return significance_curve(self.on[self.judged], self.score[self.judged], self.alpha)
+        known = self.judged & np.isfinite(self.score)
+        return significance_curve(self.on[known], self.score[known], self.alpha)
 
     @property
     def feasible(self) -> bool:

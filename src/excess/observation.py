@@ -24,6 +24,8 @@ from excess.regions import (
 if TYPE_CHECKING:
     import pandas as pd
 
+    from excess.detection import Detection
+
 __all__ = ["Observation", "observe", "observe_on_off", "observe_table"]
 
 _KEPT = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", "unix_time", "timestamp", "time")
@@ -96,9 +98,24 @@ class Observation:
     @property
     def frame(self) -> pd.DataFrame:
         """The features by name, so that a model can tell whether they are its own."""
+        return self.framed(self.X)
+
+    def framed(self, X: FloatArray) -> pd.DataFrame:
+        """Return features of events by name."""
         import pandas as pd
 
-        return pd.DataFrame(self.X, columns=list(self.names), copy=False)
+        return pd.DataFrame(X, columns=list(self.names), copy=False)
+
+    def annotate(self, detection: Detection) -> Detection:
+        """Return a detection of these events with their angles, times and features."""
+        known = self.nearby is not None and detection.nearby is not None
+        return detection.annotated(
+            theta=self.theta,
+            theta_squared_cut=None if self.theta is None else self.theta_squared_cut,
+            nearby_theta=self.nearby.theta if known and self.nearby is not None else None,
+            time=self.time,
+            feature_names=self.names,
+        )
 
     @property
     def on(self) -> NDArray[np.int64]:
@@ -113,7 +130,7 @@ class Observation:
     @property
     def time(self) -> FloatArray | None:
         """When each event was recorded, in seconds; None where the files do not say."""
-        return _seconds(self.table)
+        return seconds_of(self.table)
 
     def __str__(self) -> str:
         """Say what was read and what is left."""
@@ -383,7 +400,7 @@ def _joined(parts: list[NearbyEvents]) -> NearbyEvents | None:
     )
 
 
-def _seconds(table: pd.DataFrame) -> FloatArray | None:
+def seconds_of(table: pd.DataFrame) -> FloatArray | None:
     """Return times in seconds, from whichever column there is."""
     import pandas as pd
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
+import numpy as np
+
 from excess import _files
 from excess._version import __version__
 from excess.detection import Detection
@@ -18,8 +20,9 @@ from excess.events import AnalysisConfig, EventFileError
 from excess.null_tests import NullTest
 from excess.observation import Observation
 from excess.regions import theta_columns
+from excess.significance import OnOffCounts
 
-__all__ = ["RunRecord", "result_of", "write_results"]
+__all__ = ["Findings", "RunRecord", "result_of", "write_results"]
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
 
@@ -38,16 +41,20 @@ class RunRecord:
         Input files; their checksums are computed when the run is written.
     options : dict
         Everything else that decides about the result.
+    title : str or None
+        What was observed, for people.
     """
 
     command: str
     seed: int
     files: Sequence[Path] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
+    title: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record with versions and checksums."""
         return {
+            "title": self.title,
             "command": self.command,
             "seed": self.seed,
             "options": dict(self.options),
@@ -59,12 +66,26 @@ class RunRecord:
         }
 
 
-def result_of(
-    observation: Observation,
-    detections: Mapping[str, Detection],
-    null_tests: Mapping[str, NullTest],
-    record: RunRecord,
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Findings:
+    """What models found.
+
+    Attributes
+    ----------
+    detections : mapping of str to Detection
+        What each model found.
+    forward : mapping of str to OnOffCounts
+        Selected hold-out events of models that were trained on earlier groups only, beside pooled detections.
+    null_tests : mapping of str to NullTest
+        What was found where there is no source.
+    """
+
+    detections: Mapping[str, Detection]
+    forward: Mapping[str, OnOffCounts] = field(default_factory=dict)
+    null_tests: Mapping[str, NullTest] = field(default_factory=dict)
+
+
+def result_of(observation: Observation, findings: Findings, record: RunRecord) -> dict[str, Any]:
     """Return all numbers of a run, ready for JSON."""
     counts = observation.regions.counts
     return {
@@ -77,37 +98,58 @@ def result_of(
             "n_off": counts.n_off,
             "alpha": counts.alpha,
             "significance": counts.significance,
+            "theta_squared_cut": observation.theta_squared_cut,
             "features": list(observation.names),
         },
-        "models": {name: {**found.summary(), "verdict": found.verdict} for name, found in detections.items()},
+        "models": {name: _model_result(findings, name) for name in findings.detections},
         "null_tests": {
             name: {
                 "significances": dict(zip(map(str, test.counts), test.significances.tolist(), strict=True)),
+                "counts": {str(region): [counts.n_on, counts.n_off] for region, counts in test.counts.items()},
+                "alpha": test.alpha,
                 "mean": test.mean,
                 "spread": test.spread,
                 "p_value": test.p_value,
                 "suspicious": test.suspicious,
                 "verdict": test.verdict,
             }
-            for name, test in null_tests.items()
+            for name, test in findings.null_tests.items()
         },
         "run": record.to_dict(),
     }
 
 
+def _model_result(findings: Findings, name: str) -> dict[str, Any]:
+    found, forward = findings.detections[name], findings.forward.get(name)
+    later = None
+    if forward is not None:
+        later = {
+            "n_on": forward.n_on,
+            "n_off": forward.n_off,
+            "excess": forward.excess,
+            "excess_error": forward.excess_error,
+            "significance": forward.significance,
+        }
+    return {
+        **found.summary(),
+        "required": found.required,
+        "verdict": found.verdict,
+        "forward": later,
+        "significances": found.significances.tolist(),
+        "permuted_contrasts": found.permuted_contrasts.tolist(),
+        "importances": None if found.importances is None else found.importances.tolist(),
+    }
+
+
 def write_results(
-    folder: Path,
-    observation: Observation,
-    detections: Mapping[str, Detection],
-    null_tests: Mapping[str, NullTest],
-    config: AnalysisConfig,
-    record: RunRecord,
+    folder: Path, observation: Observation, findings: Findings, config: AnalysisConfig, record: RunRecord
 ) -> dict[str, Any]:
     """Write a run into a folder, and return its numbers.
 
     ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
     ``events.csv`` one row per event with the score and selection by each model; ``groups.csv`` and ``folds.csv`` the
-    counts by group and fold. ``result.json`` comes last: where it is, all is.
+    counts by group and fold; ``nearby.npy`` the events around the regions. ``result.json`` comes last: where it is,
+    all is. `excess.finished_run.read_results` reads the folder.
 
     Parameters
     ----------
@@ -115,10 +157,8 @@ def write_results(
         Made if it is not there.
     observation : Observation
         The events.
-    detections : mapping of str to Detection
-        What each model found.
-    null_tests : mapping of str to NullTest
-        What it found where there is no source; may be empty.
+    findings : Findings
+        What models found.
     config : AnalysisConfig
         Features, cuts and regions.
     record : RunRecord
@@ -129,14 +169,16 @@ def write_results(
     dict
         What ``result.json`` holds.
     """
-    result = result_of(observation, detections, null_tests, record)
+    result = result_of(observation, findings, record)
     folder = prepare_folder(folder)
+    detections = findings.detections
     try:
         (folder / "result.json").unlink(missing_ok=True)
         _files.write_text(folder / "config.yaml", config.to_yaml())
         _write_csv(folder / "events.csv", _events_table(observation, detections))
         for name, method in (("groups.csv", "groups_frame"), ("folds.csv", "folds_frame")):
             _write_csv(folder / name, _stacked({key: getattr(found, method)() for key, found in detections.items()}))
+        _write_nearby(folder / "nearby.npy", detections)
         _files.write_text(folder / "result.json", json.dumps(as_json(result), indent=2) + "\n")
     except OSError as error:
         raise EventFileError(f"{folder}: the results cannot be written: {error.strerror or error}") from error
@@ -174,12 +216,36 @@ def _events_table(observation: Observation, detections: Mapping[str, Detection])
     if observation.theta is not None:
         table[theta_columns(observation.theta.shape[1])] = observation.theta
     table["region"] = observation.regions.region
-    for number, (name, found) in enumerate(detections.items()):
-        if number == 0:
-            table["fold"] = found.fold
+    if observation.groups is not None:
+        table["group"] = observation.groups
+    folds = [found.fold for found in detections.values()]
+    shared = all(np.array_equal(fold, folds[0]) for fold in folds)
+    if shared:
+        table["fold"] = folds[0]
+    for name, found in detections.items():
+        if not shared:
+            table[f"{name}_fold"] = found.fold
         table[f"{name}_score"] = found.score
         table[f"{name}_selected"] = found.selected
     return table
+
+
+def _write_nearby(path: Path, detections: Mapping[str, Detection]) -> None:
+    """Write angles of nearby events, and scores and selection by each model; nothing where there are none."""
+    known = {name: found.nearby for name, found in detections.items() if found.nearby is not None}
+    theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
+    if theta is None:
+        path.unlink(missing_ok=True)
+        return
+    fields: list[Any] = [("theta", np.float64, (theta.shape[1],))]
+    for name in known:
+        fields += [(f"{name}_score", np.float64), (f"{name}_selected", np.bool_)]
+    rows = np.zeros(len(theta), dtype=fields)
+    rows["theta"] = theta
+    for name, nearby in known.items():
+        rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
+    with _files.replacing(path) as temporary:
+        np.save(temporary, rows, allow_pickle=False)
 
 
 def _stacked(frames: Mapping[str, Any]) -> Any:

@@ -172,10 +172,11 @@ def cross_val_detect(
             own_seed = _seed(seed, 0, repeat)
             labels = _permuted(events, _seed(seed, permutation, -1)) if permutation else events.labels
             folds = folds_of(labels, own_seed)
+            n_shares = len(folds) + (strategy == "forward")  # one share belongs to the block that is never judged
             for model in models.values():
                 seeded = _reseeded(model, own_seed, keep=repeat == 0)
                 for number, (train, held_out) in enumerate(folds):
-                    rows = events.rows_nearby(held_out, number, len(folds))
+                    rows = events.rows_nearby(held_out, number, n_shares)
                     yield partial(judge, seeded, events, labels, train, held_out, rows, counts_only=permutation > 0)
 
     collected: dict[str, list[_Run]] = {name: [] for name in models}

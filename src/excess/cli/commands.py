@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,13 +19,8 @@ from excess.cli.inputs import (
     reference_from_files,
     simulated_reference,
 )
-from excess.cli.printing import fail, print_detections, print_json, print_table, say, sentence_of, shortened
-
-if TYPE_CHECKING:
-    from excess.detection import Detection
-    from excess.events import AnalysisConfig
-    from excess.null_tests import NullTest
-    from excess.observation import Observation
+from excess.cli.printing import fail, print_json, print_table, say, sentence_of, shortened
+from excess.cli.running import describe_file, finish, search
 
 __all__ = ["app", "main"]
 
@@ -94,15 +90,16 @@ def demo(
         prepare_folder(output)
     config = load_config()
     say(f"Simulating {events:,} events, {signal:,} of them gammas", as_json)
-    observation = observe_table(simulate_observation(events, signal, random_state=seed), config)
+    observation = observe_table(simulate_observation(events, signal, random_state=seed), config, nearby=True)
     say(str(observation), as_json)
     models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in ("forest", "li-ma-tree", "k-means")}
     tested = dict(models)
     say("Training the supervised reference on 20,000 simulated events", as_json)
     models["supervised"] = simulated_reference(observation.names, seed, jobs)
-    detections, null_tests = _search(observation, models, tested, seed=seed, shown=not as_json)
-    record = RunRecord("demo", seed, (), {"events": events, "signal": signal})
-    _finish(output, observation, detections, null_tests, config, record, as_json)
+    findings = search(observation, models, tested, seed=seed, shown=not as_json)
+    options = {"events": events, "signal": signal, "estimators": {name: repr(one) for name, one in models.items()}}
+    record = RunRecord("demo", seed, (), options, title="A simulated observation like FACT's of the Crab Nebula")
+    finish(output, observation, findings, config, record, as_json)
 
 
 @app.command()
@@ -159,7 +156,7 @@ def info(
         else:
             print_table(f"{file}", {key: shortened(value) for key, value in header.items()})
         return
-    found, counts = _describe(file, config)
+    found, counts = describe_file(file, config)
     if as_json:
         print_json({**found, "on_off": counts})
         return
@@ -196,10 +193,14 @@ def detect(
         typer.Option(help="Files of simulated gammas and of protons, for a supervised reference beside the others."),
     ] = None,
     folds: Annotated[int | None, typer.Option(help="Number of folds; by default one per group.", min=2)] = None,
-    strategy: Annotated[str, typer.Option(help="pooled, or forward: train on earlier groups only.")] = "pooled",
+    strategy: Annotated[
+        str,
+        typer.Option(help="pooled, with the forward value beside it; or forward alone: train on earlier groups only."),
+    ] = "pooled",
     repeats: Annotated[int, typer.Option(help="Repeat with other seeds.", min=1)] = 1,
     permutations: Annotated[int, typer.Option(help="Permute On and Off so often, for a p-value.", min=0)] = 0,
     null_test: Annotated[bool, typer.Option("--null-test", help="Look in every Off region, too.")] = False,
+    title: Annotated[str | None, typer.Option(help="What was observed, for the report.")] = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     as_json: Json = False,
@@ -227,14 +228,14 @@ def detect(
     ready = {name: load_model(Path(name), jobs) for name in saved}
     for one in ready.values():
         check_new_files(one, settings, events)
-    observation = observe_files(files, settings, groups, join, off, alpha)
+    observation = observe_files(files, settings, groups, join, off, alpha, nearby=True)
     say(str(observation), as_json)
     inputs = [*events, *map(Path, saved), *(simulation or [])]
     tested = dict(models)
     if simulation is not None:
         models["supervised"] = reference_from_files(simulation, settings, observation.names, seed, jobs)
     applied = {name: detect_with(one, observation) for name, one in ready.items()}
-    trained, null_tests = _search(
+    findings = search(
         observation,
         models,
         tested if null_test else {},
@@ -245,9 +246,10 @@ def detect(
         n_repeats=repeats,
         n_permutations=permutations,
     )
-    detections = {**trained, **applied}
+    findings = replace(findings, detections={**findings.detections, **applied})
     options = {
         "models": names,
+        "estimators": {name: repr(one) for name, one in models.items()},
         "groups": groups or settings.groups,
         "folds": folds,
         "strategy": strategy,
@@ -256,7 +258,43 @@ def detect(
         "null_test": null_test,
         "alpha": alpha,
     }
-    _finish(output, observation, detections, null_tests, settings, RunRecord("detect", seed, inputs, options), as_json)
+    finish(output, observation, findings, settings, RunRecord("detect", seed, inputs, options, title), as_json)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="Output folder of 'excess detect' or 'excess demo'.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="HTML file to write; by default report.html in the folder.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What was observed; by default as the run was told.")] = None,
+    plots: Annotated[
+        str | None, typer.Option(help="Write the plots as files of their own as well: png, pdf or svg.")
+    ] = None,
+) -> None:
+    """Write the report of a finished run again, and its plots for a paper."""
+    from excess.finished_run import read_results
+    from excess.report import PLOT_FORMATS, write_plots, write_report
+    from excess.results import prepare_folder
+
+    if plots is not None and plots not in PLOT_FORMATS:
+        raise typer.BadParameter(f"must be {', '.join(PLOT_FORMATS)}, got {plots!r}", param_hint="--plots")
+    finished = read_results(folder)
+    target = folder / "report.html" if output is None else output
+    prepare_folder(target.parent)
+    write_report(
+        finished.findings.detections,
+        target,
+        forward=finished.findings.forward,
+        null_test=finished.findings.null_tests,
+        title=title or finished.run["title"],
+        run=finished.run,
+        config=finished.config,
+    )
+    say(f"{target}", False)
+    if plots is not None:
+        for path in write_plots(finished.findings, target.parent / "plots", plots):
+            say(f"{path}", False)
 
 
 @app.command()
@@ -357,89 +395,3 @@ def main(arguments: list[str] | None = None) -> None:
     if code == _INTERRUPTED:
         fail("interrupted; no half-written file is left", code)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _search(
-    observation: Observation,
-    models: dict[str, Any],
-    tested: dict[str, Any],
-    *,
-    seed: int,
-    shown: bool,
-    **options: Any,
-) -> tuple[dict[str, Detection], dict[str, NullTest]]:
-    """Cross-validate models, and test some of them in the Off regions."""
-    from excess.validation import cross_val_detect, null_test
-
-    shared: dict[str, Any] = {"groups": observation.groups, "random_state": seed, "verbose": int(shown)}
-    detections = {}
-    if models:
-        detections = cross_val_detect(
-            models, observation.X, observation.on, alpha=observation.alpha, **shared, **options
-        )
-    if not tested:
-        return detections, {}
-    options.pop("n_permutations", None)
-    tests = null_test(
-        tested,
-        observation.X,
-        observation.regions.region,
-        n_regions=observation.regions.n_regions,
-        **shared,
-        **options,
-    )
-    return detections, tests
-
-
-def _finish(
-    output: Path | None,
-    observation: Observation,
-    detections: dict[str, Detection],
-    null_tests: dict[str, NullTest],
-    config: AnalysisConfig,
-    record: Any,
-    as_json: bool,
-) -> None:
-    """Write the results, and print them as a table or as JSON."""
-    from excess.results import result_of, write_results
-
-    if output is None:
-        result = result_of(observation, detections, null_tests, record)
-    else:
-        result = write_results(output, observation, detections, null_tests, config, record)
-    if as_json:
-        print_json(result)
-        return
-    print_detections(observation, detections, null_tests)
-    if output is not None:
-        say(f"Results in {output}", as_json)
-
-
-def _describe(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what a file holds, and On and Off counts where it says enough for them."""
-    from excess.events import describe, iter_events, load_config
-    from excess.regions import find_regions, theta_columns
-    from excess.significance import OnOffCounts
-
-    found = describe(file)
-    regions = load_config(config).regions
-    names = theta_columns(regions.n_regions)
-    counts: dict[str, Any] = {}
-    if all(name in found.columns for name in names):
-        extra = [name for name in ("night", "selected") if name in found.columns]
-        everything, chosen, nights = [], [], set()
-        for table in iter_events(file, [*names, *extra]):
-            parts = find_regions(table, regions)
-            everything.append(parts.counts)
-            if "selected" in table:
-                chosen.append(parts.take(table["selected"].to_numpy(dtype=bool)).counts)
-            if "night" in table:
-                nights |= set(table["night"].unique().tolist())
-        empty = OnOffCounts(0, 0, 1 / (regions.n_regions - 1))
-        counts["without a cut"] = str(sum(everything, start=empty))
-        if chosen:
-            counts["selected"] = str(sum(chosen, start=empty))
-        if nights:
-            counts["nights"] = ", ".join(map(str, sorted(nights)))
-    fields = ("format", "n_events", "n_array_events", "columns")
-    return {name: getattr(found, name) for name in fields} | {"columns": list(found.columns)}, counts

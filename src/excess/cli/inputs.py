@@ -32,6 +32,7 @@ def observe_files(
     join: list[Path] | None,
     off: list[Path] | None,
     alpha: float | None,
+    nearby: bool = False,
 ) -> Observation:
     """Read the events that were given, from one set of files or from On and Off files."""
     from excess.observation import observe, observe_on_off
@@ -39,7 +40,7 @@ def observe_files(
     if not off:
         if alpha is not None:
             raise typer.BadParameter("goes with --off; with regions, their number decides", param_hint="--alpha")
-        return observe(files, config, join=join or None, groups=groups)
+        return observe(files, config, join=join or None, groups=groups, nearby=nearby)
     if alpha is None:
         raise typer.BadParameter("is needed with --off: the exposure ratio On/Off", param_hint="--alpha")
     if join:
@@ -129,7 +130,16 @@ def detect_with(saved: SavedModel, observation: Observation) -> Detection:
             raise ModelFileError(
                 f"{saved.path}: was trained on events of group {shared[0]!r}, which these files hold as well"
             )
-    return detect(saved.fitted, observation.frame, observation.on, alpha=observation.alpha, groups=observation.groups)
+    nearby = observation.nearby
+    found = detect(
+        saved.fitted,
+        observation.frame,
+        observation.on,
+        alpha=observation.alpha,
+        groups=observation.groups,
+        nearby=None if nearby is None else (observation.framed(nearby.X), nearby.groups),
+    )
+    return observation.annotate(found)
 
 
 def output_of_each(files: list[Path], output: Path) -> dict[Path, Path]:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from excess.detection import Detection
     from excess.null_tests import NullTest
     from excess.observation import Observation
+    from excess.results import Findings
 
 
 def say(text: str, silent: bool) -> None:
@@ -44,26 +44,28 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 400 else text[:397] + "..."
 
 
-def print_detections(
-    observation: Observation, detections: dict[str, Detection], null_tests: dict[str, NullTest]
-) -> None:
+def print_findings(observation: Observation, findings: Findings) -> None:
     """Print what every model found, and what it means."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
+    detections, forward, null_tests = findings.detections, findings.forward, findings.null_tests
     first = next(iter(detections.values()))
-    table = Table(title=f"Hold-out events, alpha = {observation.alpha:.4g}, {first.strategy}")
-    columns = ["model", "On", "Off", "excess", "significance"]
+    table = Table(title=f"Hold-out events, alpha = {observation.alpha:.4g}; significances in sigma")
+    columns = ["model", "On", "Off", "excess", first.strategy]
+    columns += ["forward"] if forward else []
     columns += ["permutation p"] if len(first.permuted_contrasts) else []
     columns += ["null tests"] if null_tests else []
     for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     uncut = first.uncut
-    table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f} sigma")
+    table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f}")
     for name, found in detections.items():
         spread = f" +- {found.spread:.1f}" if len(found.significances) > 1 else ""
-        cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread} sigma"]
+        cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread}"]
+        if forward:
+            cells.append(f"{forward[name].significance:.1f}" if name in forward else "")
         if len(first.permuted_contrasts):
             cells.append(f"{found.permutation_p_value:.3g}" if len(found.permuted_contrasts) else "")
         if null_tests:
@@ -77,8 +79,8 @@ def print_detections(
     n_unjudged = int((~first.judged).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
-    if first.strategy == "pooled":
-        console.print("Pooled values compare models; for a detection, quote --strategy forward (docs/honesty.md).")
+    if forward:
+        console.print("Pooled values compare models; for a detection, quote the forward value (docs/honesty.md).")
     for name, test in null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")

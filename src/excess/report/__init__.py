@@ -1,1 +1,24 @@
 """The report: a detection that people can look at, question and trust."""
+
+from excess.report.files import PLOT_FORMATS, write_plots
+from excess.report.page import write_report
+from excess.report.plots import (
+    plot_feature_importances,
+    plot_null_test,
+    plot_score_histogram,
+    plot_significance_over_time,
+    plot_theta_squared,
+    plot_threshold_curve,
+)
+
+__all__ = [
+    "PLOT_FORMATS",
+    "plot_feature_importances",
+    "plot_null_test",
+    "plot_score_histogram",
+    "plot_significance_over_time",
+    "plot_theta_squared",
+    "plot_threshold_curve",
+    "write_plots",
+    "write_report",
+]

@@ -1,0 +1,236 @@
+"use strict";
+// Shows what Python computed beforehand: every number on the page is a text from the data, nothing is computed here.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const print = window.matchMedia("print");
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const narrow = window.matchMedia("(max-width: 34rem)");
+  const config = { displaylogo: false, responsive: true, displayModeBar: false };
+
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+  function layout(x, y, more = {}) {
+    const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), tickcolor: color("line"), fixedrange: true };
+    const { xaxis, yaxis, ...rest } = more;
+    return {
+      margin: { l: narrow.matches ? 48 : 60, r: narrow.matches ? 12 : 20, t: 28, b: 44 },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest", autosize: true,
+      font: { family: getComputedStyle(document.body).fontFamily, color: color("text"), size: 12 },
+      hoverlabel: { bgcolor: color("card"), bordercolor: color("line"), font: { color: color("text") } },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+      xaxis: { ...axis, title: { text: x, standoff: 8 }, ...xaxis },
+      yaxis: { ...axis, title: { text: y, standoff: 6 }, ...yaxis },
+      ...rest,
+    };
+  }
+  const line = (shape) => ({ type: "line", xref: "x", yref: "paper", y0: 0, y1: 1, line: { color: color("muted"), width: 1.5, dash: "dash" }, ...shape });
+  const middles = (edges) => edges.slice(1).map((edge, i) => (edge + edges[i]) / 2);
+  // the two sides of every bin, so that a line through them is the outline of a histogram
+  const outline = (edges, values) => ({
+    x: edges.flatMap((edge) => [edge, edge]),
+    y: [0, ...values.flatMap((value) => [value, value]), 0],
+  });
+
+  const plots = {
+    curve(model, at) {
+      const { explore } = model;
+      const x = explore.threshold.map(Number);
+      const traces = [
+        { x, y: explore.curve, mode: "lines", line: { color: color("off"), width: 2 }, name: "hold-out events",
+          text: explore.threshold.map((t, i) => `threshold ${t}: ${explore.significance[i]} σ<br>On ${explore.n_on[i]}, Off ${explore.n_off[i]}`), hoverinfo: "text" },
+      ];
+      if (model.thresholds.length) {
+        traces.push({ x: model.thresholds, y: model.thresholds.map(() => Math.min(0, ...explore.curve)), mode: "markers", name: "tuned thresholds",
+          marker: { symbol: "line-ns", size: 14, line: { width: 2, color: color("text") } }, hovertemplate: "tuned to %{x:.4f}<extra></extra>" });
+      }
+      if (at !== null) {
+        traces.push({ x: [x[at]], y: [explore.curve[at]], mode: "markers", name: "slider", marker: { color: color("on"), size: 13 }, hoverinfo: "skip" });
+      }
+      return [traces, layout("threshold on the score", "significance / σ", {
+        xaxis: { range: [x[0], x[x.length - 1]] },
+        shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: model.significance, y1: model.significance, line: { color: color("found"), width: 1.5, dash: "dot" } })],
+        annotations: [{ xref: "paper", x: 1, xanchor: "right", y: model.significance, yanchor: "bottom", showarrow: false, text: `the result: ${model.tuned.significance} σ`, font: { color: color("found") } }],
+      })];
+    },
+    theta(model, at) {
+      const { edges, alpha, cut } = model.theta;
+      const counts = at === null ? model.theta : { on: model.explore.theta.on[at], off: model.explore.theta.off[at] };
+      const off = counts.off.map((n) => alpha * n);
+      const on = { x: middles(edges), y: counts.on, mode: "markers", name: "On", marker: { color: color("on"), size: 6 },
+        error_y: { type: "data", array: counts.on.map(Math.sqrt), color: color("on"), thickness: 1.2, width: 0 }, hovertemplate: "%{x:.4f} deg²: On %{y}<extra></extra>" };
+      return [[
+        { ...outline(edges, off), mode: "lines", name: `Off × ${+alpha.toPrecision(4)}`, line: { color: color("off"), width: 1.5 }, fill: "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
+        on,
+      ], layout("θ² / deg²", "events", { xaxis: { range: [0, edges[edges.length - 1]] }, yaxis: { rangemode: "tozero" }, shapes: [line({ x0: cut, x1: cut })],
+        annotations: [{ x: cut, xanchor: "left", yref: "paper", y: 1, yanchor: "top", showarrow: false, text: ` θ² < ${cut}`, font: { color: color("muted") } }] })];
+    },
+    groups(model, at) {
+      const rows = model.groups;
+      const texts = at === null || !model.explore.groups ? null : model.explore.groups[at];
+      const number = (text) => Number(text.replaceAll(",", ""));
+      const value = texts ? texts.excess.map(number) : rows.map((row) => row.bar);
+      const error = texts ? texts.excess_error.map(number) : rows.map((row) => row.bar_error);
+      return [[{ type: "bar", x: rows.map((row) => row.group), y: value, marker: { color: color("off") }, name: "excess",
+        error_y: { type: "data", array: error, color: color("text"), thickness: 1.2, width: 4 }, hovertemplate: "%{x}: %{y:.1f}<extra></extra>" }],
+      layout("group", "excess / events", { xaxis: { type: "category" }, showlegend: false, bargap: 0.4 })];
+    },
+    scores(model) {
+      const { edges, on, off, alpha } = model.scores;
+      const scaled = off.map((n) => alpha * n);
+      const counts = [...on, ...scaled].filter((n) => n > 0);
+      const log = Math.max(...counts) > 100 * Math.min(...counts);
+      const floor = log ? Math.min(...counts) / 2 : 0;
+      const shown = (values) => { const { x, y } = outline(edges, values); return { x, y: y.map((v) => Math.max(v, floor)) }; };
+      return [[
+        { ...shown(scaled), mode: "lines", name: `Off × ${+alpha.toPrecision(4)}`, line: { color: color("off"), width: 1.5 }, fill: log ? "none" : "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
+        { ...shown(on), mode: "lines", name: "On", line: { color: color("on"), width: 2 }, hoverinfo: "skip" },
+      ], layout("score", "events", { yaxis: { type: log ? "log" : "linear", dtick: log ? 1 : undefined },
+        shapes: model.thresholds.map((t) => line({ x0: t, x1: t, line: { color: color("muted"), width: 1, dash: "dot" } })) })];
+    },
+    time(model) {
+      const { exposure, significance, unit } = model.time;
+      const last = exposure.length - 1;
+      const root = exposure.map((t) => significance[last] * Math.sqrt(t / exposure[last]));
+      return [[
+        { x: [0, ...exposure], y: [0, ...significance], mode: "lines", line: { color: color("off"), width: 2 }, name: "significance", hovertemplate: "%{x:.2f}: %{y:.2f} σ<extra></extra>" },
+        { x: [0, ...exposure], y: [0, ...root], mode: "lines", line: { color: color("muted"), width: 1.5, dash: "dash" }, name: "∝ √t", hoverinfo: "skip" },
+      ], layout(unit === "h" ? "observation time / h" : "recorded events", "significance / σ", { xaxis: { rangemode: "tozero" } })];
+    },
+    importances(model) {
+      const { names, values } = model.importances;
+      return [[{ type: "bar", orientation: "h", x: values, y: names, marker: { color: color("other") }, hovertemplate: "%{y}: %{x:.3f}<extra></extra>" }],
+        layout("importance", "", { margin: { l: narrow.matches ? 130 : 170, r: 20, t: 10, b: 44 }, yaxis: { autorange: "reversed", type: "category", dtick: 1, tickfont: { size: narrow.matches ? 9 : 11 } }, showlegend: false })];
+    },
+    null(model) {
+      const { regions, significances } = model.null;
+      const band = (size, opacity) => ({ type: "rect", xref: "paper", x0: 0, x1: 1, y0: -size, y1: size, fillcolor: color("off"), opacity, line: { width: 0 }, layer: "below" });
+      return [[
+        { x: regions, y: significances, mode: "markers", name: "Off regions", marker: { color: color("off"), size: 11 }, hovertemplate: "%{x}: %{y:.2f} σ<extra></extra>" },
+        { x: ["On"], y: [model.significance], mode: "markers", name: "On", marker: { color: color("on"), size: 13, symbol: "diamond" }, hovertemplate: "On: %{y:.2f} σ<extra></extra>" },
+      ], layout("region", "significance / σ", { xaxis: { type: "category" }, shapes: [band(2, 0.1), band(1, 0.14)] })];
+    },
+    comparison() {
+      const { names, values } = data.compared;
+      return [[{ type: "bar", orientation: "h", x: values, y: names, marker: { color: names.map((_, i) => color(i === 0 ? "muted" : "off")) },
+        text: values.map((v) => ` ${v.toFixed(1)}`), textposition: "outside", cliponaxis: false, hovertemplate: "%{y}: %{x:.2f} σ<extra></extra>" }],
+      layout("significance / σ", "", { margin: { l: 110, r: 50, t: 10, b: 44 }, yaxis: { autorange: "reversed", type: "category" }, showlegend: false, bargap: 0.45 })];
+    },
+  };
+
+  const views = [...document.querySelectorAll("article.model")].map((article) => new View(article, data.models[Number(article.dataset.model)]));
+
+  function View(article, model) {
+    let at = null; // the stop of the slider; null is the result
+    const slider = article.querySelector("[data-action=threshold]");
+    const reset = article.querySelector("[data-action=reset]");
+    const explorer = article.querySelector("[data-section=explorer]");
+    const show = (name, text) => article.querySelectorAll(`[data-value=${name}]`).forEach((node) => { node.textContent = text; });
+    const follows = ["curve", "theta", "groups"];
+    const has = { ...model, curve: model.explore, groups: model.groups.length > 0 };
+
+    for (const figure of article.querySelectorAll("[data-needs]")) figure.hidden = !has[figure.dataset.needs];
+    if (model.null) show("null", `What the same search finds in each Off region. Bands: where 68 % and 95 % lie by chance. ${model.null.verdict}`);
+    if (model.explore) {
+      slider.max = model.explore.threshold.length - 1;
+      slider.value = start();
+    } else {
+      explorer.querySelector("figure").hidden = true;
+      explorer.querySelector("p").textContent = "There are no scores, so that no other threshold can be shown.";
+    }
+
+    // the slider opens where the folds were tuned, in the middle of them
+    function start() {
+      const tuned = [...model.thresholds].sort((a, b) => a - b);
+      if (!tuned.length) return 0;
+      const middle = tuned[Math.floor((tuned.length - 1) / 2)];
+      const stops = model.explore.threshold.map((text) => Math.abs(Number(text) - middle));
+      return stops.indexOf(Math.min(...stops));
+    }
+    function draw(names) {
+      for (const node of article.querySelectorAll(".plot")) {
+        const name = node.dataset.plot;
+        if ((names && !names.includes(name)) || !has[name]) continue;
+        Plotly.react(node, ...plots[name](model, follows.includes(name) ? at : null), config).then(() => {
+          if (name === "curve" && !node.dataset.clickable) {
+            node.dataset.clickable = "yes";
+            node.on("plotly_click", (event) => {
+              const point = event.points.find((one) => one.curveNumber === 0);
+              if (point) go(point.pointIndex);
+            });
+          }
+        });
+      }
+    }
+    function go(stop) {
+      at = stop;
+      const { explore } = model;
+      slider.value = stop === null ? start() : stop;
+      const from = (key) => (stop === null ? model.tuned[key] : explore[key][stop]);
+      for (const key of ["n_on", "n_off", "excess", "excess_error", "significance"]) show(key, from(key));
+      show("threshold", stop === null ? "tuned" : explore.threshold[stop]);
+      show("state", stop === null ? "The result" : "Exploration");
+      show("explanation", stop === null ? "The tuned threshold: these are the numbers of the result."
+        : "Not a result: a threshold that is chosen by looking at these events makes any significance too large.");
+      slider.setAttribute("aria-valuetext", stop === null ? "tuned threshold" : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, exploration`);
+      reset.hidden = stop === null;
+      explorer.classList.toggle("exploring", stop !== null);
+      const table = article.querySelector("[data-table=groups] tbody");
+      if (table && explore.groups) {
+        [...table.rows].forEach((row, i) => {
+          const texts = stop === null ? model.groups[i] : Object.fromEntries(Object.entries(explore.groups[stop]).map(([key, list]) => [key, list[i]]));
+          const cells = row.querySelectorAll("td");
+          cells[0].textContent = texts.n_on;
+          cells[1].textContent = texts.n_off;
+          cells[2].textContent = `${texts.excess} ± ${texts.excess_error}`;
+          cells[3].textContent = texts.significance;
+        });
+      }
+      draw(follows);
+    }
+    let waiting = null;
+    slider.addEventListener("input", () => {
+      const stop = Number(slider.value);
+      if (waiting === null) requestAnimationFrame(() => { const next = waiting; waiting = null; go(next); });
+      waiting = stop;
+    });
+    reset.addEventListener("click", () => { go(null); slider.focus(); });
+    this.draw = draw;
+    this.shown = () => !article.hidden;
+    this.article = article;
+  }
+
+  function drawAll() {
+    for (const view of views) if (view.shown()) view.draw();
+    const comparison = document.querySelector("[data-plot=comparison]");
+    if (comparison) Plotly.react(comparison, ...plots.comparison(), config);
+  }
+
+  const tabs = [...document.querySelectorAll("[role=tab]")];
+  function choose(number) {
+    tabs.forEach((tab, i) => { tab.setAttribute("aria-selected", i === number); tab.tabIndex = i === number ? 0 : -1; });
+    views.forEach((view, i) => { view.article.hidden = i !== number; });
+    views[number].draw();
+  }
+  tabs.forEach((tab, number) => {
+    tab.addEventListener("click", () => choose(number));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = (number + step + tabs.length) % tabs.length;
+      choose(next);
+      tabs[next].focus();
+    });
+  });
+  function fit() {
+    drawAll();
+    for (const node of document.querySelectorAll(".js-plotly-plot")) if (node.offsetParent) Plotly.Plots.resize(node);
+  }
+  for (const query of [print, dark, narrow]) query.addEventListener("change", fit);
+  window.addEventListener("beforeprint", () => {
+    for (const node of document.querySelectorAll("details")) node.open = true;
+    fit();
+  });
+  window.addEventListener("afterprint", fit);
+  drawAll();
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,132 @@
+"""What the page shows at other thresholds: counts at a few hundred stops, computed and written out beforehand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._checks import FloatArray
+from excess.detection import Detection
+from excess.report.series import bin_numbers, has_score, shown_theta_squared, theta_squared_edges
+from excess.significance import OnOffCounts, li_ma_significance
+
+__all__ = ["counts_text", "explore", "stops_of"]
+
+_MAX_STOPS = 250
+MAX_CELLS = 25_000
+"""Stops times groups: what the tables of groups may add to the page, some 40 bytes each."""
+MAX_GROUPS = 300
+"""Groups up to which their table follows the slider."""
+
+
+def counts_text(counts: OnOffCounts) -> dict[str, str]:
+    """Return counts as people read them; the page shows these texts and computes nothing."""
+    return {
+        "n_on": f"{counts.n_on:,.0f}",
+        "n_off": f"{counts.n_off:,.0f}",
+        "excess": f"{counts.excess:,.1f}",
+        "excess_error": f"{counts.excess_error:,.1f}",
+        "significance": f"{counts.significance:.2f}",
+    }
+
+
+def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str], FloatArray]:
+    """Return thresholds in round steps that cover the scores, as texts and as the numbers that these are.
+
+    The outermost scores, a thousandth below and a ten-thousandth above, may lie beyond them.
+    """
+    low, high = np.quantile(score, [0.001, 0.9999], method="inverted_cdf").tolist()
+    if high <= low:
+        high = low = float(low)
+        step = 10.0 ** math.floor(math.log10(max(abs(low), 1e-6))) / 10
+    else:
+        rough = (high - low) / max_stops
+        power = 10.0 ** math.floor(math.log10(rough))
+        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    first, last = math.floor(low / step - 1e-9) - 1, math.ceil(high / step + 1e-9)
+    texts = [f"{number * step:.{digits}f}" for number in range(first, last + 1)]
+    texts = list(dict.fromkeys(text if float(text) else text.lstrip("-") for text in texts))
+    return texts, np.array([float(text) for text in texts])
+
+
+def explore(detection: Detection, max_cells: int = MAX_CELLS) -> dict[str, Any] | None:
+    """Return what the slider shows: the hold-out events at each stop, with the same threshold for all folds.
+
+    None where no event has a score.
+    """
+    known = has_score(detection)
+    if not known.any():
+        return None
+    score, on = detection.score[known], detection.on[known]
+    names, group = _groups(detection, known)
+    follows = 0 < len(names) <= MAX_GROUPS
+    texts, thresholds = stops_of(score, min(_MAX_STOPS, max(20, max_cells // len(names))) if follows else _MAX_STOPS)
+    # an event is selected at all stops before the first that its score does not exceed
+    first_missed = np.searchsorted(thresholds, score, side="left")
+    n_stops = len(thresholds)
+    n_on = _selected_at(first_missed[on], n_stops)
+    n_off = _selected_at(first_missed[~on], n_stops)
+    content = {
+        "threshold": texts,
+        **_texts(n_on, n_off, detection.alpha),
+        "curve": np.asarray(li_ma_significance(n_on, n_off, detection.alpha, signed=True)).round(4).tolist(),
+        "groups": None,
+        "theta": _theta(detection, thresholds),
+    }
+    if follows:
+        on_by_group, off_by_group = (
+            _selected_at(first_missed[mask], n_stops, group[mask], len(names)) for mask in (on, ~on)
+        )
+        content["groups"] = [
+            _texts(*pair, alpha=detection.alpha) for pair in zip(on_by_group, off_by_group, strict=True)
+        ]
+    return content
+
+
+def _groups(detection: Detection, known: NDArray[np.bool_]) -> tuple[list[Any], NDArray[np.intp]]:
+    """Return the groups that were judged, and the number of each event's among them."""
+    if detection.groups is None:
+        return [], np.zeros(0, dtype=np.intp)
+    names, number = np.unique(detection.groups[detection.judged], return_inverse=True)
+    return names.tolist(), number[known[detection.judged]]
+
+
+def _selected_at(
+    first_missed: NDArray[np.intp], n_stops: int, column: NDArray[np.intp] | None = None, n_columns: int = 1
+) -> NDArray[np.int64]:
+    """Count the events that are selected at each stop, of each column if there are any."""
+    cell = first_missed if column is None else first_missed * n_columns + column
+    counts = np.bincount(cell, minlength=(n_stops + 1) * n_columns).reshape(n_stops + 1, n_columns)
+    selected = counts[::-1].cumsum(axis=0)[::-1][1:]
+    return selected[:, 0] if column is None else selected
+
+
+def _texts(n_on: NDArray[np.int64], n_off: NDArray[np.int64], alpha: float) -> dict[str, list[str]]:
+    counts = [OnOffCounts(int(a), int(b), alpha) for a, b in zip(n_on, n_off, strict=True)]
+    rows = [counts_text(one) for one in counts]
+    return {key: [row[key] for row in rows] for key in ("n_on", "n_off", "excess", "excess_error", "significance")}
+
+
+def _theta(detection: Detection, thresholds: FloatArray) -> dict[str, Any] | None:
+    """Return squared angles of the events that are selected at each stop."""
+    if detection.theta is None or detection.theta_squared_cut is None:
+        return None
+    edges = theta_squared_edges(detection)
+    n_bins, n_stops = len(edges) - 1, len(thresholds)
+    cut, nearby = detection.theta_squared_cut, detection.nearby
+    parts: list[Any] = [(detection.theta, detection.on, np.where(detection.judged, detection.score, np.nan))]
+    if nearby is not None and nearby.theta is not None:
+        parts.append((nearby.theta, None, nearby.score))
+    histograms = np.zeros((2, n_stops, n_bins), dtype=np.int64)
+    for theta, on, score in parts:
+        scored = np.isfinite(score)
+        first_missed = np.searchsorted(thresholds, score[scored], side="left")
+        squared = shown_theta_squared(theta[scored], cut, None if on is None else on[scored])
+        for region in range(theta.shape[1]):
+            number = bin_numbers(squared[:, region], edges)
+            histograms[min(region, 1)] += _selected_at(first_missed, n_stops, number, n_bins + 1)[:, :n_bins]
+    return {"on": histograms[0].tolist(), "off": histograms[1].tolist()}

@@ -1,0 +1,68 @@
+"""All plots of a run as files, for papers and slides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from excess.report import plots
+from excess.report.style import FORMATS
+from excess.results import prepare_folder
+
+if TYPE_CHECKING:
+    from excess.results import Findings
+
+__all__ = ["PLOT_FORMATS", "write_plots"]
+
+PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
+
+_PLOTS: dict[str, Callable[..., Any]] = {
+    "theta_squared": plots.plot_theta_squared,
+    "scores": plots.plot_score_histogram,
+    "threshold_curve": plots.plot_threshold_curve,
+    "over_time": plots.plot_significance_over_time,
+    "importances": plots.plot_feature_importances,
+}
+
+
+def write_plots(findings: Findings, folder: Path, suffix: str) -> list[Path]:
+    """Write every plot of every model for which all is known that it shows.
+
+    Parameters
+    ----------
+    findings : Findings
+        What models found.
+    folder : Path
+        Made if it is not there.
+    suffix : {"png", "pdf", "svg"}
+        Format of the files.
+
+    Returns
+    -------
+    list of Path
+        The files, named by model and plot.
+    """
+    if suffix not in PLOT_FORMATS:
+        raise ValueError(f"suffix must be one of {', '.join(PLOT_FORMATS)}, got {suffix!r}")
+    written = []
+    prepare_folder(folder)
+    for name, detection in findings.detections.items():
+        wanted = {plot: partial(draw, detection) for plot, draw in _PLOTS.items()}
+        if name in findings.null_tests:
+            wanted["null_test"] = partial(plots.plot_null_test, findings.null_tests[name], detection=detection)
+        for plot, draw in wanted.items():
+            path = folder / f"{_as_file_name(name)}_{plot}.{suffix}"
+            try:
+                draw(path=path)
+            except ValueError:
+                # the report says what is missing, and why
+                continue
+            written.append(path)
+    return written
+
+
+def _as_file_name(name: str) -> str:
+    """Return the name of a model, which may be a path, without what a file name cannot hold."""
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in Path(name).name)

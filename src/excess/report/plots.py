@@ -1,0 +1,449 @@
+"""Plots of a detection for papers: one function each, from a result to axes and, if wanted, to a file."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from excess._checks import FloatArray, as_int, as_threshold
+from excess.detection import Detection
+from excess.null_tests import NullTest
+from excess.report.series import (
+    has_score,
+    score_histogram,
+    significance_over_time,
+    theta_squared_histogram,
+    threshold_steps,
+)
+from excess.report.style import (
+    GREY,
+    OFF,
+    ON,
+    OTHER,
+    alpha_label,
+    draw_on_off,
+    label_significance,
+    leave_room,
+    mark_exploration,
+    paper_axes,
+)
+from excess.significance import OnOffCounts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "plot_feature_importances",
+    "plot_null_test",
+    "plot_score_histogram",
+    "plot_significance_over_time",
+    "plot_theta_squared",
+    "plot_threshold_curve",
+]
+
+Path = str | os.PathLike[str]
+
+_LOG_FROM = 100.0
+"""Ratio between the fullest bin and the emptiest one, empty ones aside, from which counts get a logarithmic axis."""
+
+
+def plot_theta_squared(
+    detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: Path | None = None
+) -> Axes:
+    r"""Plot selected events by their squared angle to the source, and to the centres of the Off regions.
+
+    Points are On events with the root of their number as error, the filled steps are Off events times ``alpha`` with
+    theirs. The counts in the legend are of events inside the cut, the same that the detection quotes.
+
+    Parameters
+    ----------
+    detection : Detection
+        With angles; see ``Detection.annotated``. With nearby events that have angles too, the plot goes on to four
+        times the cut.
+    threshold : float or None, default=None
+        Select by this threshold instead of by those of the models. The plot is then marked as exploration: a threshold
+        that was chosen by its result makes no result.
+    ax : Axes or None, default=None
+        Where to draw; by default on a new figure as wide as a column of a paper.
+    path : path-like or None, default=None
+        File to save the figure to, as PNG, PDF or SVG by its suffix.
+
+    Returns
+    -------
+    Axes
+        What was drawn on; its figure is ``ax.figure``.
+
+    Examples
+    --------
+    >>> from excess import OnOffTreeClassifier, cross_val_detect
+    >>> from excess.events import load_config
+    >>> from excess.observation import observe_table
+    >>> from excess.report.plots import plot_theta_squared
+    >>> from excess.simulate import simulate_observation
+    >>> seen = observe_table(simulate_observation(20_000, 300, random_state=0), load_config())
+    >>> tree = OnOffTreeClassifier(max_depth=3)
+    >>> found = cross_val_detect(tree, seen.X, seen.on, alpha=seen.alpha, groups=seen.groups)
+    >>> ax = plot_theta_squared(found.annotated(theta=seen.theta, theta_squared_cut=seen.theta_squared_cut))
+    >>> ax.get_xlabel()
+    '$\\theta^2$ / deg$^2$'
+    """
+    _check_detection(detection)
+    if threshold is None:
+        counts = detection.counts
+    else:
+        chosen = detection.score > as_threshold("threshold", threshold)
+        n_on = int(np.count_nonzero(chosen & detection.on))
+        counts = OnOffCounts(n_on, int(np.count_nonzero(chosen)) - n_on, detection.alpha)
+    shown = theta_squared_histogram(detection, threshold)
+    with paper_axes(ax, path) as ax:
+        drawn = draw_on_off(
+            ax, shown, f"On: {counts.n_on:,}", rf"Off $\times$ $\alpha$: {counts.alpha * counts.n_off:,.1f}"
+        )
+        cut = ax.axvline(shown.cut, color=GREY, linestyle="--", linewidth=0.8, label=rf"cut: {shown.cut:.3g} deg$^2$")
+        ax.set_xlim(0, shown.edges[-1] if shown.edges[-1] > shown.cut else 1.02 * shown.cut)
+        ax.set_xlabel(r"$\theta^2$ / deg$^2$")
+        leave_room(ax, shown, 1.35)
+        how = detection.strategy if threshold is None else "exploration"
+        ax.legend(
+            handles=[*drawn, cut],
+            title=rf"{counts.significance:.1f} $\sigma$ inside the cut ({how})",
+            loc="upper right",
+            alignment="left",
+        )
+        mark_exploration(ax, threshold)
+    return ax
+
+
+def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
+    r"""Plot the scores of hold-out events, On against Off, and the thresholds of the folds.
+
+    Parameters
+    ----------
+    detection : Detection
+        The events. Those without a score are left out.
+    ax, path
+        As for `plot_theta_squared`.
+
+    Returns
+    -------
+    Axes
+        What was drawn on. Its second axis is logarithmic where counts differ by more than a factor of 100.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
+    >>> from excess.report.plots import plot_score_histogram
+    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
+    >>> plot_score_histogram(found).get_ylabel()
+    'events (Off scaled by $\\alpha$ = 0.2)'
+    """
+    _check_detection(detection)
+    shown = score_histogram(detection)
+    marks = _fold_thresholds(detection)
+    with paper_axes(ax, path) as ax:
+        highest = np.maximum(shown.on, shown.alpha * shown.off)
+        logarithmic = highest.max() > _LOG_FROM * highest[highest > 0].min()
+        if logarithmic:
+            ax.set_yscale("log", nonpositive="clip")
+        drawn = draw_on_off(
+            ax, shown, f"On: {shown.on.sum():,}", rf"Off $\times$ $\alpha$: {shown.alpha * shown.off.sum():,.1f}"
+        )
+        if logarithmic:
+            lowest = min(shown.alpha, 1.0)  # what a single event looks like
+            ax.set_ylim(0.5 * lowest, highest.max() ** 1.4 / (0.5 * lowest) ** 0.4)
+        else:
+            leave_room(ax, shown, 1.4)
+        for value in marks.values:
+            ax.axvline(value, color=GREY, linewidth=0.6, linestyle="--")
+        style = "--" if len(marks.values) else "none"
+        drawn += ax.plot([], [], color=GREY, linewidth=0.6, linestyle=style, label=marks.label)
+        ax.set_xlabel("score of hold-out events")
+        ax.legend(handles=drawn, loc="upper right")
+    return ax
+
+
+def plot_threshold_curve(
+    detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: Path | None = None
+) -> Axes:
+    """Plot the significance of hold-out events over all thresholds, one for all folds, and what the folds had chosen.
+
+    The curve is for exploration. Its maximum was found on the events that it is about, and is no result; the dashed
+    line is: the significance of events that were selected by thresholds which had not seen them.
+
+    Parameters
+    ----------
+    detection : Detection
+        The events. Those without a score are selected by no threshold.
+    threshold : float or None, default=None
+        Mark this threshold as well. The plot is then marked as exploration.
+    ax, path
+        As for `plot_theta_squared`.
+
+    Returns
+    -------
+    Axes
+        What was drawn on. At most 2,000 points of a curve are drawn, among them its maximum.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
+    >>> from excess.report.plots import plot_threshold_curve
+    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
+    >>> plot_threshold_curve(found, threshold=0.4).get_title()
+    'exploration: score > 0.4'
+    """
+    _check_detection(detection)
+    if threshold is not None and not np.isfinite(as_threshold("threshold", threshold)):
+        raise ValueError(f"threshold must be finite to be marked, got {threshold}")
+    if not has_score(detection).any():
+        raise ValueError("there are no scores to show: no event was judged by a model that had not seen it")
+    curve = detection.curve
+    steps = threshold_steps(curve)
+    marks = _fold_thresholds(detection)
+    with paper_axes(ax, path) as ax:
+        ax.plot(
+            steps.start, steps.significance, color=OTHER, drawstyle="steps-post", label="one threshold for all folds"
+        )
+        ax.axhline(
+            detection.significance,
+            color=ON,
+            linestyle="--",
+            label=rf"result: {detection.significance:.1f} $\sigma$ ({detection.strategy})",
+        )
+        if threshold is not None:
+            value = curve.significance[curve.index_of(threshold)]
+            ax.plot([threshold, threshold], [0, value], color=OFF, linewidth=0.6)
+            ax.plot(threshold, value, "o", color=OFF, label=rf"exploration: {value:.1f} $\sigma$")
+        top = max(curve.significance.max(), detection.significance, 1.0)
+        # a little below 0, where a result of 0 can be seen, and above it room for the legend
+        ax.set_ylim(min(0.0, detection.significance) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
+        ax.plot(
+            marks.values,
+            np.zeros(len(marks.values)),
+            color=GREY,
+            marker="|" if len(marks.values) else "",
+            markersize=9,
+            linestyle="none",
+            transform=ax.get_xaxis_transform(),
+            clip_on=False,
+            label=marks.label,
+        )
+        ax.set_xlabel("threshold of the score")
+        label_significance(ax, detection.alpha)
+        ax.legend(loc="upper right")
+        mark_exploration(ax, threshold)
+    return ax
+
+
+def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
+    """Plot the significance of hold-out events up to each moment of the observation.
+
+    The significance of a steady source grows with the root of the time; the dashed line does so, up to the result.
+
+    Parameters
+    ----------
+    detection : Detection
+        With times, to be shown in hours; else the number of events takes their place. See ``Detection.annotated``.
+    ax, path
+        As for `plot_theta_squared`.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
+    >>> from excess.report.plots import plot_significance_over_time
+    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
+    >>> plot_significance_over_time(found).get_xlabel()
+    'hold-out events'
+    >>> plot_significance_over_time(found.annotated(time=range(1000))).get_xlabel()
+    'time of observation / h'
+    """
+    _check_detection(detection)
+    shown = significance_over_time(detection)
+    with paper_axes(ax, path) as ax:
+        end, result = shown.exposure[-1], shown.significance[-1]
+        ax.axhline(0, color=GREY, linewidth=0.6)
+        ax.plot(
+            np.append(0, shown.exposure),
+            np.append(0, shown.significance),
+            color=ON,
+            label=f"hold-out events ({detection.strategy})",
+        )
+        steady = np.linspace(0, end, 101)
+        ax.plot(steady, result * np.sqrt(steady / end), color=GREY, linestyle="--", label="steady source")
+        ax.plot(end, result, "o", color=ON, label=rf"result: {result:.1f} $\sigma$", clip_on=False)
+        ax.set_xlim(0, end)
+        ax.set_xlabel("time of observation / h" if shown.unit == "h" else "hold-out events")
+        label_significance(ax, detection.alpha)
+        ax.legend(loc="upper left" if result >= 0 else "lower left")
+    return ax
+
+
+def plot_feature_importances(
+    detection: Detection, *, n_features: int = 15, ax: Axes | None = None, path: Path | None = None
+) -> Axes:
+    """Plot the importances of features, the mean over the models of all folds, the largest on top.
+
+    Parameters
+    ----------
+    detection : Detection
+        Of models that have importances. Features without names are called x0, x1 and so on; see
+        ``Detection.annotated``.
+    n_features : int, default=15
+        How many to show at most.
+    ax, path
+        As for `plot_theta_squared`.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
+    >>> from excess.report.plots import plot_feature_importances
+    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
+    >>> plot_feature_importances(found, n_features=10).get_xlabel()
+    'importance (10 of 20 features)'
+    """
+    _check_detection(detection)
+    n_shown = as_int("n_features", n_features, minimum=1)
+    importances = detection.importances
+    if importances is None:
+        raise ValueError(
+            "the detection has no importances of features; use a model that knows them, such as a tree or a forest "
+            "(a model behind a step that makes other features does not know those of the events)"
+        )
+    names = detection.feature_names or tuple(f"x{number}" for number in range(len(importances)))
+    largest = np.argsort(-importances, kind="stable")[:n_shown]
+    with paper_axes(ax, path) as ax:
+        places = np.arange(len(largest))
+        ax.barh(places, importances[largest], color=OTHER, height=0.7)
+        ax.set_yticks(places, [names[number].replace("$", r"\$") for number in largest])
+        ax.set_ylim(len(largest) - 0.4, -0.6)
+        ax.tick_params(axis="y", length=0)
+        if not importances[largest].any():
+            ax.set_xlim(0, 1)
+        some = "" if len(largest) == len(importances) else f" ({len(largest)} of {len(importances)} features)"
+        ax.set_xlabel(f"importance{some}")
+    return ax
+
+
+def plot_null_test(
+    null_test: NullTest, *, detection: Detection | None = None, ax: Axes | None = None, path: Path | None = None
+) -> Axes:
+    r"""Plot what was found in each Off region, where there is no source, and what chance would give.
+
+    The bands hold 68 % and 95 % of a standard normal law.
+
+    Parameters
+    ----------
+    null_test : NullTest
+        The searches in the Off regions.
+    detection : Detection or None, default=None
+        The search in the On region, to be shown beside them.
+    ax, path
+        As for `plot_theta_squared`.
+
+    Returns
+    -------
+    Axes
+        What was drawn on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess import OnOffTreeClassifier, null_test
+    >>> from excess.report.plots import plot_null_test
+    >>> rng = np.random.default_rng(0)
+    >>> X, region = rng.normal(size=(6000, 4)), rng.integers(0, 6, 6000)
+    >>> tree = OnOffTreeClassifier(max_depth=3, min_samples_leaf=50)
+    >>> plot_null_test(null_test(tree, X, region, n_regions=6, random_state=0)).get_ylabel()
+    'significance / $\\sigma$ ($\\alpha$ = 0.25)'
+    """
+    if not isinstance(null_test, NullTest):
+        raise TypeError(f"null_test must be a NullTest, got {type(null_test).__name__}{_pick(null_test)}")
+    if not null_test.counts:
+        raise ValueError("the null test has no regions; make one with excess.null_test")
+    if detection is not None:
+        _check_detection(detection)
+    with paper_axes(ax, path) as ax:
+        for width, shade in ((2, 0.15), (1, 0.25)):
+            ax.axhspan(-width, width, color=GREY, alpha=shade, linewidth=0, label=rf"chance: $\pm${width} $\sigma$")
+        ax.axhline(0, color=GREY, linewidth=0.6)
+        values = null_test.significances
+        places = np.arange(1, len(values) + 1)
+        ax.plot(places, values, "o", color=OFF, label="Off regions")
+        ticks = {int(place): str(region) for place, region in zip(places, null_test.counts, strict=True)}
+        if detection is not None:
+            sigma = detection.significance
+            what = rf"On: {sigma:.1f} $\sigma$ ({detection.strategy}, {alpha_label(detection.alpha)})"
+            ax.plot(0, sigma, "D", color=ON, label=what)
+            ticks = {0: "On", **ticks}
+            values = np.append(values, sigma)
+        low, high = min(-3.0, values.min()), max(3.0, values.max())
+        # the legend takes the upper third, which On, at the left, may share, but no Off region
+        roof = low + (max(3.0, null_test.significances.max()) - low) / 0.65
+        ax.set_ylim(low - 0.05 * (high - low), max(roof, high + 0.05 * (high - low)))
+        ax.set_xticks(list(ticks), list(ticks.values()))
+        ax.set_xlim(min(ticks) - 0.6, max(ticks) + 0.6)
+        ax.set_xlabel("region taken as On")
+        label_significance(ax, null_test.alpha)
+        handles, labels = ax.get_legend_handles_labels()
+        ax.legend(handles[::-1], labels[::-1], loc="upper right")
+    return ax
+
+
+class _Marks(NamedTuple):
+    """Thresholds of the folds that can be drawn, and a sentence about all of them."""
+
+    values: FloatArray
+    label: str
+
+
+def _fold_thresholds(detection: Detection) -> _Marks:
+    thresholds = detection.thresholds
+    finite = thresholds[np.isfinite(thresholds)]
+    n_folds = len(thresholds)
+    if n_folds == 1:
+        label = "threshold"
+    elif len(finite) == n_folds:
+        label = f"thresholds of {n_folds} folds"
+    else:
+        label = f"thresholds of {len(finite)} of {n_folds} folds"
+    asides = [
+        (np.isposinf(thresholds), "nothing selected"),
+        (np.isneginf(thresholds), "all selected"),
+        (np.isnan(thresholds), "none tuned"),
+    ]
+    said = [what if n_folds == 1 else f"{mask.sum()}: {what}" for mask, what in asides if mask.any()]
+    return _Marks(finite, f"{label} ({', '.join(said)})" if said else label)
+
+
+def _check_detection(detection: Any) -> None:
+    if not isinstance(detection, Detection):
+        raise TypeError(f"detection must be a Detection, got {type(detection).__name__}{_pick(detection)}")
+
+
+def _pick(value: Any) -> str:
+    """Say what to do with results of several models."""
+    return f"; pick one of {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""

@@ -1,0 +1,432 @@
+"""The report: what its page says, and what it shows in a real browser."""
+
+import json
+import os
+import re
+import shutil
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import run_command
+
+from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, detect, null_test
+from excess.detection import Detection, Fold
+from excess.events import EventFileError, load_config
+from excess.finished_run import read_results
+from excess.observation import observe_table
+from excess.report import write_report
+from excess.report.content import model_content
+from excess.report.exploration import counts_text, explore, stops_of
+from excess.report.series import theta_squared_histogram
+from excess.significance import OnOffCounts
+from excess.simulate import simulate_observation
+
+SCRIPT = "<script>document.title='broken'</script>"
+
+
+@pytest.fixture(scope="module")
+def observation():
+    return observe_table(simulate_observation(60_000, 400, random_state=1), load_config(), nearby=True)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {
+        "forest": OnOffForestClassifier(20, min_samples_leaf=20, random_state=0),
+        "tree": OnOffTreeClassifier(max_depth=3, min_samples_leaf=30),
+    }
+
+
+@pytest.fixture(scope="module")
+def detections(observation, models):
+    nearby = (observation.nearby.X, observation.nearby.groups)
+    found = cross_val_detect(
+        models, observation.X, observation.on, alpha=observation.alpha, groups=observation.groups, nearby=nearby
+    )
+    return {name: observation.annotate(one) for name, one in found.items()}
+
+
+@pytest.fixture(scope="module")
+def tests_of_null(observation, models):
+    return null_test(
+        models, observation.X, observation.regions.region, n_regions=6, groups=observation.groups, random_state=0
+    )
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A real Chromium; without one, these tests are skipped."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine; install one, or say where it is with CHROMIUM=/path/to/it")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+class Visit:
+    """A page in the browser, and everything that went wrong on it."""
+
+    def __init__(self, browser, path, **options):
+        self.trouble = []
+        self.page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
+        self.page.on("console", lambda message: self.trouble.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.trouble.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.trouble.append("dialog"))
+        self.requests = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.goto(path.resolve().as_uri())
+        self.page.wait_for_selector("html[data-ready]", state="attached")
+        self.settle()
+
+    def settle(self):
+        self.page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+    def text(self, name):
+        return self.page.locator(f"article:not([hidden]) .explorer [data-value={name}]").first.inner_text()
+
+    def live(self):
+        return {key: self.text(key) for key in ("n_on", "n_off", "excess", "excess_error", "significance")}
+
+    @property
+    def slider(self):
+        return self.page.locator("article:not([hidden]) input[type=range]")
+
+    def table(self):
+        rows = self.page.locator("article:not([hidden]) [data-table=groups] tbody tr").all()
+        return [row.locator("th, td").all_inner_texts() for row in rows]
+
+    def drawn(self):
+        """Return the plots that can be seen, with their size on the page."""
+        return self.page.evaluate(
+            """() => Object.fromEntries([...document.querySelectorAll('.plot')]
+                .filter(node => node.offsetParent)
+                .map(node => [node.dataset.plot,
+                    node.querySelector('svg.main-svg')?.getBoundingClientRect().width ?? 0]))"""
+        )
+
+
+@pytest.fixture(scope="module")
+def report(detections, tests_of_null, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(
+        detections, path, null_test=tests_of_null, forward={"forest": OnOffCounts(90, 100, 0.2)}, title="Crab & co"
+    )
+
+
+def counts_at(detection, threshold, mask=None):
+    """Count by hand what a threshold selects."""
+    selected = detection.judged & (detection.score > threshold)
+    if mask is not None:
+        selected = selected & mask
+    return OnOffCounts(int((selected & detection.on).sum()), int((selected & ~detection.on).sum()), detection.alpha)
+
+
+def test_stops_are_round_and_cover_the_scores():
+    texts, thresholds = stops_of(np.random.default_rng(0).beta(2, 8, 20_000))
+    assert 100 < len(texts) < 260
+    assert len({len(text.split(".")[1]) for text in texts}) == 1
+    np.testing.assert_array_equal(thresholds, [float(text) for text in texts])
+    np.testing.assert_allclose(np.diff(thresholds), np.diff(thresholds)[0])
+    for scores in ([0.3, 0.3], [0.0, 0.0], [0.0, 1.0], [-940.0, 12.5, 977.0], [1e-9, 3e-9]):
+        texts, thresholds = stops_of(np.array(scores))
+        assert thresholds[0] < min(scores)
+        assert thresholds[-1] >= max(scores)
+        assert (np.diff(thresholds) > 0).all()
+
+
+def test_exploration_is_what_a_threshold_selects(detections):
+    for detection in detections.values():
+        found = explore(detection)
+        for stop in range(0, len(found["threshold"]), 17):
+            threshold = float(found["threshold"][stop])
+            expected = counts_text(counts_at(detection, threshold))
+            assert {key: found[key][stop] for key in expected} == expected
+            histogram = theta_squared_histogram(detection, threshold)
+            assert found["theta"]["on"][stop] == histogram.on.tolist()
+            assert found["theta"]["off"][stop] == histogram.off.tolist()
+            for number, night in enumerate(np.unique(detection.groups)):
+                by_night = counts_text(counts_at(detection, threshold, detection.groups == night))
+                assert {key: found["groups"][stop][key][number] for key in by_night} == by_night
+
+
+def test_many_groups_have_fewer_stops_and_then_no_table(detections):
+    detection = detections["forest"]
+    rows = np.arange(len(detection.on))
+    assert len(explore(replace(detection, groups=rows % 250))["threshold"]) <= 110
+    found = replace(detection, groups=rows % 400)
+    assert explore(found)["groups"] is None
+    assert any("does not follow the slider" in sentence for sentence in model_content("x", found)["missing"])
+
+
+def test_page_says_verdict_and_numbers(report, detections):
+    text = report.read_text(encoding="utf-8")
+    counts = detections["forest"].counts
+    assert f"{detections['forest'].significance:.1f} σ" in text
+    assert f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}" in text
+    assert "Crab &amp; co" in text
+    assert f"quote the forward value, {OnOffCounts(90, 100, 0.2).significance:.1f} sigma" in text
+    assert len(text.encode()) < 6_000_000
+
+
+def test_page_holds_no_events(report, detections, tmp_path):
+    detection = detections["forest"]
+    many = replace(
+        detection,
+        **{
+            name: np.tile(getattr(detection, name), 4) for name in ("on", "score", "selected", "fold", "groups", "time")
+        },
+        theta=np.tile(detection.theta, (4, 1)),
+    )
+    once = write_report(detection, tmp_path / "once.html").stat().st_size
+    assert abs(write_report(many, tmp_path / "many.html").stat().st_size - once) < 0.02 * once
+
+
+def test_data_cannot_end_their_script(detections, tmp_path):
+    path = write_report({SCRIPT: detections["tree"]}, tmp_path / "report.html", title=SCRIPT)
+    text = path.read_text(encoding="utf-8")
+    assert SCRIPT not in text
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    assert json.loads(data.group(1))["models"][0]["name"] == SCRIPT
+
+
+def test_markup_in_names_is_shown_as_text(browser, detections, tmp_path):
+    run = {
+        "command": "detect",
+        "seed": 0,
+        "options": {"groups": SCRIPT, "estimators": {SCRIPT: SCRIPT}},
+        "files": [{"path": f"/data/{SCRIPT}.hdf5", "bytes": 1, "sha256": SCRIPT}],
+        "versions": {"excess": "<b>1</b>"},
+    }
+    named = replace(detections["tree"], feature_names=tuple(f"<b>{i}</b>{SCRIPT}" for i in range(22)))
+    other = replace(named, groups=np.array([f"{SCRIPT}{night}" for night in named.groups]))
+    path = write_report({SCRIPT: named, "b": other}, tmp_path / "report.html", title=SCRIPT, run=run, config=SCRIPT)
+    visit = Visit(browser, path)
+    assert visit.page.title() == SCRIPT
+    assert visit.page.locator("h1").inner_text() == SCRIPT
+    assert visit.page.locator(".files tbody th").inner_text() == f"/data/{SCRIPT}.hdf5"
+    assert visit.page.locator("[role=tab]").first.inner_text() == SCRIPT
+    visit.page.locator("[role=tab]").last.click()
+    visit.settle()
+    assert visit.page.locator("script").count() == 3
+    assert visit.trouble == []
+
+
+def test_nothing_goes_wrong_and_nothing_is_requested(browser, report, detections):
+    visit = Visit(browser, report)
+    assert visit.trouble == []
+    assert visit.requests == [report.resolve().as_uri()]
+    assert visit.live() == counts_text(detections["forest"].counts)
+    assert set(visit.drawn()) == {"curve", "theta", "groups", "scores", "time", "importances", "null", "comparison"}
+    assert min(visit.drawn().values()) > 300
+
+
+def test_slider_by_keyboard_shows_what_python_computes(browser, report, detections):
+    visit = Visit(browser, report)
+    visit.slider.focus()
+    for key, times in (("ArrowRight", 9), ("PageUp", 1), ("ArrowLeft", 23), ("Home", 1), ("End", 1), ("ArrowLeft", 60)):
+        for _ in range(times):
+            visit.page.keyboard.press(key)
+        visit.settle()
+        threshold = float(visit.text("threshold"))
+        assert visit.live() == counts_text(counts_at(detections["forest"], threshold))
+        assert visit.text("state") == "Exploration"
+    expected = []
+    for night in np.unique(detections["forest"].groups):
+        texts = counts_text(counts_at(detections["forest"], threshold, detections["forest"].groups == night))
+        excess = f"{texts['excess']} ± {texts['excess_error']}"
+        expected.append([str(night), texts["n_on"], texts["n_off"], excess, texts["significance"]])
+    assert visit.table() == expected
+    # the plots follow: what Plotly holds is what Python counts
+    shown = visit.page.evaluate("document.querySelector('article:not([hidden]) [data-plot=theta]').data[1].y")
+    assert list(shown) == theta_squared_histogram(detections["forest"], threshold).on.tolist()
+    visit.page.get_by_role("button", name="Back to the result").click()
+    visit.settle()
+    assert visit.live() == counts_text(detections["forest"].counts)
+    assert visit.text("state") == "The result"
+    assert visit.trouble == []
+
+
+def test_slider_by_mouse_shows_what_python_computes(browser, report, detections):
+    visit = Visit(browser, report)
+    visit.slider.scroll_into_view_if_needed()
+    box = visit.slider.bounding_box()
+    visit.page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
+    visit.page.mouse.down()
+    for share in (0.4, 0.55, 0.62):
+        visit.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
+        visit.settle()
+        threshold = float(visit.text("threshold"))
+        assert visit.live() == counts_text(counts_at(detections["forest"], threshold))
+    visit.page.mouse.up()
+    _, thresholds = stops_of(detections["forest"].score)
+    assert np.searchsorted(thresholds, threshold) / len(thresholds) == pytest.approx(0.62, abs=0.03)
+
+
+def test_models_are_tabs(browser, report, detections):
+    visit = Visit(browser, report)
+    visit.page.get_by_role("tab", name="forest").focus()
+    visit.page.keyboard.press("ArrowRight")
+    visit.settle()
+    assert visit.live() == counts_text(detections["tree"].counts)
+    assert visit.page.get_by_role("tab", selected=True).inner_text() == "tree"
+    assert min(visit.drawn().values()) > 300
+    assert visit.trouble == []
+
+
+def test_print_has_all_plots_and_phone_fits(browser, report):
+    visit = Visit(browser, report)
+    visit.page.emulate_media(media="print")
+    visit.page.wait_for_timeout(300)
+    drawn = visit.drawn()
+    assert set(drawn) == {"curve", "theta", "groups", "scores", "time", "importances", "null", "comparison"}
+    assert min(drawn.values()) > 100
+    assert not visit.slider.is_visible()
+    assert len(visit.page.pdf(format="A4")) > 30_000
+    assert visit.trouble == []
+    phone = Visit(browser, report, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
+    assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert phone.trouble == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_has_enough_contrast(browser, report, scheme):
+    visit = Visit(browser, report, color_scheme=scheme)
+    colors = visit.page.evaluate(
+        """() => {
+            const style = getComputedStyle(document.documentElement);
+            const names = ['paper', 'card', 'text', 'muted', 'on', 'off', 'found', 'doubt', 'explore', 'explore-paper'];
+            return Object.fromEntries(names.map(name => [name, style.getPropertyValue('--' + name)]));
+        }"""
+    )
+
+    def luminance(color):
+        parts = [int(color.strip()[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return float(np.dot(linear, [0.2126, 0.7152, 0.0722]))
+
+    def contrast(one, other):
+        high, low = sorted((luminance(colors[one]), luminance(colors[other])), reverse=True)
+        return (high + 0.05) / (low + 0.05)
+
+    for text, paper in [
+        *((text, paper) for text in ("text", "muted", "found", "doubt") for paper in ("paper", "card")),
+        ("text", "explore-paper"),
+        ("muted", "explore-paper"),
+        ("explore", "paper"),
+    ]:
+        assert contrast(text, paper) >= 4.5, (text, paper)
+    for mark in ("on", "off"):
+        assert contrast(mark, "paper") >= 3, mark
+    assert visit.page.evaluate("[...document.querySelectorAll('input, button')].every(n => n.ariaLabel || n.innerText)")
+
+
+def test_what_is_missing_is_said(browser, detections, tmp_path):
+    detection = detections["forest"]
+    judged = np.flatnonzero(detection.judged)
+    score = detection.score.copy()
+    score[judged[:7]] = np.nan
+    bare = {"theta": None, "theta_squared_cut": None, "nearby": None, "time": None, "importances": None}
+    cases = {
+        "nothing": (replace(detection, selected=np.zeros_like(detection.selected)), "No detection"),
+        "no angles": (replace(detection, **bare), "there is no θ² plot"),
+        "no groups": (replace(detection, groups=None), "There are no groups"),
+        "one night": (
+            replace(detection, groups=np.full(len(detection.on), 20131101)),
+            "There is one group only, 20131101",
+        ),
+        "no nearby": (replace(detection, nearby=None), "the θ² plot ends at the cut"),
+        "NaN": (replace(detection, score=score), "7 judged events have no score"),
+        "all NaN": (replace(detection, score=np.full_like(score, np.nan)), "No event has a score"),
+        "infinite": (
+            replace(detection, folds=tuple(fold._replace(threshold=np.inf) for fold in detection.folds)),
+            "threshold ∞ in all 5 folds",
+        ),
+    }
+    for name, (case, sentence) in cases.items():
+        path = write_report(case, tmp_path / f"{name}.html")
+        assert sentence in path.read_text(encoding="utf-8"), name
+        visit = Visit(browser, path)
+        assert visit.trouble == [], name
+        assert visit.live() == counts_text(case.counts), name
+        if name not in ("all NaN",):
+            visit.slider.focus()
+            visit.page.keyboard.press("ArrowRight")
+            visit.settle()
+            assert visit.live() == counts_text(counts_at(case, float(visit.text("threshold")))), name
+        visit.page.close()
+
+
+def test_suspicious_null_test_is_a_warning(detections, tests_of_null, tmp_path):
+    test = replace(tests_of_null["forest"], counts={1: OnOffCounts(400, 100, 0.25), 2: OnOffCounts(20, 100, 0.25)})
+    text = write_report(detections["forest"], tmp_path / "report.html", null_test=test).read_text(encoding="utf-8")
+    assert "Do not trust" in text
+    assert "Off region 1 shows" in text
+
+
+def test_applied_model_and_forward_say_what_to_quote(observation, models, detections, tmp_path):
+    fitted = models["tree"].fit(observation.X, observation.on)
+    applied = detect(fitted, observation.X, observation.on, alpha=0.2)
+    assert "Quote" in model_content("", applied)["quote"]
+    ahead = replace(detections["forest"], strategy="forward")
+    assert "Quote this value" in model_content("", ahead)["quote"]
+
+
+def test_a_report_of_all_events_is_quick(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 757_993
+    score, on = rng.beta(2, 5, n), rng.random(n) < 1 / 6
+    selected = score > 0.5
+    detection = Detection(
+        on=on,
+        score=score,
+        selected=selected,
+        fold=np.zeros(n, dtype=np.int64),
+        groups=np.sort(rng.integers(20131101, 20131106, n)),
+        folds=(Fold(n, n, 0.5, None, OnOffCounts(int((selected & on).sum()), int((selected & ~on).sum()), 0.2)),),
+        alpha=0.2,
+        strategy="pooled",
+        significances=np.zeros(1),
+        permuted_contrasts=np.zeros(0),
+        time=np.sort(rng.uniform(0, 70_000, n)),
+    ).annotated(theta=rng.uniform(0, 1, (n, 6)), theta_squared_cut=0.025)
+    start = time.process_time()
+    path = write_report(detection, tmp_path / "report.html")
+    assert time.process_time() - start < 5
+    assert path.stat().st_size < 6_000_000
+
+
+def test_report_of_a_finished_run_is_that_of_the_run(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert run_command("demo", "-o", folder, "--events", 20_000, "--signal", 300) == 0
+    written = (folder / "report.html").read_bytes()
+    assert run_command("report", folder, "-o", tmp_path / "again.html", "--plots", "svg") == 0
+    assert (tmp_path / "again.html").read_bytes() == written
+    assert {path.suffix for path in (tmp_path / "plots").iterdir()} == {".svg"}
+    assert run_command("report", folder, "--title", SCRIPT) == 0
+    assert SCRIPT not in (folder / "report.html").read_text(encoding="utf-8")
+    finished = read_results(folder)
+    numbers = json.loads((folder / "result.json").read_text())["models"]
+    for name, detection in finished.findings.detections.items():
+        assert detection.significance == numbers[name]["significance"]
+    capsys.readouterr()
+    assert run_command("report", tmp_path) == 1
+    assert "no result.json" in capsys.readouterr().err
+    (folder / "events.csv").write_text("region\n0\n")
+    with pytest.raises(EventFileError, match="cannot be read as those of one run"):
+        read_results(folder)
+
+
+def test_interrupted_report_leaves_nothing(detections, tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", broken)
+    with pytest.raises(OSError, match="No space"):
+        write_report(detections["tree"], tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
+from excess.detection import Detection, Fold, Nearby
+from excess.events import load_config
+from excess.observation import observe_table
+from excess.report.series import (
+    bin_numbers,
+    score_histogram,
+    significance_over_time,
+    theta_squared_edges,
+    theta_squared_histogram,
+    threshold_steps,
+)
+from excess.significance import OnOffCounts
+from excess.simulate import simulate_observation
+
+
+@pytest.fixture(scope="module")
+def found() -> Detection:
+    """Detection with all that plots may want to know."""
+    seen = observe_table(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
+    detection = cross_val_detect(
+        OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
+        seen.X,
+        seen.on,
+        alpha=seen.alpha,
+        groups=seen.groups,
+        nearby=(seen.nearby.X, seen.nearby.groups),
+        strategy="forward",
+    )
+    return detection.annotated(
+        theta=seen.theta,
+        theta_squared_cut=seen.theta_squared_cut,
+        nearby_theta=seen.nearby.theta,
+        time=seen.time,
+        feature_names=seen.names,
+    )
+
+
+def made(on: list[int], score: list[float], threshold: float = 0.5, **others) -> Detection:
+    """Detection of a few events by one model, with whatever else is given."""
+    mask, scores = np.array(on, dtype=bool), np.array(score, dtype=float)
+    fold = others.pop("fold", np.zeros(len(mask), dtype=np.int64))
+    selected = (scores > threshold) & (fold >= 0)
+    counts = OnOffCounts(int((selected & mask).sum()), int((selected & ~mask).sum()), 0.5)
+    return Detection(
+        on=mask,
+        score=scores,
+        selected=selected,
+        fold=fold,
+        groups=others.pop("groups", None),
+        folds=(Fold(10, len(mask), threshold, None, counts),),
+        alpha=0.5,
+        strategy="pooled",
+        significances=np.array([counts.significance]),
+        permuted_contrasts=np.zeros(0),
+        **others,
+    )
+
+
+@pytest.mark.parametrize("threshold", [None, 0.3, -np.inf])
+def test_theta_squared_counts_like_a_loop_over_events(found, threshold):
+    shown = theta_squared_histogram(found, threshold)
+    expected = np.zeros((2, len(shown.edges) - 1), dtype=int)
+    for part in (found, found.nearby):
+        selected = part.selected if threshold is None else part.score > threshold
+        for angles in part.theta[selected]:
+            for region, angle in enumerate(angles):
+                for number in range(len(shown.edges) - 1):
+                    if shown.edges[number] <= angle**2 < shown.edges[number + 1]:
+                        expected[min(region, 1), number] += 1
+    assert expected[:, 10:].sum() > 0
+    np.testing.assert_array_equal(shown.on, expected[0])
+    np.testing.assert_array_equal(shown.off, expected[1])
+
+
+def test_theta_squared_inside_the_cut_is_what_the_detection_counts(found):
+    shown = theta_squared_histogram(found)
+    assert len(shown.on) == len(shown.off) == 40
+    assert (shown.on[:10].sum(), shown.off[:10].sum()) == (found.counts.n_on, found.counts.n_off)
+    assert found.counts.n_on > 0
+    uncut = theta_squared_histogram(found, -np.inf)
+    assert (uncut.on[:10].sum(), uncut.off[:10].sum()) == (found.uncut.n_on, found.uncut.n_off)
+    assert shown.alpha == found.alpha
+    assert shown.edges[10] == shown.cut == found.theta_squared_cut
+
+
+def test_theta_squared_ends_at_the_cut_without_nearby_events(found):
+    whole = theta_squared_histogram(found)
+    for alone in (replace(found, nearby=None), replace(found, nearby=found.nearby._replace(theta=None))):
+        shown = theta_squared_histogram(alone)
+        assert shown.edges[-1] == found.theta_squared_cut
+        np.testing.assert_array_equal(shown.on, whole.on[:10])
+
+
+def test_the_cut_is_an_edge_to_the_last_bit(found):
+    cuts = np.random.default_rng(0).uniform(0.001, 1, 500)
+    for cut in cuts:
+        assert theta_squared_edges(replace(found, theta_squared_cut=cut))[10] == cut
+    assert sum(np.linspace(0, 4 * cut, 41)[10] != cut for cut in cuts) > 0  # the easy way is not good enough
+
+
+def test_theta_squared_counts_an_event_of_several_regions_once_inside_the_cut():
+    theta = [[0.1, 0.12, 1.0], [1.0, 0.12, 0.1], [0.1, 1.0, 1.0], [1.0, 1.0, np.nan], [1.0, 0.14, np.nan]]
+    # an event that the policy "drop" took out of two regions, and one near two of them
+    near = Nearby(np.array([0.9, 0.9]), np.array([True, True]), np.array([[0.1, 0.1, 1.0], [0.2, 0.2, np.nan]]))
+    found = made([1, 0, 1, 0, 0], [0.9] * 5, theta=np.array(theta), theta_squared_cut=0.025, nearby=near)
+    shown = theta_squared_histogram(found)
+    assert (shown.on[:10].sum(), shown.off[:10].sum()) == (2, 2)
+    assert (shown.on[10:].sum(), shown.off[10:].sum()) == (1, 1)
+    np.testing.assert_array_equal(np.flatnonzero(shown.off), bin_numbers(np.array([0.1, 0.14, 0.2]) ** 2, shown.edges))
+
+
+def test_theta_squared_scales_by_the_exposure_ratio_of_the_detection(found):
+    assert theta_squared_histogram(replace(found, alpha=0.31)).alpha == 0.31
+
+
+def test_theta_squared_says_what_is_missing(found):
+    with pytest.raises(ValueError, match=r"no angles.*theta and theta_squared_cut with detection.annotated"):
+        theta_squared_histogram(replace(found, theta=None))
+    with pytest.raises(ValueError, match="no angles"):
+        theta_squared_histogram(replace(found, theta_squared_cut=None))
+    with pytest.raises(ValueError, match="theta_squared_cut must be positive"):
+        theta_squared_histogram(replace(found, theta_squared_cut=0.0))
+    fewer = found.nearby._replace(theta=found.nearby.theta[:, :4])
+    with pytest.raises(ValueError, match="theta has 6 regions, but nearby_theta has 4"):
+        theta_squared_histogram(replace(found, nearby=fewer))
+
+
+def test_bin_numbers():
+    edges = np.array([0.0, 1.0, 2.0])
+    values = np.array([-0.1, 0.0, 0.999, 1.0, 2.0, np.nan, np.inf])
+    np.testing.assert_array_equal(bin_numbers(values, edges), [2, 0, 0, 1, 2, 2, 2])
+
+
+def test_score_histogram_holds_every_judged_event(found):
+    shown = score_histogram(found, 20)
+    assert (shown.on.sum(), shown.off.sum()) == (found.uncut.n_on, found.uncut.n_off)
+    assert shown.alpha == found.alpha
+    score = found.score[found.judged & found.on]
+    for number, (low, high) in enumerate(pairwise(shown.edges)):
+        below = score <= high if number == 19 else score < high
+        assert shown.on[number] == np.count_nonzero((score >= low) & below)
+
+
+def test_score_histogram_leaves_missing_scores_out():
+    shown = score_histogram(made([1, 0, 1, 0], [0.1, 0.4, np.nan, np.nan]))
+    assert (shown.on.sum(), shown.off.sum()) == (1, 1)
+    with pytest.raises(ValueError, match="no scores to show"):
+        score_histogram(made([1, 0], [np.nan, np.nan]))
+
+
+@pytest.mark.parametrize("score", [[0.3, 0.3], [0.1, np.nextafter(0.1, 1)], [1e17, 1e17], [0.0, 0.0], [-7.0, -7.0]])
+def test_score_histogram_of_scores_that_are_all_the_same(score):
+    shown = score_histogram(made([1, 0], score))
+    assert (np.diff(shown.edges) > 0).all()
+    assert (shown.on.sum(), shown.off.sum()) == (1, 1)
+
+
+def test_over_time_ends_with_the_result(found):
+    shown = significance_over_time(found)
+    assert shown.unit == "h"
+    assert len(shown.exposure) == len(shown.significance) == 100
+    assert shown.significance[-1] == found.significance
+    assert found.significance > 3
+
+
+def test_over_time_counts_what_was_selected_up_to_each_moment(found):
+    shown = significance_over_time(found, 12)
+    time = np.where(found.judged, found.time, np.nan)
+    moments = np.sort(time[found.judged])
+    for exposure, significance in zip(shown.exposure[:-1], shown.significance[:-1], strict=True):
+        passed, last = 0.0, moments[0]
+        for before, after in pairwise(moments):
+            passed += after - before if after - before <= 900 else 0.0
+            if passed / 3600 > exposure:
+                break
+            last = after
+        chosen = found.selected & (time <= last)
+        counts = OnOffCounts((chosen & found.on).sum(), (chosen & ~found.on).sum(), found.alpha)
+        assert significance == pytest.approx(counts.significance, abs=1e-12)
+
+
+def test_over_time_leaves_pauses_out():
+    time = np.array([1000.0, 0.0, 100_000.0, 100_800.0, 600.0])
+    shown = significance_over_time(made([1, 0, 1, 1, 0], [0.9] * 5, time=time), 3)
+    # from 0 to 1000 s and from 100,000 to 100,800 s: half an hour
+    np.testing.assert_allclose(shown.exposure, np.array([600, 1200, 1800]) / 3600)
+    expected = [OnOffCounts(n_on, 2, 0.5).significance for n_on in (0, 2, 3)]
+    np.testing.assert_allclose(shown.significance, expected)
+
+
+def test_over_time_in_order_of_groups_where_times_are_not_known():
+    groups = np.array(["c", "a", "b", "a"])
+    detection = made([1, 0, 1, 1], [0.9, 0.9, 0.2, 0.9], groups=groups)
+    expected = [OnOffCounts(*counts, 0.5).significance for counts in ((0, 1), (1, 1), (1, 1), (2, 1))]
+    for time in (None, np.array([1.0, np.nan, 2.0, 3.0])):
+        shown = significance_over_time(replace(detection, time=time))
+        assert shown.unit == "events"
+        np.testing.assert_allclose(shown.exposure, [1, 2, 3, 4])
+        np.testing.assert_allclose(shown.significance, expected)
+    as_they_stand = significance_over_time(replace(detection, groups=None))
+    assert as_they_stand.significance[0] == OnOffCounts(1, 0, 0.5).significance
+
+
+def test_over_time_of_judged_events_only():
+    fold = np.array([-1, 0, 0])
+    shown = significance_over_time(made([1, 1, 0], [np.nan, 0.9, 0.1], fold=fold))
+    np.testing.assert_allclose(shown.significance, [OnOffCounts(1, 0, 0.5).significance] * 2)
+    with pytest.raises(ValueError, match="no events were judged"):
+        significance_over_time(made([1, 0], [0.9, 0.1], fold=np.array([-1, -1])))
+
+
+@pytest.mark.parametrize("time", [[5.0, 5.0], [0.0, 1e6]])
+def test_over_time_counts_events_where_no_time_passes(time):
+    shown = significance_over_time(made([1, 0], [0.9, 0.9], time=np.array(time)))
+    assert shown.unit == "events"
+    np.testing.assert_allclose(shown.exposure, [1, 2])
+
+
+def test_threshold_steps_are_the_curve_where_it_is_short(found):
+    steps = threshold_steps(found.curve)
+    np.testing.assert_array_equal(steps.significance, found.curve.significance)
+    for start, significance in zip(steps.start, steps.significance, strict=True):
+        assert max(found.curve.at(start).significance, 0.0) == pytest.approx(significance, abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_threshold_steps_of_a_long_curve_keep_its_extremes(seed):
+    rng = np.random.default_rng(seed)
+    score = rng.exponential(size=50_000) ** 2
+    curve = significance_curve(rng.random(len(score)) < 0.2, score, 0.2)
+    steps = threshold_steps(curve)
+    assert len(steps.start) <= 2_000
+    assert (np.diff(steps.start) > 0).all()
+    assert steps.significance.max() == curve.significance.max()
+    assert curve.scores[curve.best_index - 1] in steps.start
+    assert (steps.start[-1], steps.significance[-1]) == (curve.scores[-1], 0.0)
+    np.testing.assert_array_equal(steps.significance, [curve.significance[curve.index_of(one)] for one in steps.start])
+    # what is left out of any hundredth of the axis is no higher and no lower than what is kept around it
+    whole = np.append(steps.start[0], curve.scores)
+    for low, high in pairwise(np.linspace(whole[0], whole[-1], 101)):
+        inside = curve.significance[(whole >= low) & (whole < high)]
+        width = (whole[-1] - whole[0]) / 499
+        kept = steps.significance[(steps.start >= low - width) & (steps.start < high + width)]
+        if len(inside):
+            assert kept.max() >= inside.max()
+            assert kept.min() <= inside.min()
+
+
+def test_threshold_steps_of_a_single_score():
+    steps = threshold_steps(significance_curve([0, 1, 1], [0.3, 0.3, 0.3], 0.5))
+    np.testing.assert_allclose(steps.start, [-0.2, 0.3])
+    assert steps.significance[0] > 0 == steps.significance[1]
