@@ -9,7 +9,7 @@ PYTEST_ARGS ?= -n auto
 .PHONY: help demo test lint format bench clean
 
 help:
-	@echo "make demo    simulate an observation and detect the source in it; results in demo/"
+	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
 	@echo "make test    run the tests"
 	@echo "make lint    check formatting, lint and types"
 	@echo "make format  format the code and apply safe fixes"
@@ -22,7 +22,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[report]"
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml

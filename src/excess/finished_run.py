@@ -71,9 +71,10 @@ def _read(folder: Path) -> FinishedRun:
     import pandas as pd
 
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    # whether a group is a number or a text is for the first of them to say, not for a single value later on
-    events = pd.read_csv(folder / "events.csv", float_precision="round_trip", low_memory=False)
-    folds = pd.read_csv(folder / "folds.csv", float_precision="round_trip", dtype={"model": str})
+    # older versions of pandas lose the last bits unless they are told not to; newer ones do not want to be told
+    exactly: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
+    events = pd.read_csv(folder / "events.csv", low_memory=False, **exactly)
+    folds = pd.read_csv(folder / "folds.csv", dtype={"model": str}, **exactly)
     nearby = folder / "nearby.npy"
     around = np.load(nearby, allow_pickle=False) if nearby.is_file() else None
     observed = result["observation"]
