@@ -15,7 +15,7 @@ from excess._onoff import OnOffMixin
 from excess.significance import OnOffCounts
 
 
-class NearbyEvents(NamedTuple):
+class Unlabelled(NamedTuple):
     """Events that are judged like hold-out events, but neither trained on nor counted."""
 
     X: Any
@@ -33,7 +33,7 @@ class Events(NamedTuple):
     labels: NDArray[Any]
     on_class: Any
     groups: NDArray[Any] | None
-    nearby: NearbyEvents | None = None
+    nearby: Unlabelled | None = None
 
     def rows_nearby(self, held_out: NDArray[np.intp], number: int, n_shares: int) -> NDArray[np.intp]:
         """Return the nearby events that a fold judges: those of its groups, or its share where there are no groups."""

@@ -11,10 +11,10 @@ import numpy as np
 
 from excess.detection import Detection, Fold, Nearby
 from excess.events import EventFileError
+from excess.events.times import seconds_of
 from excess.null_tests import NullTest
-from excess.observation import seconds_of
 from excess.regions import theta_columns
-from excess.results import Findings
+from excess.results import Findings, as_json
 from excess.significance import OnOffCounts
 
 __all__ = ["FinishedRun", "read_results"]
@@ -28,6 +28,8 @@ class FinishedRun:
     ----------
     findings : Findings
         Detections, their forward values, and null tests.
+    observed : dict
+        How many events were read, cut away and kept.
     run : dict
         What the run was started with, versions and checksums included.
     config : str
@@ -35,6 +37,7 @@ class FinishedRun:
     """
 
     findings: Findings
+    observed: dict[str, Any]
     run: dict[str, Any]
     config: str
 
@@ -60,7 +63,7 @@ def read_results(folder: str | Path) -> FinishedRun:
         )
     try:
         return _read(folder)
-    except (KeyError, ValueError, TypeError, IndexError, OSError) as error:
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, OSError) as error:
         raise EventFileError(
             f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
             "changed, or written by another version; run it again"
@@ -71,13 +74,21 @@ def _read(folder: Path) -> FinishedRun:
     import pandas as pd
 
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    observed, run = result["observation"], result["run"]
+    for key in ("title", "command", "seed", "options", "files", "versions"):
+        run[key]
     # older versions of pandas lose the last bits unless they are told not to; newer ones do not want to be told
     exactly: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
     events = pd.read_csv(folder / "events.csv", low_memory=False, **exactly)
+    if observed["groups_are_text"]:
+        # a group named 007 or NA is neither the number 7 nor a missing value
+        texts = pd.read_csv(folder / "events.csv", usecols=["group"], dtype=str, keep_default_na=False)
+        events["group"] = texts["group"].astype(object)
     folds = pd.read_csv(folder / "folds.csv", dtype={"model": str}, **exactly)
     nearby = folder / "nearby.npy"
     around = np.load(nearby, allow_pickle=False) if nearby.is_file() else None
-    observed = result["observation"]
+    if (0 if around is None else len(around)) != observed["n_nearby"]:
+        raise ValueError(f"nearby.npy should hold {observed['n_nearby']} events")
     thetas = [name for name in theta_columns(len(events.columns)) if name in events]
     shared = {
         "on": (events["region"] == 0).to_numpy(),
@@ -92,6 +103,11 @@ def _read(folder: Path) -> FinishedRun:
         name: _detection(name, numbers, events, folds[folds["model"] == name], around, shared)
         for name, numbers in result["models"].items()
     }
+    for name, found in detections.items():
+        written = result["models"][name]
+        for key, value in found.summary().items():
+            if written[key] != as_json(value):
+                raise ValueError(f"{key} of {name} is {value} by events.csv and {written[key]} by result.json")
     forward = {
         name: OnOffCounts(numbers["forward"]["n_on"], numbers["forward"]["n_off"], observed["alpha"])
         for name, numbers in result["models"].items()
@@ -104,7 +120,7 @@ def _read(folder: Path) -> FinishedRun:
         for name, test in result["null_tests"].items()
     }
     config = (folder / "config.yaml").read_text(encoding="utf-8")
-    return FinishedRun(Findings(detections, forward, null_tests), result["run"], config)
+    return FinishedRun(Findings(detections, forward, null_tests, result["no_forward"]), observed, run, config)
 
 
 def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:

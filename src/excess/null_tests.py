@@ -64,25 +64,30 @@ class NullTest:
 
     @property
     def p_value(self) -> float:
-        """Probability of one of the regions, or more, being as significant as the most significant one, at most."""
-        return float(min(1.0, len(self.counts) * ndtr(-self.significances.max())))
+        """Probability of one of the regions, or more, being as far from zero as the farthest one, at most."""
+        return float(min(1.0, len(self.counts) * 2 * ndtr(-np.abs(self.significances).max())))
 
     @property
     def suspicious(self) -> bool:
-        """Whether a region shows a detection that chance hardly explains (a p-value below 0.001)."""
+        """Whether a region shows an excess or a deficit that chance hardly explains (a p-value below 0.001)."""
         return self.p_value < 1e-3
 
     @property
     def verdict(self) -> str:
         """One sentence that says what the values mean."""
-        worst = max(self.counts, key=lambda region: self.counts[region].significance)
-        largest = self.counts[worst].significance
+        values = self.significances
         if self.suspicious:
+            worst = list(self.counts)[int(np.abs(values).argmax())]
             return (
-                f"Off region {worst} shows {largest:.1f} sigma, where no source is: a feature tells where events come "
-                "from, or the regions are not equally exposed. Do not trust the detection."
+                f"Off region {worst} shows {self.counts[worst].significance:.1f} sigma, where no source is: a feature "
+                "tells where events come from, or the regions are not equally exposed. Do not trust the detection."
             )
-        return f"At most {largest:.1f} sigma, in region {worst}: as expected where there is no source."
+        return f"Between {values.min():.1f} and {values.max():.1f} sigma: as expected where there is no source."
+
+    @property
+    def texts(self) -> list[str]:
+        """The significance in each Off region in words; a dash where nothing was selected, which is no evidence."""
+        return [f"{counts.significance:.1f}" if counts.n_on + counts.n_off else "-" for counts in self.counts.values()]
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per region: selected events, excess with its error, significance."""
@@ -103,7 +108,7 @@ class NullTest:
 
     def __str__(self) -> str:
         """Say the values and what they mean."""
-        values = ", ".join(f"{value:.1f}" for value in self.significances)
+        values = ", ".join(self.texts)
         return (
             f"{len(self.counts)} null regions: {values} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})\n"
             f"{self.verdict}"

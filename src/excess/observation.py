@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from excess._checks import FloatArray, as_scalar_alpha
 from excess.events import AnalysisConfig, EventFileError, describe, iter_events, read_events, to_features
+from excess.events.times import TIME_COLUMNS, seconds_of
 from excess.regions import (
     SKY_COLUMNS,
     Regions,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Observation", "observe", "observe_on_off", "observe_table"]
 
-_KEPT = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", "unix_time", "timestamp", "time")
+_KEPT = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *TIME_COLUMNS)
 """Columns that say which event it is; kept beside the features where files have them."""
 _KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
 """Columns that no two events share; the third may be missing."""
@@ -322,6 +323,9 @@ def _nearby_events(
     table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp], config: AnalysisConfig, column: str
 ) -> NearbyEvents:
     """Return the valid ones of some events."""
+    if column != "none" and column in table:
+        # an event that only adds to a plot is not worth an error about its group
+        rows = rows[table[column].iloc[rows].notna().to_numpy()]
     table = table.iloc[rows]
     features = to_features(table, config)
     groups = None if column == "none" else _group_labels(table, column)[features.valid]
@@ -390,7 +394,7 @@ def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | 
 
 
 def _joined(parts: list[NearbyEvents]) -> NearbyEvents | None:
-    if not parts:
+    if not any(len(part.X) for part in parts):  # files may hold nothing but the regions
         return None
     groups = [part.groups for part in parts if part.groups is not None]
     return NearbyEvents(
@@ -398,24 +402,6 @@ def _joined(parts: list[NearbyEvents]) -> NearbyEvents | None:
         np.concatenate(groups) if groups else None,
         np.concatenate([part.theta for part in parts]),
     )
-
-
-def seconds_of(table: pd.DataFrame) -> FloatArray | None:
-    """Return times in seconds, from whichever column there is."""
-    import pandas as pd
-
-    if "unix_time" in table:
-        seconds = pd.to_numeric(table["unix_time"], errors="coerce").to_numpy(dtype=np.float64)
-    elif "timestamp" in table:
-        moments = pd.to_datetime(table["timestamp"], errors="coerce", format="mixed")
-        seconds = (moments - pd.Timestamp(0, tz=moments.dt.tz)).dt.total_seconds().to_numpy(dtype=np.float64)
-    elif "time" in table:
-        seconds = pd.to_numeric(table["time"], errors="coerce").to_numpy(dtype=np.float64)
-        if len(seconds) and 20_000 < np.nanmedian(seconds) < 100_000:
-            seconds = 86_400 * seconds  # days of the modified Julian date, which ctapipe writes
-    else:
-        return None
-    return seconds if np.isfinite(seconds).any() else None
 
 
 def _columns_to_read(path: Path, config: AnalysisConfig, groups: str, *, with_regions: bool = True) -> list[str]:

@@ -37,8 +37,8 @@ class RunRecord:
         The command, such as ``"detect"``.
     seed : int
         Seed of everything random.
-    files : sequence of path
-        Input files; their checksums are computed when the run is written.
+    files : sequence of path, or mapping of str to sequence of path
+        Input files, by what they are if there are several kinds; their checksums are computed when the run is written.
     options : dict
         Everything else that decides about the result.
     title : str or None
@@ -47,22 +47,24 @@ class RunRecord:
 
     command: str
     seed: int
-    files: Sequence[Path] = ()
+    files: Sequence[Path] | Mapping[str, Sequence[Path]] = ()
     options: Mapping[str, Any] = field(default_factory=dict)
     title: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record with versions and checksums."""
+        kinds = self.files if isinstance(self.files, Mapping) else {"events": self.files}
         return {
             "title": self.title,
             "command": self.command,
             "seed": self.seed,
             "options": dict(self.options),
             "files": [
-                {"path": str(path), "bytes": path.stat().st_size, "sha256": _files.sha256_of(path)}
-                for path in map(Path, self.files)
+                {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": _files.sha256_of(path)}
+                for kind, paths in kinds.items()
+                for path in map(Path, paths)
             ],
-            "versions": {"excess": __version__, "python": platform.python_version(), **_versions()},
+            "versions": versions(),
         }
 
 
@@ -78,11 +80,14 @@ class Findings:
         Selected hold-out events of models that were trained on earlier groups only, beside pooled detections.
     null_tests : mapping of str to NullTest
         What was found where there is no source.
+    no_forward : str
+        Why there are no forward values, if there are none.
     """
 
     detections: Mapping[str, Detection]
     forward: Mapping[str, OnOffCounts] = field(default_factory=dict)
     null_tests: Mapping[str, NullTest] = field(default_factory=dict)
+    no_forward: str = ""
 
 
 def result_of(observation: Observation, findings: Findings, record: RunRecord) -> dict[str, Any]:
@@ -99,6 +104,8 @@ def result_of(observation: Observation, findings: Findings, record: RunRecord) -
             "alpha": counts.alpha,
             "significance": counts.significance,
             "theta_squared_cut": observation.theta_squared_cut,
+            "groups_are_text": observation.groups is not None and observation.groups.dtype.kind not in "biuf",
+            "n_nearby": 0 if observation.nearby is None else len(observation.nearby.X),
             "features": list(observation.names),
         },
         "models": {name: _model_result(findings, name) for name in findings.detections},
@@ -115,6 +122,7 @@ def result_of(observation: Observation, findings: Findings, record: RunRecord) -
             }
             for name, test in findings.null_tests.items()
         },
+        "no_forward": findings.no_forward,
         "run": record.to_dict(),
     }
 
@@ -173,7 +181,8 @@ def write_results(
     folder = prepare_folder(folder)
     detections = findings.detections
     try:
-        (folder / "result.json").unlink(missing_ok=True)
+        for stale in ("result.json", "report.html"):
+            (folder / stale).unlink(missing_ok=True)
         _files.write_text(folder / "config.yaml", config.to_yaml())
         _write_csv(folder / "events.csv", _events_table(observation, detections))
         for name, method in (("groups.csv", "groups_frame"), ("folds.csv", "folds_frame")):
@@ -259,8 +268,9 @@ def _write_csv(path: Path, table: Any) -> None:
         table.to_csv(temporary, index=False)
 
 
-def _versions() -> dict[str, str]:
-    found = {}
+def versions() -> dict[str, str]:
+    """Return the versions of this package, of Python and of the libraries that decide about numbers."""
+    found = {"excess": __version__, "python": platform.python_version()}
     for library in _LIBRARIES:
         try:
             found[library] = version(library)

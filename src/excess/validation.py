@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from excess._checks import (
     as_binary_target,
@@ -31,7 +31,7 @@ from excess._holdout import (
     check_event_numbers,
     score_method,
 )
-from excess._judging import Events, Judgement, NearbyEvents, judge, judge_with
+from excess._judging import Events, Judgement, Unlabelled, judge, judge_with
 from excess._onoff import n_threads, with_alpha
 from excess._progress import progress_bar
 from excess._threads import in_order
@@ -313,7 +313,7 @@ def null_test(
     >>> tree = OnOffTreeClassifier(max_depth=3, min_samples_leaf=50)
     >>> print(null_test(tree, X, region, n_regions=6, random_state=0))
     5 null regions: 0.7, -0.1, -1.1, -0.8, -1.0 sigma (mean -0.43, spread 0.77)
-    At most 0.7 sigma, in region 1: as expected where there is no source.
+    Between -1.1 and 0.7 sigma: as expected where there is no source.
     """
     n_regions = as_int("n_regions", n_regions, minimum=3)
     numbers = _as_regions(region, n_regions)
@@ -425,19 +425,21 @@ def _check_models(estimator: Any) -> dict[str, Any]:
     return models
 
 
-def _check_nearby(nearby: Any, with_groups: bool) -> NearbyEvents | None:
+def _check_nearby(nearby: Any, with_groups: bool) -> Unlabelled | None:
     """Return nearby events; their groups are needed where there are groups."""
     if nearby is None:
         return None
     if not isinstance(nearby, tuple) or len(nearby) != 2:
         raise ValueError("nearby must be a tuple of events and their groups (None where there are no groups)")
     X, groups = nearby
+    if _num_samples(X) == 0:
+        return None
     if with_groups:
         if groups is None:
             raise ValueError("nearby must come with groups, as X does")
         groups = as_labels(groups, name="groups of nearby")
         check_event_numbers(X, **{"the groups of nearby": groups})
-    return NearbyEvents(indexable(X)[0], groups if with_groups else None)
+    return Unlabelled(indexable(X)[0], groups if with_groups else None)
 
 
 def _check_events(X: Any, y: ArrayLike, groups: ArrayLike | None) -> Events:

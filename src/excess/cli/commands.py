@@ -20,7 +20,7 @@ from excess.cli.inputs import (
     simulated_reference,
 )
 from excess.cli.printing import fail, print_json, print_table, say, sentence_of, shortened
-from excess.cli.running import describe_file, finish, search
+from excess.cli.running import describe_file, finish, report_run, search
 
 __all__ = ["app", "main"]
 
@@ -224,13 +224,14 @@ def detect(
             raise typer.BadParameter("needs a model to train; a model file is applied as it is", param_hint=option)
     if null_test and off:
         raise typer.BadParameter("needs at least two Off regions", param_hint="--null-test")
-    events = [*files, *(join or []), *(off or [])]
+    events = {"events": files, "joined events": join or [], "Off events": off or []}
     ready = {name: load_model(Path(name), jobs) for name in saved}
     for one in ready.values():
-        check_new_files(one, settings, events)
+        check_new_files(one, settings, [path for paths in events.values() for path in paths])
     observation = observe_files(files, settings, groups, join, off, alpha, nearby=True)
     say(str(observation), as_json)
-    inputs = [*events, *map(Path, saved), *(simulation or [])]
+    gammas, protons = ([path] for path in simulation) if simulation is not None else ([], [])
+    inputs = {**events, "model": [*map(Path, saved)], "simulated gammas": gammas, "simulated protons": protons}
     tested = dict(models)
     if simulation is not None:
         models["supervised"] = reference_from_files(simulation, settings, observation.names, seed, jobs)
@@ -246,10 +247,15 @@ def detect(
         n_repeats=repeats,
         n_permutations=permutations,
     )
-    findings = replace(findings, detections={**findings.detections, **applied})
+    found = {**findings.detections, **applied}
+    asked = [*names, *(name for name in found if name not in names)]  # the first that was asked for comes first
+    findings = replace(findings, detections={name: found[name] for name in asked})
     options = {
         "models": names,
-        "estimators": {name: repr(one) for name, one in models.items()},
+        "estimators": {
+            **{name: repr(one) for name, one in models.items()},
+            **{name: repr(one.fitted) for name, one in ready.items()},
+        },
         "groups": groups or settings.groups,
         "folds": folds,
         "strategy": strategy,
@@ -271,10 +277,11 @@ def report(
     plots: Annotated[
         str | None, typer.Option(help="Write the plots as files of their own as well: png, pdf or svg.")
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again, and its plots for a paper."""
     from excess.finished_run import read_results
-    from excess.report import PLOT_FORMATS, write_plots, write_report
+    from excess.report import PLOT_FORMATS, write_plots
     from excess.results import prepare_folder
 
     if plots is not None and plots not in PLOT_FORMATS:
@@ -282,19 +289,13 @@ def report(
     finished = read_results(folder)
     target = folder / "report.html" if output is None else output
     prepare_folder(target.parent)
-    write_report(
-        finished.findings.detections,
-        target,
-        forward=finished.findings.forward,
-        null_test=finished.findings.null_tests,
-        title=title or finished.run["title"],
-        run=finished.run,
-        config=finished.config,
-    )
-    say(f"{target}", False)
+    written = [report_run(finished, target, title)]
     if plots is not None:
-        for path in write_plots(finished.findings, target.parent / "plots", plots):
-            say(f"{path}", False)
+        written += write_plots(finished.findings, target.parent / "plots", plots)
+    for path in written:
+        say(f"{path}", as_json)
+    if as_json:
+        print_json([str(path) for path in written])
 
 
 @app.command()

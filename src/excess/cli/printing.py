@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from excess.null_tests import NullTest
     from excess.observation import Observation
     from excess.results import Findings
 
@@ -69,7 +68,7 @@ def print_findings(observation: Observation, findings: Findings) -> None:
         if len(first.permuted_contrasts):
             cells.append(f"{found.permutation_p_value:.3g}" if len(found.permuted_contrasts) else "")
         if null_tests:
-            cells.append(_null_cell(null_tests[name]) if name in null_tests else "")
+            cells.append(", ".join(null_tests[name].texts) if name in null_tests else "")
         table.add_row(escape(name), *cells)
     console = Console()
     console.print(table)
@@ -84,12 +83,6 @@ def print_findings(observation: Observation, findings: Findings) -> None:
     for name, test in null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")
-
-
-def _null_cell(test: NullTest) -> str:
-    """Return the significance in each Off region; a dash where nothing was selected, which is no evidence."""
-    values = (found.significance if found.n_on + found.n_off else None for found in test.counts.values())
-    return ", ".join("-" if value is None else f"{value:.1f}" for value in values)
 
 
 def _count_cells(counts: Any) -> list[str]:

@@ -9,8 +9,10 @@ from excess.cli.printing import print_findings, print_json, say
 
 if TYPE_CHECKING:
     from excess.events import AnalysisConfig
+    from excess.finished_run import FinishedRun
     from excess.observation import Observation
     from excess.results import Findings, RunRecord
+    from excess.significance import OnOffCounts
 
 
 def search(
@@ -40,22 +42,45 @@ def search(
         n_permutations=n_permutations,
         **shared,
     )
-    forward = {}
+    forward: dict[str, OnOffCounts] = {}
+    no_forward = ""
     if options.get("strategy", "pooled") == "pooled":
-        try:
-            later = cross_val_detect(
-                models, observation.X, observation.on, alpha=observation.alpha, **{**shared, "strategy": "forward"}
-            )
-            forward = {name: found.counts for name, found in later.items()}
-        except ValueError as error:
-            # the first nights may lack On or Off events to start from, which is no reason to lose the rest
-            say(f"no forward significance: {error}", not shown)
+        forward, no_forward = _search_forward(observation, models, shared)
+        if no_forward:
+            say(f"No forward significance: {no_forward}", not shown)
     tests = {}
     if tested:
         regions = observation.regions
         tests = null_test(tested, observation.X, regions.region, n_regions=regions.n_regions, **shared)
     annotated = {name: observation.annotate(found) for name, found in detections.items()}
-    return Findings(annotated, forward, tests)
+    return Findings(annotated, forward, tests, no_forward)
+
+
+def _search_forward(
+    observation: Observation, models: dict[str, Any], shared: dict[str, Any]
+) -> tuple[dict[str, OnOffCounts], str]:
+    """Cross-validate forward in time; or say why that cannot be done, which is no reason to lose the rest."""
+    import numpy as np
+
+    from excess.validation import cross_val_detect
+
+    order: Any = slice(None)
+    if observation.groups is None:
+        time = observation.time
+        if time is None or not np.isfinite(time).all():
+            return {}, "there are neither groups nor times, so that what came first is not known"
+        order = np.argsort(time, kind="stable")
+    try:
+        found = cross_val_detect(
+            models,
+            observation.X[order],
+            observation.on[order],
+            alpha=observation.alpha,
+            **{**shared, "strategy": "forward"},
+        )
+    except ValueError as error:
+        return {}, str(error)
+    return {name: one.counts for name, one in found.items()}, ""
 
 
 def finish(
@@ -67,37 +92,42 @@ def finish(
     as_json: bool,
 ) -> None:
     """Write the results and their report, and print them as a table or as JSON."""
+    from excess.finished_run import FinishedRun
     from excess.results import result_of, write_results
 
+    look = ""
     if output is None:
         result = result_of(observation, findings, record)
     else:
         result = write_results(output, observation, findings, config, record)
-        _report(output, findings, config, result, as_json)
+        finished = FinishedRun(findings, result["observation"], result["run"], config.to_yaml())
+        try:
+            look = f"; look at {report_run(finished, output / 'report.html')}"
+        except ImportError as error:
+            say(f"No report was written: {error}; then 'excess report {output}' writes it", as_json)
     if as_json:
         print_json(result)
     else:
         print_findings(observation, findings)
         if output is not None:
-            say(f"Results in {output}; look at {output / 'report.html'}", as_json)
+            say(f"Results in {output}{look}", as_json)
 
 
-def _report(output: Path, findings: Findings, config: AnalysisConfig, result: dict[str, Any], as_json: bool) -> None:
-    """Write the report of a run; where its libraries are missing, say how to get them, and go on."""
+def report_run(finished: FinishedRun, path: Path, title: str | None = None) -> Path:
+    """Write the report of a run."""
     from excess.report import write_report
 
-    try:
-        write_report(
-            findings.detections,
-            output / "report.html",
-            forward=findings.forward,
-            null_test=findings.null_tests,
-            title=result["run"]["title"],
-            run=result["run"],
-            config=config.to_yaml(),
-        )
-    except ImportError as error:
-        say(f"no report was written: {error}; then 'excess report {output}' writes it", as_json)
+    return write_report(
+        finished.findings.detections,
+        path,
+        forward=finished.findings.forward,
+        null_test=finished.findings.null_tests,
+        no_forward=finished.findings.no_forward,
+        title=title or finished.run["title"],
+        observed=finished.observed,
+        run=finished.run,
+        config=finished.config,
+    )
 
 
 def describe_file(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:

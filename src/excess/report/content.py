@@ -1,4 +1,4 @@
-"""What the page says about a detection: its sentences, numbers and plots, and what is missing for them."""
+"""What the page says about a detection: its numbers, tables and plots, and what is missing for them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import numpy as np
 
 from excess.detection import Detection
 from excess.null_tests import NullTest
-from excess.report.exploration import MAX_CELLS, MAX_GROUPS, counts_text, explore
+from excess.report.exploration import MAX_BYTES, counts_text, explore
+from excess.report.sentences import beside, decimal, level_of, quote, thresholds_in_words, verdict
 from excess.report.series import has_score, score_histogram, significance_over_time, theta_squared_histogram
 from excess.significance import OnOffCounts
 
-__all__ = ["model_content"]
+__all__ = ["MAX_ROWS", "model_content"]
 
+MAX_ROWS = 300
+"""Rows of a table of groups or folds; files beside the report hold all."""
 _MAX_FEATURES = 20
+_MAX_MARKS = 100
+"""Tuned thresholds that are marked in plots."""
 
 
 def model_content(
@@ -23,38 +28,54 @@ def model_content(
     forward: OnOffCounts | None = None,
     null_test: NullTest | None = None,
     *,
-    max_cells: int = MAX_CELLS,
+    no_forward: str = "",
+    max_bytes: int = MAX_BYTES,
+    max_rows: int = MAX_ROWS,
 ) -> dict[str, Any]:
     """Return all that the page shows of one model, ready for JSON.
 
     ``data`` is what plots and slider need; the rest is text for the page itself.
     """
     missing: list[str] = []
-    n_without = int(np.count_nonzero(detection.judged & ~np.isfinite(detection.score)))
-    if n_without:
+    judged = detection.judged
+    if n_without := int(np.count_nonzero(judged & ~np.isfinite(detection.score))):
         missing.append(
             f"{n_without:,} judged events have no score. They count in the result where they were selected, and are "
             "left out of the score histogram and of everything that follows the slider."
         )
-    content = {
+    if n_unjudged := int(np.count_nonzero(~judged)):
+        missing.append(f"{n_unjudged:,} of {len(judged):,} events were only trained on, and are not counted.")
+    explored = explore(detection, max_bytes)
+    groups = _groups(detection, missing)
+    marks = np.unique(detection.thresholds[np.isfinite(detection.thresholds)].round(6))
+    level, stamp = level_of(detection, forward, null_test)
+    tuned = counts_text(detection.counts)
+    return {
         "name": name,
-        "level": _level(detection, null_test),
-        "headline": f"{_decimal(detection.significance, 1)} σ",
-        "beside": _beside(detection, forward),
-        "verdict": _verdict(detection, null_test),
-        "numbers": _numbers(detection, forward, null_test),
-        "quote": _quote(detection, forward),
-        "tuned": counts_text(detection.counts),
-        "thresholds": _thresholds(detection),
-        "groups": _groups(detection, missing),
-        "folds": _folds(detection),
+        "level": level,
+        "stamp": stamp,
+        "headline": f"{detection.significance:.1f} σ",
+        "beside": beside(detection, forward),
+        "verdict": verdict(detection, forward, null_test),
+        "numbers": _numbers(detection, forward, null_test, no_forward),
+        "quote": quote(detection, forward, no_forward),
+        "tuned": tuned,
+        "thresholds": thresholds_in_words(detection),
+        "groups": groups[:max_rows],
+        "n_groups": len(groups),
+        "groups_follow": explored is not None and explored["groups"] is not None,
+        "folds": _folds(detection)[:max_rows],
+        "n_folds": len(detection.folds),
+        "cross_validated": detection.strategy != "applied",
         "data": {
             "name": name,
             "alpha": detection.alpha,
-            "required": detection.required,
             "significance": detection.significance,
-            "explore": explore(detection, max_cells),
-            "thresholds": [value for value in detection.thresholds.tolist() if np.isfinite(value)],
+            "tuned": tuned,
+            "explore": explored,
+            "thresholds": marks[:: -(-len(marks) // _MAX_MARKS) or 1].tolist(),
+            "start": _start(detection, explored),
+            "groups": groups[:max_rows],
             "theta": _theta(detection, missing),
             "scores": _scores(detection, missing),
             "time": _time(detection, missing),
@@ -63,112 +84,53 @@ def model_content(
         },
         "missing": missing,
     }
-    data: Any = content["data"]
-    data["tuned"] = content["tuned"]
-    data["groups"] = content["groups"]
-    return content
 
 
-def _level(detection: Detection, null_test: NullTest | None) -> str:
-    if null_test is not None and null_test.suspicious:
-        return "doubt"
-    return "found" if detection.feasible else "nothing"
-
-
-def _beside(detection: Detection, forward: OnOffCounts | None) -> str:
-    """Say which significance the large one is."""
-    if detection.strategy != "pooled":
-        return {"forward": "forward", "applied": "new events"}[detection.strategy]
-    return "pooled" if forward is None else f"pooled; forward {forward.significance:.1f} σ"
-
-
-def _verdict(detection: Detection, null_test: NullTest | None) -> str:
-    counts = detection.counts
-    text = (
-        f"An excess of {counts.excess:,.0f} ± {counts.excess_error:,.0f} events over what Off leads to expect. "
-        f"{detection.verdict}"
-    )
-    return f"{text} But: {null_test.verdict}" if null_test is not None and null_test.suspicious else text
-
-
-def _numbers(detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None) -> list[dict[str, str]]:
+def _numbers(
+    detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None, no_forward: str
+) -> list[dict[str, str]]:
     """Return the numbers of the result, each with what it is."""
     counts, uncut = detection.counts, detection.uncut
-    spread = f" ± {detection.spread:.2f}" if len(detection.significances) > 1 else ""
-    own = {
+    label, note = {
         "pooled": ("Pooled significance", "every event judged by a model that has not seen it"),
         "forward": ("Forward significance", "every event judged by a model of earlier groups only"),
         "applied": ("Significance", "new events, judged by a model that was ready before"),
     }[detection.strategy]
+    spread = ""
+    if (n_repeats := len(detection.significances)) > 1:
+        spread = f" ± {detection.spread:.2f}"
+        note += f"; ± is the scatter over {n_repeats} seeds"
     rows = [
         ("On", f"{counts.n_on:,.0f}", "selected events from the On region"),
         ("Off", f"{counts.n_off:,.0f}", "selected events from the Off regions"),
         ("alpha", f"{detection.alpha:.4g}", "exposure of On to that of Off"),
         ("Excess", f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}", "On − alpha × Off"),
-        (own[0], f"{detection.significance:.2f}{spread} σ", own[1]),
+        (label, f"{detection.significance:.2f}{spread} σ", note),
     ]
     if detection.strategy == "pooled":
         value = "not computed" if forward is None else f"{forward.significance:.2f} σ"
-        rows.append(("Forward significance", value, "every event judged by a model of earlier groups only"))
+        note = "every event judged by a model of earlier groups only" if forward is not None else no_forward
+        rows.append(("Forward significance", value, note))
     if detection.strategy != "applied":
         n = len(detection.permuted_contrasts)
         value = f"{detection.permutation_p_value:.3g}" if n else "not computed"
-        rows.append(
-            ("Permutation p-value", value, f"{n:,} permutations of On and Off" if n else "add --permutations 199")
-        )
-        value = "not computed"
-        note = "add --null-test"
+        note = f"{n:,} permutations of On and Off; {1 / (n + 1):.2g} is the least there can be"
+        rows.append(("Permutation p-value", value, note if n else "excess detect --permutations 199 does"))
+        value, note = "not made", "excess detect --null-test does, with two or more Off regions"
         if null_test is not None:
-            value = ", ".join(f"{one:.1f}" for one in null_test.significances) + " σ"
-            note = "what the same search finds in each Off region"
+            value, note = f"{', '.join(null_test.texts)} σ", "what the same search finds in each Off region"
         rows.append(("Null tests", value, note))
     rows.append(("Without a cut", f"{uncut.significance:.2f} σ", f"On {uncut.n_on:,.0f}, Off {uncut.n_off:,.0f}"))
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 
-def _quote(detection: Detection, forward: OnOffCounts | None) -> str:
-    """Say which number to quote, and why."""
-    if detection.strategy == "applied":
-        return (
-            f"Quote {detection.significance:.1f} sigma, if this model and its threshold were chosen before anybody "
-            "looked at these events, and none of them was among those that it was trained on."
-        )
-    if detection.strategy == "forward":
-        return (
-            f"Quote this value, {detection.significance:.1f} sigma: the selection of every group was fixed by earlier "
-            "groups before the group was counted, so that without a source it follows the normal law."
-        )
-    text = (
-        "The pooled value is the one to compare models by. It uses all events, but its models have learned from each "
-        "other's hold-out events, so that without a source it scatters a little more than a significance should. "
-    )
-    if forward is not None:
-        text += (
-            f"For a detection, quote the forward value, {forward.significance:.1f} sigma: there the selection of every "
-            "group was fixed by earlier groups before the group was counted. It is smaller, because the first group is "
-            "never judged and early models have little to learn from. "
-        )
-    else:
-        text += "For a detection, quote the forward value instead (excess detect --strategy forward). "
-    if len(detection.permuted_contrasts):
-        text += "The permutation p-value answers another question: whether the features tell On from Off at all."
-    return text
-
-
-def _thresholds(detection: Detection) -> str:
-    known = detection.thresholds[~np.isnan(detection.thresholds)]
-    if len(known) == 0:
-        return "The models select by rules of their own, without a threshold on the score."
-    low, high = (_decimal(value, 4) for value in (known.min(), known.max()))
-    if len(known) == 1:
-        return f"threshold {low}"
-    if low == high:
-        return f"threshold {low} in all {len(known)} folds"
-    return f"each of {len(known)} folds at its own threshold, {low} to {high}"
-
-
-def _decimal(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}" if np.isfinite(value) else ("∞" if value > 0 else "−∞")
+def _start(detection: Detection, explored: dict[str, Any] | None) -> int:
+    """Return the stop where the slider opens: nearest to the middle of the tuned thresholds."""
+    known = np.sort(detection.thresholds[np.isfinite(detection.thresholds)])
+    if explored is None or len(known) == 0:
+        return 0
+    stops = np.array([float(text) for text in explored["threshold"]])
+    return int(np.abs(stops - known[(len(known) - 1) // 2]).argmin())
 
 
 def _groups(detection: Detection, missing: list[str]) -> list[dict[str, Any]]:
@@ -187,8 +149,6 @@ def _groups(detection: Detection, missing: list[str]) -> list[dict[str, Any]]:
     ]
     if len(rows) == 1:
         missing.append(f"There is one group only, {rows[0]['group']}, so that nothing can be said about other nights.")
-    if len(rows) > MAX_GROUPS:
-        missing.append(f"The table of {len(rows):,} groups is that of the result and does not follow the slider.")
     return rows
 
 
@@ -196,7 +156,7 @@ def _folds(detection: Detection) -> list[dict[str, str]]:
     rows = []
     for number, fold in enumerate(detection.folds):
         tuned = "" if fold.tuned is None else f"{fold.tuned.significance:.2f}"
-        text = "" if np.isnan(fold.threshold) else _decimal(fold.threshold, 4)
+        text = "" if np.isnan(fold.threshold) else decimal(fold.threshold, 4)
         n_train = f"{fold.n_train:,}" if fold.n_train else "elsewhere"
         held_out = fold.held_out
         rows.append(
@@ -244,7 +204,7 @@ def _time(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
         return None
     found = significance_over_time(detection)
     if found.unit != "h":
-        missing.append("Times of the events are not known, so significance is shown against recorded events.")
+        missing.append("Times of the events are not known, so significance is shown against hold-out events.")
     return {
         "exposure": found.exposure.round(6).tolist(),
         "significance": found.significance.round(4).tolist(),
@@ -272,6 +232,9 @@ def _null(detection: Detection, null_test: NullTest | None, missing: list[str]) 
         return None
     return {
         "regions": [f"Off {region}" for region in null_test.counts],
-        "significances": null_test.significances.round(4).tolist(),
+        "significances": [
+            round(counts.significance, 4) if counts.n_on + counts.n_off else None
+            for counts in null_test.counts.values()
+        ],
         "verdict": null_test.verdict,
     }

@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from excess._checks import FloatArray
 from excess.detection import Detection
-from excess.report.series import bin_numbers, has_score, shown_theta_squared, theta_squared_edges
-from excess.significance import OnOffCounts, li_ma_significance
+from excess.report.series import bin_numbers, has_score, shown_theta_squared, theta_squared_edges, threshold_steps
+from excess.significance import OnOffCounts, significance_of_cuts
 
 __all__ = ["counts_text", "explore", "stops_of"]
 
 _MAX_STOPS = 250
-MAX_CELLS = 25_000
-"""Stops times groups: what the tables of groups may add to the page, some 40 bytes each."""
-MAX_GROUPS = 300
-"""Groups up to which their table follows the slider."""
+_MIN_STOPS = 25
+_MAX_POINTS = 600
+"""Points of the curve above the slider."""
+MAX_BYTES = 1_000_000
+"""What all models together may add to the page for the slider; the rest is the library that draws, and text."""
+_BYTES_OF_TEXTS, _BYTES_OF_BIN, _BYTES_OF_GROUP = 70, 4, 50
+"""What a stop takes: its own counts, each bin of a histogram, each group."""
 
 
 def counts_text(counts: OnOffCounts) -> dict[str, str]:
@@ -53,27 +56,35 @@ def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str],
     return texts, np.array([float(text) for text in texts])
 
 
-def explore(detection: Detection, max_cells: int = MAX_CELLS) -> dict[str, Any] | None:
+def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
     """Return what the slider shows: the hold-out events at each stop, with the same threshold for all folds.
 
-    None where no event has a score.
+    ``groups`` is None where there are none, or too many for them to follow the slider. All is None where no event has a
+    score.
     """
     known = has_score(detection)
     if not known.any():
         return None
     score, on = detection.score[known], detection.on[known]
     names, group = _groups(detection, known)
-    follows = 0 < len(names) <= MAX_GROUPS
-    texts, thresholds = stops_of(score, min(_MAX_STOPS, max(20, max_cells // len(names))) if follows else _MAX_STOPS)
+    n_bins = 2 * (len(theta_squared_edges(detection)) - 1) if detection.theta is not None else 0
+    size = _BYTES_OF_TEXTS + _BYTES_OF_BIN * n_bins
+    n_wanted = max_bytes // (size + _BYTES_OF_GROUP * len(names))
+    follows = len(names) > 0 and n_wanted >= _MIN_STOPS
+    if not follows:
+        n_wanted = max(max_bytes // size, _MIN_STOPS)
+    texts, thresholds = stops_of(score, min(n_wanted, _MAX_STOPS))
     # an event is selected at all stops before the first that its score does not exceed
     first_missed = np.searchsorted(thresholds, score, side="left")
     n_stops = len(thresholds)
     n_on = _selected_at(first_missed[on], n_stops)
     n_off = _selected_at(first_missed[~on], n_stops)
+    steps = threshold_steps(detection.curve, _MAX_POINTS)
     content = {
         "threshold": texts,
         **_texts(n_on, n_off, detection.alpha),
-        "curve": np.asarray(li_ma_significance(n_on, n_off, detection.alpha, signed=True)).round(4).tolist(),
+        "height": significance_of_cuts(n_on, n_off, detection.alpha).round(4).tolist(),
+        "curve": {"start": steps.start.round(6).tolist(), "significance": steps.significance.round(3).tolist()},
         "groups": None,
         "theta": _theta(detection, thresholds),
     }

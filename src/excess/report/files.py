@@ -7,7 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from excess.detection import Detection
 from excess.report import plots
+from excess.report.series import has_score
 from excess.report.style import FORMATS
 from excess.results import prepare_folder
 
@@ -18,13 +20,14 @@ __all__ = ["PLOT_FORMATS", "write_plots"]
 
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
 
-_PLOTS: dict[str, Callable[..., Any]] = {
-    "theta_squared": plots.plot_theta_squared,
-    "scores": plots.plot_score_histogram,
-    "threshold_curve": plots.plot_threshold_curve,
-    "over_time": plots.plot_significance_over_time,
-    "importances": plots.plot_feature_importances,
+_PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
+    "theta_squared": (plots.plot_theta_squared, lambda found: found.theta is not None),
+    "scores": (plots.plot_score_histogram, lambda found: bool(has_score(found).any())),
+    "threshold_curve": (plots.plot_threshold_curve, lambda found: bool(has_score(found).any())),
+    "over_time": (plots.plot_significance_over_time, lambda found: bool(found.judged.any())),
+    "importances": (plots.plot_feature_importances, lambda found: found.importances is not None),
 }
+"""Plots of a detection, and whether it knows what they show; the report says what is missing."""
 
 
 def write_plots(findings: Findings, folder: Path, suffix: str) -> list[Path]:
@@ -49,20 +52,15 @@ def write_plots(findings: Findings, folder: Path, suffix: str) -> list[Path]:
     written = []
     prepare_folder(folder)
     for name, detection in findings.detections.items():
-        wanted = {plot: partial(draw, detection) for plot, draw in _PLOTS.items()}
+        wanted = {plot: partial(draw, detection) for plot, (draw, known) in _PLOTS.items() if known(detection)}
         if name in findings.null_tests:
             wanted["null_test"] = partial(plots.plot_null_test, findings.null_tests[name], detection=detection)
         for plot, draw in wanted.items():
-            path = folder / f"{_as_file_name(name)}_{plot}.{suffix}"
-            try:
-                draw(path=path)
-            except ValueError:
-                # the report says what is missing, and why
-                continue
-            written.append(path)
+            written.append(folder / f"{_as_file_name(name)}_{plot}.{suffix}")
+            draw(path=written[-1])
     return written
 
 
 def _as_file_name(name: str) -> str:
     """Return the name of a model, which may be a path, without what a file name cannot hold."""
-    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in Path(name).name)
+    return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name.lstrip("./"))

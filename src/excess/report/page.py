@@ -12,11 +12,14 @@ from typing import Any
 from excess import _files
 from excess.detection import Detection
 from excess.null_tests import NullTest
-from excess.report.content import model_content
-from excess.report.exploration import MAX_CELLS
+from excess.report.content import MAX_ROWS, model_content
+from excess.report.exploration import MAX_BYTES
+from excess.results import versions
 from excess.significance import OnOffCounts
 
 __all__ = ["write_report"]
+
+_UNKNOWN_RUN: dict[str, Any] = {"command": None, "seed": None, "options": {}, "files": []}
 
 
 def write_report(
@@ -25,7 +28,9 @@ def write_report(
     *,
     forward: Any = None,
     null_test: Any = None,
+    no_forward: str = "",
     title: str | None = None,
+    observed: Mapping[str, Any] | None = None,
     run: Mapping[str, Any] | None = None,
     config: str | None = None,
 ) -> Path:
@@ -44,8 +49,12 @@ def write_report(
         The same search with ``strategy="forward"``, beside a pooled one.
     null_test : NullTest, or mapping of str to NullTest, default=None
         What was found where there is no source.
+    no_forward : str, default=""
+        Why there is no forward search.
     title : str or None, default=None
         What was observed.
+    observed : mapping or None, default=None
+        How many events were read, cut away and kept, as ``result.json`` holds it in ``"observation"``.
     run : mapping or None, default=None
         Parameters, versions, seed and files, as ``result.json`` holds them in ``"run"``.
     config : str or None, default=None
@@ -73,45 +82,61 @@ def write_report(
     ...     print(write_report(found, f"{folder}/report.html", title="Two blobs").stat().st_size < 6_000_000)
     True
     """
-    detections = _by_name(detection)
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} to")
+    detections = _by_name(detection, "detection", Detection)
     if not detections:
         raise ValueError("detection must hold at least one model, got an empty mapping")
-    forwards = {name: _as_counts(one) for name, one in _by_name(forward).items()}
-    tests = _by_name(null_test)
-    cells = MAX_CELLS // len(detections)
+    given = _by_name(forward, "forward", Detection, OnOffCounts)
+    forwards = {name: one.counts if isinstance(one, Detection) else one for name, one in given.items()}
+    tests = _by_name(null_test, "null_test", NullTest)
+    for argument, named in (("forward", forwards), ("null_test", tests)):
+        for name in named:
+            if name not in detections:
+                raise ValueError(f"{argument} has {name!r}, but detection has {', '.join(map(repr, detections))} only")
+    max_bytes, max_rows = MAX_BYTES // len(detections), min(MAX_ROWS, 4 * MAX_ROWS // len(detections))
     models = [
-        model_content(name, found, forwards.get(name), tests.get(name), max_cells=cells)
+        model_content(
+            name,
+            found,
+            forwards.get(name),
+            tests.get(name),
+            no_forward=no_forward,
+            max_bytes=max_bytes,
+            max_rows=max_rows,
+        )
         for name, found in detections.items()
     ]
-    text = (
-        _environment()
-        .get_template("page.html")
-        .render(
-            title=title or "A search for a source",
-            models=models,
-            comparison=_comparison(detections, forwards, tests),
-            run=dict(run or {}),
-            config=config,
-            data=_as_script({"models": [model.pop("data") for model in models], "compared": _compared(detections)}),
-            plotly=_plotly(),
-            css=_asset("page.css"),
-            javascript=_asset("page.js"),
-        )
+    data = {"models": [model.pop("data") for model in models], "compared": _compared(detections)}
+    page = _environment().get_template("page.html")
+    text = page.render(
+        title=title or "A search for a source",
+        models=models,
+        comparison=_comparison(detections, forwards, tests),
+        observed=observed,
+        run={**_UNKNOWN_RUN, "versions": versions(), **(run or {})},
+        max_rows=MAX_ROWS,
+        config=config,
+        data=_as_script(data),
+        plotly=_plotly(),
+        css=_asset("page.css"),
+        javascript=_asset("page.js"),
     )
-    target = Path(path)
     _files.write_text(target, text)
     return target
 
 
-def _by_name(given: Any) -> dict[str, Any]:
+def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
     """Return what belongs to each model; a single thing belongs to a model without a name."""
     if given is None:
         return {}
-    return {str(name): one for name, one in given.items()} if isinstance(given, Mapping) else {"": given}
-
-
-def _as_counts(given: Any) -> OnOffCounts:
-    return given.counts if isinstance(given, Detection) else given
+    named = {str(name): one for name, one in given.items()} if isinstance(given, Mapping) else {"": given}
+    for one in named.values():
+        if not isinstance(one, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"{argument} must be a {wanted}, or a dict of such, got {type(one).__name__}")
+    return named
 
 
 def _comparison(
@@ -120,8 +145,7 @@ def _comparison(
     """Return one row per model, and one for no cut at all."""
     if len(detections) < 2:
         return []
-    uncut = next(iter(detections.values())).uncut
-    rows = [_row("no cut", uncut, f"{uncut.significance:.1f}")]
+    rows = [_row("no cut", uncut, f"{uncut.significance:.1f}") for uncut in _uncut(detections)]
     for name, found in detections.items():
         spread = f" ± {found.spread:.1f}" if len(found.significances) > 1 else ""
         row = _row(name, found.counts, f"{found.significance:.1f}{spread}")
@@ -130,7 +154,7 @@ def _comparison(
         if len(found.permuted_contrasts):
             row["permutation"] = f"{found.permutation_p_value:.3g}"
         if name in tests:
-            row["null"] = ", ".join(f"{value:.1f}" for value in tests[name].significances)
+            row["null"] = ", ".join(tests[name].texts)
         rows.append(row)
     return rows
 
@@ -151,11 +175,18 @@ def _row(name: str, counts: OnOffCounts, significance: str) -> dict[str, str]:
 def _compared(detections: Mapping[str, Detection]) -> dict[str, Any] | None:
     if len(detections) < 2:
         return None
-    uncut = next(iter(detections.values())).uncut
+    uncut = [counts.significance for counts in _uncut(detections)]
     return {
-        "names": ["no cut", *detections],
-        "values": [uncut.significance, *(found.significance for found in detections.values())],
+        "names": [*("no cut" for _ in uncut), *detections],
+        "values": [*uncut, *(found.significance for found in detections.values())],
+        "n_uncut": len(uncut),
     }
+
+
+def _uncut(detections: Mapping[str, Detection]) -> list[OnOffCounts]:
+    """Return the counts without a cut, where all models judge the same events so that it compares with them."""
+    found = {(one.uncut.n_on, one.uncut.n_off): one.uncut for one in detections.values()}
+    return list(found.values()) if len(found) == 1 else []
 
 
 def _as_script(value: Any) -> str:

@@ -1,5 +1,5 @@
 "use strict";
-// Shows what Python computed beforehand: every number on the page is a text from the data, nothing is computed here.
+// Shows what Python computed beforehand: every number on the page is a text from the data, and no significance is computed here.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const print = window.matchMedia("print");
@@ -7,13 +7,15 @@
   const narrow = window.matchMedia("(max-width: 34rem)");
   const config = { displaylogo: false, responsive: true, displayModeBar: false };
 
+  // labels of plots may hold markup, which Plotly would show as such
+  const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
   function layout(x, y, more = {}) {
     const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), tickcolor: color("line"), fixedrange: true };
     const { xaxis, yaxis, ...rest } = more;
     return {
-      margin: { l: narrow.matches ? 48 : 60, r: narrow.matches ? 12 : 20, t: 28, b: 44 },
+      margin: { l: narrow.matches ? 48 : 60, r: narrow.matches ? 12 : 20, t: 28, b: 48 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest", autosize: true,
       font: { family: getComputedStyle(document.body).fontFamily, color: color("text"), size: 12 },
       hoverlabel: { bgcolor: color("card"), bordercolor: color("line"), font: { color: color("text") } },
@@ -36,15 +38,15 @@
       const { explore } = model;
       const x = explore.threshold.map(Number);
       const traces = [
-        { x, y: explore.curve, mode: "lines", line: { color: color("off"), width: 2 }, name: "hold-out events",
-          text: explore.threshold.map((t, i) => `threshold ${t}: ${explore.significance[i]} σ<br>On ${explore.n_on[i]}, Off ${explore.n_off[i]}`), hoverinfo: "text" },
+        { x: explore.curve.start, y: explore.curve.significance, mode: "lines", line: { color: color("off"), width: 2, shape: "hv" }, name: "hold-out events",
+          hovertemplate: "threshold %{x:.4f}: %{y:.2f} σ<extra></extra>" },
       ];
       if (model.thresholds.length) {
-        traces.push({ x: model.thresholds, y: model.thresholds.map(() => Math.min(0, ...explore.curve)), mode: "markers", name: "tuned thresholds",
+        traces.push({ x: model.thresholds, y: model.thresholds.map(() => 0), mode: "markers", name: "tuned thresholds",
           marker: { symbol: "line-ns", size: 14, line: { width: 2, color: color("text") } }, hovertemplate: "tuned to %{x:.4f}<extra></extra>" });
       }
       if (at !== null) {
-        traces.push({ x: [x[at]], y: [explore.curve[at]], mode: "markers", name: "slider", marker: { color: color("on"), size: 13 }, hoverinfo: "skip" });
+        traces.push({ x: [x[at]], y: [explore.height[at]], mode: "markers", name: "slider", marker: { color: color("on"), size: 13 }, hoverinfo: "skip" });
       }
       return [traces, layout("threshold on the score", "significance / σ", {
         xaxis: { range: [x[0], x[x.length - 1]] },
@@ -70,9 +72,9 @@
       const number = (text) => Number(text.replaceAll(",", ""));
       const value = texts ? texts.excess.map(number) : rows.map((row) => row.bar);
       const error = texts ? texts.excess_error.map(number) : rows.map((row) => row.bar_error);
-      return [[{ type: "bar", x: rows.map((row) => row.group), y: value, marker: { color: color("off") }, name: "excess",
-        error_y: { type: "data", array: error, color: color("text"), thickness: 1.2, width: 4 }, hovertemplate: "%{x}: %{y:.1f}<extra></extra>" }],
-      layout("group", "excess / events", { xaxis: { type: "category" }, showlegend: false, bargap: 0.4 })];
+      return [[{ type: "bar", x: rows.map((row) => plain(row.group)), y: value, marker: { color: color("off") }, name: "excess",
+        error_y: { type: "data", array: error, color: color("text"), thickness: 1.2, width: rows.length > 60 ? 0 : 4, visible: rows.length <= 120 }, hovertemplate: "%{x}: %{y:.1f}<extra></extra>" }],
+      layout(rows.length > 60 ? `${rows.length} groups in order` : "group", "excess / events", { xaxis: { type: "category", automargin: true, showticklabels: rows.length <= 60 }, showlegend: false, bargap: rows.length > 60 ? 0 : 0.4 })];
     },
     scores(model) {
       const { edges, on, off, alpha } = model.scores;
@@ -94,12 +96,12 @@
       return [[
         { x: [0, ...exposure], y: [0, ...significance], mode: "lines", line: { color: color("off"), width: 2 }, name: "significance", hovertemplate: "%{x:.2f}: %{y:.2f} σ<extra></extra>" },
         { x: [0, ...exposure], y: [0, ...root], mode: "lines", line: { color: color("muted"), width: 1.5, dash: "dash" }, name: "∝ √t", hoverinfo: "skip" },
-      ], layout(unit === "h" ? "observation time / h" : "recorded events", "significance / σ", { xaxis: { rangemode: "tozero" } })];
+      ], layout(unit === "h" ? "observation time / h" : "hold-out events", "significance / σ", { xaxis: { rangemode: "tozero" } })];
     },
     importances(model) {
       const { names, values } = model.importances;
-      return [[{ type: "bar", orientation: "h", x: values, y: names, marker: { color: color("other") }, hovertemplate: "%{y}: %{x:.3f}<extra></extra>" }],
-        layout("importance", "", { margin: { l: narrow.matches ? 130 : 170, r: 20, t: 10, b: 44 }, yaxis: { autorange: "reversed", type: "category", dtick: 1, tickfont: { size: narrow.matches ? 9 : 11 } }, showlegend: false })];
+      return [[{ type: "bar", orientation: "h", x: values, y: names.map(plain), marker: { color: color("other") }, hovertemplate: "%{y}: %{x:.3f}<extra></extra>" }],
+        layout("importance", "", { margin: { l: 20, r: 20, t: 10, b: 44 }, height: 80 + 18 * names.length, yaxis: { automargin: true, autorange: "reversed", type: "category", dtick: 1, tickfont: { size: narrow.matches ? 9 : 11 } }, showlegend: false })];
     },
     null(model) {
       const { regions, significances } = model.null;
@@ -111,9 +113,9 @@
     },
     comparison() {
       const { names, values } = data.compared;
-      return [[{ type: "bar", orientation: "h", x: values, y: names, marker: { color: names.map((_, i) => color(i === 0 ? "muted" : "off")) },
+      return [[{ type: "bar", orientation: "h", x: values, y: names.map(plain), marker: { color: names.map((_, i) => color(i < data.compared.n_uncut ? "muted" : "off")) },
         text: values.map((v) => ` ${v.toFixed(1)}`), textposition: "outside", cliponaxis: false, hovertemplate: "%{y}: %{x:.2f} σ<extra></extra>" }],
-      layout("significance / σ", "", { margin: { l: 110, r: 50, t: 10, b: 44 }, yaxis: { autorange: "reversed", type: "category" }, showlegend: false, bargap: 0.45 })];
+      layout("significance / σ", "", { margin: { l: 20, r: 50, t: 10, b: 44 }, height: 90 + 38 * names.length, yaxis: { automargin: true, autorange: "reversed", type: "category" }, showlegend: false, bargap: 0.45 })];
     },
   };
 
@@ -124,7 +126,7 @@
     const slider = article.querySelector("[data-action=threshold]");
     const reset = article.querySelector("[data-action=reset]");
     const explorer = article.querySelector("[data-section=explorer]");
-    const show = (name, text) => article.querySelectorAll(`[data-value=${name}]`).forEach((node) => { node.textContent = text; });
+    const show = (name, text) => article.querySelectorAll(`[data-value=${name}]`).forEach((node) => { if (node.textContent !== text) node.textContent = text; });
     const follows = ["curve", "theta", "groups"];
     const has = { ...model, curve: model.explore, groups: model.groups.length > 0 };
 
@@ -132,57 +134,50 @@
     if (model.null) show("null", `What the same search finds in each Off region. Bands: where 68 % and 95 % lie by chance. ${model.null.verdict}`);
     if (model.explore) {
       slider.max = model.explore.threshold.length - 1;
-      slider.value = start();
+      slider.value = model.start;
+      slider.setAttribute("aria-valuetext", "as tuned: the result");
     } else {
       explorer.querySelector("figure").hidden = true;
-      explorer.querySelector("p").textContent = "There are no scores, so that no other threshold can be shown.";
+      show("thresholds", "There are no scores, so that no other threshold can be shown.");
     }
 
-    // the slider opens where the folds were tuned, in the middle of them
-    function start() {
-      const tuned = [...model.thresholds].sort((a, b) => a - b);
-      if (!tuned.length) return 0;
-      const middle = tuned[Math.floor((tuned.length - 1) / 2)];
-      const stops = model.explore.threshold.map((text) => Math.abs(Number(text) - middle));
-      return stops.indexOf(Math.min(...stops));
-    }
     function draw(names) {
       for (const node of article.querySelectorAll(".plot")) {
         const name = node.dataset.plot;
         if ((names && !names.includes(name)) || !has[name]) continue;
         Plotly.react(node, ...plots[name](model, follows.includes(name) ? at : null), config).then(() => {
-          if (name === "curve" && !node.dataset.clickable) {
-            node.dataset.clickable = "yes";
-            node.on("plotly_click", (event) => {
-              const point = event.points.find((one) => one.curveNumber === 0);
-              if (point) go(point.pointIndex);
-            });
-          }
+          if (name !== "curve" || node.dataset.clickable) return;
+          node.dataset.clickable = "yes";
+          node.addEventListener("click", (event) => {
+            const box = node.querySelector(".bglayer .bg, .plotbg, .xy")?.getBoundingClientRect() ?? slider.getBoundingClientRect();
+            const share = (event.clientX - box.left) / box.width;
+            if (share >= 0 && share <= 1) go(Math.round(share * (model.explore.threshold.length - 1)));
+          });
         });
       }
     }
     function go(stop) {
       at = stop;
       const { explore } = model;
-      slider.value = stop === null ? start() : stop;
+      slider.value = stop === null ? model.start : stop;
       const from = (key) => (stop === null ? model.tuned[key] : explore[key][stop]);
       for (const key of ["n_on", "n_off", "excess", "excess_error", "significance"]) show(key, from(key));
-      show("threshold", stop === null ? "tuned" : explore.threshold[stop]);
+      show("threshold", stop === null ? "as tuned" : explore.threshold[stop]);
       show("state", stop === null ? "The result" : "Exploration");
-      show("explanation", stop === null ? "The tuned threshold: these are the numbers of the result."
+      show("explanation", stop === null ? "These are the numbers of the result."
         : "Not a result: a threshold that is chosen by looking at these events makes any significance too large.");
-      slider.setAttribute("aria-valuetext", stop === null ? "tuned threshold" : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, exploration`);
-      reset.hidden = stop === null;
+      slider.setAttribute("aria-valuetext", stop === null ? "as tuned: the result"
+        : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, On ${explore.n_on[stop]}, Off ${explore.n_off[stop]}, exploration`);
       explorer.classList.toggle("exploring", stop !== null);
       const table = article.querySelector("[data-table=groups] tbody");
       if (table && explore.groups) {
         [...table.rows].forEach((row, i) => {
           const texts = stop === null ? model.groups[i] : Object.fromEntries(Object.entries(explore.groups[stop]).map(([key, list]) => [key, list[i]]));
           const cells = row.querySelectorAll("td");
-          cells[0].textContent = texts.n_on;
-          cells[1].textContent = texts.n_off;
-          cells[2].textContent = `${texts.excess} ± ${texts.excess_error}`;
-          cells[3].textContent = texts.significance;
+          cells[0].textContent = texts.significance;
+          cells[1].textContent = texts.n_on;
+          cells[2].textContent = texts.n_off;
+          cells[3].textContent = `${texts.excess} ± ${texts.excess_error}`;
         });
       }
       draw(follows);
@@ -195,12 +190,12 @@
     });
     reset.addEventListener("click", () => { go(null); slider.focus(); });
     this.draw = draw;
-    this.shown = () => !article.hidden;
+    this.shown = () => article.classList.contains("chosen");
     this.article = article;
   }
 
-  function drawAll() {
-    for (const view of views) if (view.shown()) view.draw();
+  function drawAll(everything = false) {
+    for (const view of views) if (everything || view.shown()) view.draw();
     const comparison = document.querySelector("[data-plot=comparison]");
     if (comparison) Plotly.react(comparison, ...plots.comparison(), config);
   }
@@ -208,7 +203,7 @@
   const tabs = [...document.querySelectorAll("[role=tab]")];
   function choose(number) {
     tabs.forEach((tab, i) => { tab.setAttribute("aria-selected", i === number); tab.tabIndex = i === number ? 0 : -1; });
-    views.forEach((view, i) => { view.article.hidden = i !== number; });
+    views.forEach((view, i) => view.article.classList.toggle("chosen", i === number));
     views[number].draw();
   }
   tabs.forEach((tab, number) => {
@@ -221,16 +216,17 @@
       tabs[next].focus();
     });
   });
-  function fit() {
-    drawAll();
+  // on paper all models are shown, one after the other
+  function fit(printing = print.matches) {
+    drawAll(printing);
     for (const node of document.querySelectorAll(".js-plotly-plot")) if (node.offsetParent) Plotly.Plots.resize(node);
   }
-  for (const query of [print, dark, narrow]) query.addEventListener("change", fit);
+  for (const query of [print, dark, narrow]) query.addEventListener("change", () => fit());
   window.addEventListener("beforeprint", () => {
     for (const node of document.querySelectorAll("details")) node.open = true;
-    fit();
+    fit(true);
   });
-  window.addEventListener("afterprint", fit);
+  window.addEventListener("afterprint", () => fit());
   drawAll();
   document.documentElement.dataset.ready = "yes";
 })();
