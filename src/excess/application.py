@@ -88,10 +88,12 @@ def apply_model(
         ThreadPoolExecutor(1) as reading,
         ThreadPoolExecutor(1) as writing,
     ):
-        coming = reading.submit(next, chunks, None)
-        # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed
+        # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed, and
+        # one while a thread starts would leave it running
         nothing = np.zeros((2, len(config.features)), order="F")
         with interrupted_later():
+            writing.submit(int)
+            coming = reading.submit(next, chunks, None)
             _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features))
         waiting: deque[Future[None]] = deque()
         while (chunk := coming.result()) is not None:
