@@ -19,6 +19,7 @@ from excess.cli.inputs import (
     simulated_reference,
 )
 from excess.cli.printing import fail, print_detections, print_json, print_table, say, sentence_of, shortened
+from excess.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
     from excess.detection import Detection, NullTest
@@ -338,6 +339,9 @@ def apply(
         found.append({"path": str(target), **vars(applied), "events_per_second": rate})
     if as_json:
         print_json(found)
+
+
+app.command()(reproduce)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -22,7 +22,7 @@ from excess._onoff import n_threads
 from excess._progress import progress_bar
 from excess.experiments.settings import Settings
 
-__all__ = ["Study", "Trial", "locked", "read_rows", "run_study"]
+__all__ = ["Study", "Trial", "finished", "locked", "read_rows", "run_study"]
 
 Row = dict[str, Any]
 
@@ -103,7 +103,7 @@ def run_study(
     """
     folder.mkdir(parents=True, exist_ok=True)
     _check_settings(study, settings, folder)
-    missing = [trial for trial in trials if not _file_of(folder, trial).exists()]
+    missing = [trial for trial in trials if not finished(folder, trial)]
     n_processes = min(n_threads(n_jobs), max(len(missing), 1))
     n_done = len(trials) - len(missing)
     said = f"{study.name}" if n_done == 0 else f"{study.name} ({n_done} of {len(trials)} trials were done before)"
@@ -111,6 +111,11 @@ def run_study(
         for _ in _run_all(study, missing, settings, folder, n_processes):
             tick(1)
     return read_rows(folder, trials)
+
+
+def finished(folder: Path, trial: Trial) -> bool:
+    """Say whether a trial is on disk."""
+    return _file_of(folder, trial).exists()
 
 
 def read_rows(folder: Path, trials: Sequence[Trial]) -> list[Row]:
@@ -159,17 +164,14 @@ def _run_all(
         # one thread as in the processes below: sums over several threads may differ in their last bits
         with ThreadpoolController().limit(limits=1):
             for trial in trials:
-                yield _run_one(study, trial, settings, folder)
+                _write(folder, trial, study.run(settings, trial.parameters))
+                yield
         return
     from joblib import Parallel, delayed, parallel_config
 
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_processes, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
         yield from parallel(delayed(_run_one_of)(study.run, trial, settings, folder, os.getpid()) for trial in trials)
-
-
-def _run_one(study: Study, trial: Trial, settings: Settings, folder: Path) -> None:
-    _write(folder, trial, study.run(settings, trial.parameters))
 
 
 def _run_one_of(run: Any, trial: Trial, settings: Settings, folder: Path, parent: int) -> None:
