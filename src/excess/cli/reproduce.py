@@ -25,8 +25,8 @@ def reproduce(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder of local data: imbalanced-learn's (zenodo/x*data.npz) and FACT's open Crab sample. Without it, "
-            "the first are downloaded, the second is simulated."
+            help="Folder of local data: imbalanced-learn's (zenodo/x*data.npz) and FACT's open Crab sample. Without "
+            "it, the first are downloaded, the second is simulated."
         ),
     ] = None,
     trials: Annotated[int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1)] = None,

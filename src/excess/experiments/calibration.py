@@ -86,8 +86,8 @@ def calibration_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> 
     results = frames["calibration"]
     rates = power(results)
     text = (
-        "Data sets of Gaussian features with On and Off labels; see docs/honesty.md. The first table has no source in it: "
-        "significances should be standard normal, p-values uniform. The second says how often a source is found.",
+        "Data sets of Gaussian features with On and Off labels; see docs/honesty.md. The first table has no source in "
+        "it: significances should be standard normal, p-values uniform. The second says how often a source is found.",
     )
     data = "drawn on the spot" + (", small stand-ins, whose numbers mean nothing" if settings.small else "")
     lines = [(f"{row['signal']:.0f}", *(f"{value:.3f}" for value in row.iloc[1:])) for _, row in rates.iterrows()]
