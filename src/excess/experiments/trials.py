@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +93,7 @@ def run_study(
     settings : Settings
         What decides about the numbers; they must be those of the trials that the folder holds already.
     folder : Path
-        Where the files of the study are; made if it is not there.
+        Where the files of the study are; made if it is not there. The caller keeps other runs out of it, see `locked`.
     n_jobs : int, default=1
         Processes, each with one thread; -1 is one per core. The rows do not depend on it.
     shown : bool, default=False
@@ -102,6 +105,8 @@ def run_study(
         In the order of the trials: the parameters of a trial and one of its rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob(".*.json"):
+        stale.unlink(missing_ok=True)  # half-written files of a run that was killed
     _check_settings(study, settings, folder)
     missing = [trial for trial in trials if not finished(folder, trial)]
     n_processes = min(n_threads(n_jobs), max(len(missing), 1))
@@ -175,10 +180,21 @@ def _run_all(
 
 
 def _run_one_of(run: Any, trial: Trial, settings: Settings, folder: Path, parent: int) -> None:
-    """Run a trial in a process of its own, which ends when the run that started it is gone."""
-    if os.getppid() != parent:
-        os._exit(1)
+    """Run a trial in a process of its own."""
+    _end_with(parent)
     _write(folder, trial, run(settings, trial.parameters))
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """Let this process end when the run that started it is gone, killed for instance; it would wait for minutes."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _write(folder: Path, trial: Trial, rows: list[Row]) -> None:
