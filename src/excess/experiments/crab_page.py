@@ -191,7 +191,7 @@ def _simulation_note(settings: Settings) -> list[str]:
         return []
     return [
         "The simulation has the published numbers of events and FACT's distributions of image parameters, drawn from a "
-        "Gaussian copula. All methods, the supervised ones included, reach smaller significances on it than the paper "
+        "Gaussian copula. Ensembles, the supervised ones included, reach smaller significances on it than the paper "
         "has on the real sample: compare the order of methods, not the values."
     ]
 

@@ -223,10 +223,10 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #111; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .data { background: #f3f3f3; border-left: 4px solid #d55e00; padding: .5rem .8rem; font-weight: 600; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 table { display: block; overflow-x: auto; }
 th { border-bottom: 2px solid #111; vertical-align: bottom; } td { border-bottom: 1px solid #ddd; }
-th, td { padding: .25rem .7rem; } .name { text-align: left; } .number { text-align: right; white-space: nowrap; }
+th, td { padding: .25rem .6rem; } td { white-space: nowrap; } .name { text-align: left; } .number { text-align: right; }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; } figcaption { color: #555; font-size: .9rem; }
 """.strip()
 _HTML = """<!DOCTYPE html>
