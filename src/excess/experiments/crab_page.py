@@ -103,6 +103,12 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
         "ours, signed",
         "largest",
     )
+    uncut = []
+    for region in range(1, crab_data(settings).n_regions):
+        data = crab_data(settings).with_fake_on(region)
+        counts = OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)
+        uncut.append(f"{counts.significance:.1f}")
+    text.append(f"Without any cut, the regions show {', '.join(uncut)} sigma.")
     return Page(
         "A fake On region",
         data_of(settings),
