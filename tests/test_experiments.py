@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pandas as pd
@@ -246,6 +247,13 @@ def test_unknown_targets_and_folders(tmp_path, capsys):
     assert run_cli("reproduce", "crabs", "--out", tmp_path) == 1
     assert "did you mean 'crab'" in capsys.readouterr().err
     assert run_cli("reproduce", "crab", "--data", tmp_path / "nowhere", "--out", tmp_path) == 2
+
+
+def test_a_missing_library_is_named_before_any_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert run_cli("reproduce", "calibration", "--small", "--out", tmp_path) == 1
+    assert "needs pyarrow: pip install 'excess[experiments]'" in capsys.readouterr().err
+    assert not (tmp_path / "trials").exists()
 
 
 def test_json_names_the_pages(tmp_path, capsys):

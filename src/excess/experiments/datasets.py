@@ -82,6 +82,7 @@ RUNS_WITHOUT = "The targets crab, crab-null, agreement, roc and calibration need
 """What to say where the sets are missing."""
 
 
+@lru_cache(maxsize=1)
 def imbalanced_checksums(settings: Settings) -> dict[str, Any]:
     """Return what tells the sets from others: a checksum of the values of each."""
     found = {}
