@@ -137,7 +137,7 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Pa
                     found = compare(part[measure].dropna(), theirs, N_PUBLISHED)
                     cells += list(found.cells(3))
                     summary.append({"line": line, "n_models": int(size), "measure": measure, **vars(found)})
-                lines.append((NAMES.get(line, line), size, *cells))
+                lines.append((NAMES.get(line, line), size, *cells, str(len(part))))
     text = [
         "Correlations of hold-out scores with the scores of the supervised forest, over all On and Off events; of "
         "single models, of their crisp classification.",
@@ -145,6 +145,7 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Pa
     columns = ["model", "T"]
     for measure in ("Pearson", "Spearman"):
         columns += [f"{measure}: published", "ours", "difference"]
+    columns.append("repetitions")
     return Page(
         "Agreement with the supervised forest",
         data_of(settings),
