@@ -242,6 +242,11 @@ def test_real_data_make_a_page_that_does_not_say_simulated(tmp_path):
     assert "simulated" not in text.lower()
 
 
+def test_finished_trials_of_other_settings_make_no_page(everything, capsys):
+    assert run_cli("reproduce", "crab", "--finished", "--out", everything) == 1
+    assert "small is true there and false now" in capsys.readouterr().err
+
+
 def test_unknown_targets_and_folders(tmp_path, capsys):
     assert chosen_targets(["all"]) == list(TARGETS)
     assert run_cli("reproduce", "crabs", "--out", tmp_path) == 1

@@ -11,7 +11,7 @@ from excess.events._errors import nearest, require
 from excess.experiments.pages import write_page
 from excess.experiments.settings import Settings
 from excess.experiments.targets import TARGETS
-from excess.experiments.trials import Study, Trial, finished, locked, read_rows, run_study
+from excess.experiments.trials import Study, Trial, check_settings, finished, locked, read_rows, run_study
 
 __all__ = ["chosen_targets", "reproduce_targets"]
 
@@ -87,6 +87,7 @@ def reproduce_targets(
             plan = study.plan(settings, study.n_trials if n_trials is None else n_trials)
             wanted = [trial for trial in plan if any(_wants(name, study, trial) for name in chosen)]
             if only_finished:
+                check_settings(study, settings, own)  # a page must not say other data than the trials are from
                 there = [trial for trial in wanted if finished(own, trial)]
                 tell(f"{study.name}: {len(there)} of {len(wanted)} trials are finished")
                 wanted = there

@@ -25,7 +25,7 @@ from excess._onoff import n_threads
 from excess._progress import progress_bar
 from excess.experiments.settings import Settings
 
-__all__ = ["Study", "Trial", "finished", "locked", "read_rows", "run_study"]
+__all__ = ["Study", "Trial", "check_settings", "finished", "locked", "read_rows", "run_study"]
 
 Row = dict[str, Any]
 
@@ -107,7 +107,7 @@ def run_study(
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".*.json"):
         stale.unlink(missing_ok=True)  # half-written files of a run that was killed
-    _check_settings(study, settings, folder)
+    check_settings(study, settings, folder)
     missing = [trial for trial in trials if not finished(folder, trial)]
     n_processes = min(n_threads(n_jobs), max(len(missing), 1))
     n_done = len(trials) - len(missing)
@@ -206,7 +206,7 @@ def _file_of(folder: Path, trial: Trial) -> Path:
     return folder / f"{trial.name}.json"
 
 
-def _check_settings(study: Study, settings: Settings, folder: Path) -> None:
+def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     """Write what the study depends on, or refuse a folder that holds trials of something else."""
     from excess._version import __version__
 
@@ -217,6 +217,7 @@ def _check_settings(study: Study, settings: Settings, folder: Path) -> None:
         "small": settings.small,
         **study.identify(settings),
     }
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "settings.json"
     text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
     if not path.exists():
