@@ -260,7 +260,7 @@ def test_permutation_p_value(forest, noisy_data, null_data):
 
 
 def test_null_data_are_calibrated():
-    """A small version of benchmarks/calibration.py, with bounds that a biased procedure breaks."""
+    """A small version of `excess reproduce calibration`, with bounds that a biased procedure breaks."""
     p_values, forward = [], []
     model = OnOffTreeClassifier(max_depth=2, min_samples_leaf=10)
     for number in range(120):

@@ -88,8 +88,8 @@ def apply_model(
         ThreadPoolExecutor(1) as reading,
         ThreadPoolExecutor(1) as writing,
     ):
-        # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed, and
-        # one while a thread starts would leave it running
+        # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed,
+        # and one while a thread starts would leave it running
         nothing = np.zeros((2, len(config.features)), order="F")
         with interrupted_later():
             writing.submit(int)

@@ -26,7 +26,7 @@ class EventFileError(ValueError):
     """
 
 
-def require(module: str, doing: str) -> Any:
+def require(module: str, doing: str, *, extra: str = "astro") -> Any:
     """Import an optional library, or say which extra brings it.
 
     Examples
@@ -41,7 +41,7 @@ def require(module: str, doing: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"{doing} needs {package}: pip install 'excess[astro]'") from error
+        raise ImportError(f"{doing} needs {package}: pip install 'excess[{extra}]'") from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -90,7 +90,9 @@ def alpha_label(alpha: float) -> str:
 
 
 @contextmanager
-def paper_axes(ax: Axes | None, path: str | os.PathLike[str] | None) -> Iterator[Axes]:
+def paper_axes(
+    ax: Axes | None, path: str | os.PathLike[str] | None, size: tuple[float, float] = FIGURE_SIZE
+) -> Iterator[Axes]:
     """Give the axes to draw on, a new figure's where there are none, and save the figure when the block ends.
 
     A new figure belongs to whoever holds its axes: pyplot does not know of it, no display is needed, and nothing has to
@@ -102,6 +104,8 @@ def paper_axes(ax: Axes | None, path: str | os.PathLike[str] | None) -> Iterator
         Axes to draw on.
     path : path-like or None
         File to save the whole figure to: PNG, PDF or SVG, as its suffix says.
+    size : tuple of float
+        Width and height of a new figure in inches.
 
     Examples
     --------
@@ -122,7 +126,7 @@ def paper_axes(ax: Axes | None, path: str | os.PathLike[str] | None) -> Iterator
     mpl = _matplotlib()
     with mpl.rc_context(PAPER_STYLE if ax is None else {}):
         if ax is None:
-            ax = mpl.figure.Figure(figsize=FIGURE_SIZE, layout="constrained").add_subplot()
+            ax = mpl.figure.Figure(figsize=size, layout="constrained").add_subplot()
         ax.spines[["top", "right"]].set_visible(False)
         yield ax
     if target is not None:

@@ -1,0 +1,66 @@
+"""The command ``excess reproduce``: every table and figure of the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from excess.cli.options import Jobs, Json, Seed
+from excess.cli.printing import print_json, say
+
+_TARGETS = (
+    "roc, agreement, crab, crab-null, imbalanced, imbalanced-more-noise, critical-difference, calibration, or all"
+)
+
+
+def reproduce(
+    targets: Annotated[list[str], typer.Argument(help=f"What to reproduce: {_TARGETS}.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of local data: imbalanced-learn's (zenodo/x*data.npz) and FACT's open Crab sample. Without "
+            "it, the first are downloaded, the second is simulated."
+        ),
+    ] = None,
+    trials: Annotated[int | None, typer.Option(help="Repetitions; by default as many as in the paper.", min=1)] = None,
+    jobs: Jobs = -1,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trials and pages.")] = Path("reproduction"),
+    seed: Seed = 0,
+    small: Annotated[
+        bool, typer.Option("--small", help="Small stand-ins for data and models: shows that everything runs, no more.")
+    ] = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="Run nothing; write pages from the trials that are finished.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Reproduce tables and figures of the paper. A run that was interrupted goes on where it was."""
+    from excess.experiments.crab_data import fact_files
+    from excess.experiments.reproduction import chosen_targets, reproduce_targets
+    from excess.experiments.settings import Settings
+    from excess.results import prepare_folder
+
+    chosen = chosen_targets(targets)
+    if data is not None and not data.is_dir():
+        raise typer.BadParameter(f"{data} is not a folder", param_hint="--data")
+    prepare_folder(out)
+    settings = Settings(seed, data, small)
+    if {"crab", "crab-null", "agreement", "roc"} & set(chosen) and not fact_files(settings):
+        where = "" if data is None or small else f"{data} holds no file *crab*dl2*.hdf5, so that "
+        say(f"{where}the Crab is SIMULATED; FACT's open data page has the real sample", as_json)
+    pages = reproduce_targets(
+        chosen,
+        out,
+        settings,
+        n_trials=trials,
+        n_jobs=jobs,
+        shown=not as_json,
+        only_finished=finished,
+        tell=lambda text: say(text, as_json),
+    )
+    for name, path in pages.items():
+        say(f"{name}: {path}", as_json)
+    if as_json:
+        print_json({name: str(path) for name, path in pages.items()})

@@ -1,0 +1,199 @@
+"""Do significances of learned cuts mean what they say? A study on data sets without and with a source.
+
+Every data set holds 2,000 background events in five groups, eight Gaussian features, alpha = 1/5, and a source of some
+strength. A forest of 20 trees is cross-validated on it: pooled, forward, and with 39 permutations. Without a source,
+significances should be standard normal and p-values uniform; with a source, the share of detections is the power.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import kstest, norm
+
+from excess.events._errors import require
+from excess.experiments.pages import Figure, Page, Table, pm
+from excess.experiments.settings import Settings
+from excess.experiments.trials import Row, Study, Trial
+from excess.forest import OnOffForestClassifier
+from excess.validation import cross_val_detect
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CALIBRATION", "calibration_page"]
+
+ALPHA = 1 / 5
+N_BACKGROUND, N_FEATURES, N_GROUPS, N_PERMUTATIONS = 2_000, 8, 5, 39
+STRENGTHS = (20, 40, 60)
+RULES: dict[str, dict[str, Any]] = {"largest": {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}, "default": {}}
+"""Threshold rules: the paper's, and the forest's own."""
+LEVEL = 0.05
+COLORS = {"pooled": "#d55e00", "forward": "#0072b2", "permutation": "#009e73", "no cut": "#666666"}
+
+
+def plan(settings: Settings, n_trials: int) -> list[Trial]:
+    """Return data sets without a source for each rule, and a third as many for each strength of a source."""
+    cases = [(rule, 0, n_trials) for rule in RULES]
+    cases += [("largest", n_signal, max(n_trials // 3, 1)) for n_signal in STRENGTHS]
+    return [
+        Trial(f"{rule}-{n_signal}-{number:04d}", {"rule": rule, "n_signal": n_signal, "trial": number})
+        for rule, n_signal, n in cases
+        for number in range(n)
+    ]
+
+
+def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
+    """Cross-validate one data set in all three ways."""
+    number, n_signal = parameters["trial"], parameters["n_signal"]
+    n_background = 300 if settings.small else N_BACKGROUND
+    n_permutations = 3 if settings.small else N_PERMUTATIONS
+    rng = np.random.default_rng([number, n_signal, settings.seed])
+    X = rng.normal(size=(n_background + n_signal, N_FEATURES))
+    X[n_background:, :2] += 1.5
+    on = np.r_[rng.random(n_background) < ALPHA / (1 + ALPHA), np.ones(n_signal, dtype=bool)]
+    groups = rng.integers(0, N_GROUPS, len(on))
+    seed = number + 1_000_003 * settings.seed
+    forest = OnOffForestClassifier(
+        20, max_depth=4, min_samples_leaf=10, random_state=seed % 2**31, **RULES[parameters["rule"]]
+    )
+    shared: dict[str, Any] = {"alpha": ALPHA, "groups": groups, "random_state": seed % 2**31}
+    pooled = cross_val_detect(forest, X, on, n_permutations=n_permutations, **shared)
+    forward = cross_val_detect(forest, X, on, strategy="forward", **shared)
+    permuted = pooled.permuted_contrasts
+    n_larger = np.count_nonzero(permuted > pooled.contrast)
+    n_equal = 1 + np.count_nonzero(permuted == pooled.contrast)
+    return [
+        {
+            "pooled": float(pooled.significance),
+            "forward": float(forward.significance),
+            "p_value": float(pooled.permutation_p_value),
+            # steps of 1/40 spread out, so that a test for uniformity applies
+            "p_value_spread": float((n_larger + rng.random() * n_equal) / (1 + n_permutations)),
+            "uncut": float(pooled.uncut.significance),
+            "n_selected": int(np.count_nonzero(pooled.selected)),
+        }
+    ]
+
+
+CALIBRATION = Study("calibration", 600, plan, run, lambda settings: {})
+
+
+def calibration_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+    """Return false alarms and power."""
+    results = frames["calibration"]
+    rates = power(results)
+    text = (
+        "Data sets of Gaussian features with On and Off labels; see docs/honesty.md. The first table has no source in "
+        "it: significances should be standard normal, p-values uniform. The second says how often a source is found.",
+    )
+    data = "drawn on the spot" + (", small stand-ins, whose numbers mean nothing" if settings.small else "")
+    lines = [(f"{row['signal']:.0f}", *(f"{value:.3f}" for value in row.iloc[1:])) for _, row in rates.iterrows()]
+    shares = Table("Share of data sets with a detection at the five per cent level", tuple(rates.columns), lines)
+    return Page(
+        "Calibration of significances", data, text, [false_alarms(results), shares], [_draw(results, rates)], rates
+    )
+
+
+def false_alarms(results: pd.DataFrame) -> Table:
+    """Say how the values behave where there is no source."""
+    null = results[results["n_signal"] == 0]
+    lines = []
+    for rule, part in null.groupby("rule", sort=False):
+        n = len(part)
+        for name in ("pooled", "forward"):
+            s = part[name].to_numpy()
+            rates = [f"{np.mean(s > z):.3f}" for z in norm.isf([0.05, 0.01, norm.sf(3)])]
+            spread = (pm(s.mean(), s.std() / n**0.5, 3), pm(s.std(), s.std() / (2 * n) ** 0.5, 3))
+            lines.append((str(rule), name, *spread, *rates, f"{kstest(s, norm.cdf).pvalue:.3f}"))
+        p = part["p_value"].to_numpy()
+        rates = [
+            f"{np.mean(p <= level):.3f}" if level * (1 + N_PERMUTATIONS) >= 1 else ""
+            for level in (0.05, 0.01, norm.sf(3))
+        ]
+        uniform = kstest(part["p_value_spread"], "uniform").pvalue
+        lines.append((str(rule), "permutation", "", "", *rates, f"{uniform:.3f}"))
+    n = int(null.groupby("rule").size().min())
+    error = (LEVEL * (1 - LEVEL) / n) ** 0.5
+    title = f"Without a source, {n} data sets for each rule; the binomial error of the first rate is {error:.3f}"
+    columns = (
+        "threshold rule",
+        "value",
+        "mean",
+        "standard deviation",
+        "P(> 1.645), nominal 0.050",
+        "P(> 2.326), nominal 0.010",
+        "P(> 3), nominal 0.0013",
+        "p of a Kolmogorov-Smirnov test",
+    )
+    return Table(title, columns, lines, 2)
+
+
+def power(results: pd.DataFrame) -> pd.DataFrame:
+    """Return the share of data sets with a detection at the five per cent level, and mean significances."""
+    import pandas as pd
+
+    largest = results[results["rule"] == "largest"]
+    critical = largest.loc[largest["n_signal"] == 0, "pooled"].quantile(1 - LEVEL)
+    nominal = norm.isf(LEVEL)
+    return pd.DataFrame(
+        [
+            {
+                "signal": n_signal,
+                "no cut": (part["uncut"] > nominal).mean(),
+                "pooled, as it says": (part["pooled"] > nominal).mean(),
+                "pooled, true level": (part["pooled"] > critical).mean(),
+                "forward": (part["forward"] > nominal).mean(),
+                "permutation": (part["p_value"] <= LEVEL).mean(),
+                "mean S pooled": part["pooled"].mean(),
+                "mean S forward": part["forward"].mean(),
+            }
+            for n_signal, part in largest.groupby("n_signal")
+        ]
+    )
+
+
+def _draw(results: pd.DataFrame, rates: pd.DataFrame) -> Figure:
+    """Draw the null distributions, the p-values and the power."""
+    figure = require("matplotlib.figure", "drawing", extra="report").Figure(figsize=(12, 3.8), layout="constrained")
+    axes = figure.subplots(1, 3)
+    null = results[(results["n_signal"] == 0) & (results["rule"] == "largest")]
+    z = np.linspace(1, 3.5, 200)
+    axes[0].plot(z, norm.sf(z), color="black", lw=1.2, label="standard normal")
+    for name in ("pooled", "forward"):
+        s = np.sort(null[name].to_numpy())
+        axes[0].step(z, np.searchsorted(-s[::-1], -z, side="left") / len(s), color=COLORS[name], label=name)
+    axes[0].set(
+        yscale="log",
+        xlabel="significance S / sigma",
+        ylabel="share of data sets above S",
+        title="False alarms without a source",
+    )
+    p = np.sort(null["p_value_spread"].to_numpy())
+    axes[1].plot([0, 1], [0, 1], color="black", lw=1.2, label="uniform")
+    axes[1].step(p, np.arange(1, len(p) + 1) / len(p), color=COLORS["permutation"], label="permutation")
+    for name in ("pooled", "forward"):
+        q = np.sort(norm.sf(null[name]))
+        axes[1].step(q, np.arange(1, len(q) + 1) / len(q), color=COLORS[name], alpha=0.7, label=f"{name}, p of S")
+    axes[1].set(
+        xlabel="p-value", ylabel="share of data sets below", title="p-values without a source", xlim=(0, 1), ylim=(0, 1)
+    )
+    for column, name in (
+        ("pooled, true level", "pooled"),
+        ("forward", "forward"),
+        ("permutation", "permutation"),
+        ("no cut", "no cut"),
+    ):
+        axes[2].plot(rates["signal"], rates[column], marker="o", color=COLORS[name], label=column)
+    axes[2].set(
+        xlabel="signal events among the background",
+        ylabel="share of data sets detected",
+        title="Power at a true level of 5 %",
+        ylim=(0, 1),
+    )
+    for axis in axes:
+        axis.legend(frameon=False)
+        axis.spines[["top", "right"]].set_visible(False)
+    return Figure("calibration", "False alarms, p-values and power.", figure)

@@ -1,0 +1,67 @@
+"""The targets of ``excess reproduce``: one registry, from a name to the trials it needs and the page it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from excess.experiments.calibration import CALIBRATION, calibration_page
+from excess.experiments.crab import CRAB, CRAB_NULL
+from excess.experiments.crab_page import AGREEMENT_LINES, agreement_page, crab_page, null_page, roc_page
+from excess.experiments.imbalanced import IMBALANCED, MORE_NOISE
+from excess.experiments.imbalanced_page import critical_difference_page, imbalanced_page
+from excess.experiments.roc import ROC
+from excess.experiments.settings import Settings
+from excess.experiments.trials import Study, Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from excess.experiments.pages import Page
+
+__all__ = ["TARGETS", "Target"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """One table or figure.
+
+    Attributes
+    ----------
+    says : str
+        What it is, in one line.
+    studies : tuple of Study
+        Whose trials it shows. Targets that share a study share its trials.
+    page : callable
+        From the rows of each study, by name, and settings to a page.
+    wants : callable
+        Which of the trials it needs.
+    """
+
+    says: str
+    studies: tuple[Study, ...]
+    page: Callable[[Mapping[str, pd.DataFrame], Settings], Page]
+    wants: Callable[[Trial], bool] = lambda trial: True
+
+
+def _agreement_wants(trial: Trial) -> bool:
+    model, size = trial.parameters["model"], trial.parameters["size"]
+    return model.startswith(("li-ma", "k-means", "default")) and any(
+        model.startswith("default") or (line.endswith(f"-{size}") and line[:4] == model[:4]) for line in AGREEMENT_LINES
+    )
+
+
+TARGETS: dict[str, Target] = {
+    "roc": Target("ROC curves on simulated truth", (ROC,), roc_page),
+    "agreement": Target("correlation with the supervised forest", (CRAB,), agreement_page, _agreement_wants),
+    "crab": Target("Table I, full version: significance of the Crab Nebula", (CRAB,), crab_page),
+    "crab-null": Target("the same with a fake On region", (CRAB_NULL,), null_page),
+    "imbalanced": Target("F1 on ten imbalanced sets, p_plus = 0.1", (IMBALANCED,), imbalanced_page),
+    "imbalanced-more-noise": Target("the same with p_plus = 0.25", (MORE_NOISE,), imbalanced_page),
+    "critical-difference": Target(
+        "ranks on these sets, and which methods differ", (IMBALANCED, MORE_NOISE), critical_difference_page
+    ),
+    "calibration": Target("do significances mean what they say?", (CALIBRATION,), calibration_page),
+}
+"""Targets by name, in the order in which ``all`` runs them."""

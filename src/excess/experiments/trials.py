@@ -1,0 +1,238 @@
+"""The loop of trials: each is a pure function of a few parameters, and a file on disk as soon as it is finished.
+
+A study is a list of trials. A trial that has its file is not repeated, so that a run that was interrupted, or killed,
+goes on where it was; at most the trials under way are lost. Files hold nothing that depends on when or where they were
+made, so that the bytes of all results are those of a run without interruption.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+from excess import _files
+from excess._onoff import n_threads
+from excess._progress import progress_bar
+from excess.experiments.settings import Settings
+
+__all__ = ["Study", "Trial", "check_settings", "finished", "locked", "read_rows", "run_study"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial.
+
+    Attributes
+    ----------
+    name : str
+        Name of its file, without suffix; no two trials of a study share it.
+    parameters : dict
+        What it is a function of, besides the settings; numbers and text only.
+    """
+
+    name: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Trials of one kind.
+
+    Attributes
+    ----------
+    name : str
+        Name of its folder.
+    n_trials : int
+        How many repetitions the paper, or a sensible study, has.
+    plan : callable
+        From settings and a number of repetitions to the trials, in the order in which they are run.
+    run : callable
+        From settings and the parameters of a trial to its rows, each a dict of numbers and text. A function of a
+        module, so that other processes find it.
+    identify : callable
+        From settings to what tells the data from others, such as checksums. It fails, with a sentence that says what
+        to do, where data are missing.
+    """
+
+    name: str
+    n_trials: int
+    plan: Callable[[Settings, int], list[Trial]]
+    run: Callable[[Settings, Mapping[str, Any]], list[Row]]
+    identify: Callable[[Settings], dict[str, Any]]
+
+
+def run_study(
+    study: Study,
+    trials: Sequence[Trial],
+    settings: Settings,
+    folder: Path,
+    *,
+    n_jobs: int = 1,
+    shown: bool = False,
+) -> list[Row]:
+    """Run the trials of a study that have no file yet, and return the rows of all.
+
+    Parameters
+    ----------
+    study : Study
+        What to run.
+    trials : sequence of Trial
+        Some or all trials of its plan.
+    settings : Settings
+        What decides about the numbers; they must be those of the trials that the folder holds already.
+    folder : Path
+        Where the files of the study are; made if it is not there. The caller keeps other runs out of it, see `locked`.
+    n_jobs : int, default=1
+        Processes, each with one thread; -1 is one per core. The rows do not depend on it.
+    shown : bool, default=False
+        Show a progress bar with the time left.
+
+    Returns
+    -------
+    list of dict
+        In the order of the trials: the parameters of a trial and one of its rows.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for stale in folder.glob(".*.json"):
+        stale.unlink(missing_ok=True)  # half-written files of a run that was killed
+    check_settings(study, settings, folder)
+    missing = [trial for trial in trials if not finished(folder, trial)]
+    n_processes = min(n_threads(n_jobs), max(len(missing), 1))
+    n_done = len(trials) - len(missing)
+    said = f"{study.name}" if n_done == 0 else f"{study.name} ({n_done} of {len(trials)} trials were done before)"
+    with progress_bar(said, len(missing), shown=shown) as tick:
+        for _ in _run_all(study, missing, settings, folder, n_processes):
+            tick(1)
+    return read_rows(folder, trials)
+
+
+def finished(folder: Path, trial: Trial) -> bool:
+    """Say whether a trial is on disk."""
+    return _file_of(folder, trial).exists()
+
+
+def read_rows(folder: Path, trials: Sequence[Trial]) -> list[Row]:
+    """Return the rows of finished trials, each with the parameters of its trial."""
+    rows = []
+    for trial in trials:
+        path = _file_of(folder, trial)
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found["parameters"] != dict(trial.parameters):
+            raise ValueError(f"{path}: is not the trial of that name; was it copied there? Delete it, and run again")
+        rows += [{**trial.parameters, **row} for row in found["rows"]]
+    return rows
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keep a folder to one run; ValueError where another one has it. The system unlocks it however a run ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / ".lock"
+    with path.open("a") as file:
+        try:
+            _lock(file)
+        except OSError as error:
+            raise ValueError(
+                f"{folder}: another run is writing into this folder; wait for it to end, or give another folder"
+            ) from error
+        yield
+
+
+def _lock(file: Any) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _run_all(
+    study: Study, trials: Sequence[Trial], settings: Settings, folder: Path, n_processes: int
+) -> Iterator[None]:
+    """Run trials side by side; give a sign whenever one is on disk."""
+    if n_processes == 1:
+        # one thread as in the processes below: sums over several threads may differ in their last bits
+        with ThreadpoolController().limit(limits=1):
+            for trial in trials:
+                _write(folder, trial, study.run(settings, trial.parameters))
+                yield
+        return
+    from joblib import Parallel, delayed, parallel_config
+
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = Parallel(n_processes, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+        yield from parallel(delayed(_run_one_of)(study.run, trial, settings, folder, os.getpid()) for trial in trials)
+
+
+def _run_one_of(run: Any, trial: Trial, settings: Settings, folder: Path, parent: int) -> None:
+    """Run a trial in a process of its own."""
+    _end_with(parent)
+    _write(folder, trial, run(settings, trial.parameters))
+
+
+@cache
+def _end_with(parent: int) -> None:
+    """Let this process end when the run that started it is gone, killed for instance; it would wait for minutes."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _write(folder: Path, trial: Trial, rows: list[Row]) -> None:
+    content = {"parameters": dict(trial.parameters), "rows": rows}
+    _files.write_text(_file_of(folder, trial), json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+
+def _file_of(folder: Path, trial: Trial) -> Path:
+    return folder / f"{trial.name}.json"
+
+
+def check_settings(study: Study, settings: Settings, folder: Path) -> None:
+    """Write what the study depends on, or refuse a folder that holds trials of something else."""
+    from excess._version import __version__
+
+    wanted = {
+        "excess": __version__,
+        "study": study.name,
+        "seed": settings.seed,
+        "small": settings.small,
+        **study.identify(settings),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "settings.json"
+    text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
+    if not path.exists():
+        _files.write_text(path, text)
+        return
+    found = json.loads(path.read_text(encoding="utf-8"))
+    wanted = json.loads(text)
+    for key in sorted({*found, *wanted}):
+        if found.get(key) != wanted.get(key):
+            raise ValueError(
+                f"{folder}: holds trials of other settings, {key} is {_short(found.get(key))} there and "
+                f"{_short(wanted.get(key))} now; give another folder, or delete this one to start anew"
+            )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

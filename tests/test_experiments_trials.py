@@ -1,0 +1,168 @@
+"""The loop of trials: resumed, not repeated; refused where settings differ or another run is at work; killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from excess.experiments.settings import Settings
+from excess.experiments.trials import Study, Trial, locked, read_rows, run_study
+
+
+def plan(settings, n_trials):
+    return [Trial(f"trial-{number}", {"trial": number}) for number in range(n_trials)]
+
+
+def square(settings, parameters):
+    return [{"value": parameters["trial"] ** 2 + settings.seed, "process": os.getpid()}]
+
+
+def pure(settings, parameters):
+    return [{"value": 0.1 * parameters["trial"], "seed": settings.trial_seed(parameters["trial"])}]
+
+
+def fails_at_two(settings, parameters):
+    if parameters["trial"] == 2:
+        raise RuntimeError("no more")
+    return pure(settings, parameters)
+
+
+def study_of(run, identify=lambda settings: {}):
+    return Study("squares", 3, plan, run, identify)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_rows_hold_parameters_and_results(tmp_path):
+    study = study_of(square)
+    rows = run_study(study, study.plan(Settings(), 3), Settings(), tmp_path)
+    assert [(row["trial"], row["value"]) for row in rows] == [(0, 0), (1, 1), (2, 4)]
+
+
+def test_finished_trials_are_not_repeated(tmp_path):
+    study = study_of(square)
+    run_study(study, study.plan(Settings(), 2), Settings(), tmp_path)
+    (tmp_path / ".trial-9.json.x.json").write_text("half", encoding="utf-8")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trial-*.json")}
+    rows = run_study(study, study.plan(Settings(), 4), Settings(), tmp_path)
+    assert len(rows) == 4
+    assert len(before) == 2
+    assert all(path.stat().st_mtime_ns == time for path, time in before.items())
+    assert not list(tmp_path.glob(".*.json"))  # what a killed run leaves is cleared away
+
+
+def test_a_failure_keeps_what_is_finished(tmp_path):
+    study = study_of(fails_at_two)
+    with pytest.raises(RuntimeError, match="no more"):
+        run_study(study, study.plan(Settings(), 4), Settings(), tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("trial*")) == ["trial-0.json", "trial-1.json"]
+
+
+def test_any_number_of_processes_gives_the_same_bytes(tmp_path):
+    study = study_of(pure)
+    for n_jobs in (1, 2):
+        run_study(study, study.plan(Settings(), 6), Settings(), tmp_path / str(n_jobs), n_jobs=n_jobs)
+    assert contents(tmp_path / "1") == contents(tmp_path / "2")
+    assert len(contents(tmp_path / "1")) == 7
+
+
+@pytest.mark.parametrize(
+    ("other", "identify", "said"),
+    [
+        (Settings(seed=1), lambda settings: {}, "seed is 0 there and 1 now"),
+        (Settings(small=True), lambda settings: {}, "small is false there and true now"),
+        (Settings(), lambda settings: {"sets": {"abalone": "ff"}}, "sets is null there"),
+    ],
+)
+def test_other_settings_are_refused(tmp_path, other, identify, said):
+    study = study_of(pure)
+    run_study(study, study.plan(Settings(), 1), Settings(), tmp_path)
+    with pytest.raises(ValueError, match=said):
+        run_study(study_of(pure, identify), study.plan(other, 1), other, tmp_path)
+
+
+def test_another_version_is_refused(tmp_path):
+    study = study_of(pure)
+    run_study(study, study.plan(Settings(), 1), Settings(), tmp_path)
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "excess": "0.0.1"}), encoding="utf-8")
+    with pytest.raises(ValueError, match=r'excess is "0\.0\.1" there'):
+        run_study(study, study.plan(Settings(), 1), Settings(), tmp_path)
+
+
+def test_a_file_of_another_trial_is_refused(tmp_path):
+    study = study_of(pure)
+    run_study(study, study.plan(Settings(), 2), Settings(), tmp_path)
+    (tmp_path / "trial-0.json").write_bytes((tmp_path / "trial-1.json").read_bytes())
+    with pytest.raises(ValueError, match=r"trial-0\.json: is not the trial of that name"):
+        read_rows(tmp_path, study.plan(Settings(), 2))
+
+
+def test_a_folder_is_for_one_run_at_a_time(tmp_path):
+    with locked(tmp_path), pytest.raises(ValueError, match="another run is writing into this folder"), locked(tmp_path):
+        pass
+    with locked(tmp_path):  # free again
+        pass
+
+
+COMMAND = [sys.executable, "-c", "from excess.cli import main; main()", "reproduce"]
+
+
+def started(*arguments, **options):
+    return subprocess.Popen(
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+def n_trials_in(folder: Path) -> int:
+    return len(list(folder.glob("trials/imbalanced/*-*.json")))
+
+
+def kill_after(n: int, folder: Path, process, kill) -> None:
+    deadline = time.monotonic() + 120
+    while n_trials_in(folder) < n and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert process.poll() is None, process.communicate()
+    kill(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs signals of POSIX")
+def test_killed_runs_end_in_the_bytes_of_a_whole_run(tmp_path):
+    """Kill -9 the run alone, then the run with all its processes; each time the next run goes on."""
+    arguments = ("imbalanced", "--small", "--trials", 1, "--jobs", 2)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    subprocess.run([*COMMAND, *map(str, arguments), "--out", str(whole)], check=True, capture_output=True)
+    kept: dict[Path, int] = {}
+    for n, kill in ((2, os.kill), (8, os.killpg)):
+        process = started(*arguments, "--out", broken, start_new_session=True)
+        kill_after(n, broken, process, kill)
+        assert not (broken / "imbalanced").exists()
+        for path, written in kept.items():
+            assert path.stat().st_mtime_ns == written, "a finished trial was repeated"
+        kept = {path: path.stat().st_mtime_ns for path in broken.glob("trials/imbalanced/*-*.json")}
+    assert 8 <= len(kept) < 20
+    done = subprocess.run([*COMMAND, *map(str, arguments), "--out", str(broken)], check=True, capture_output=True)
+    assert b"trials were done before" in done.stderr
+    for path, written in kept.items():
+        assert path.stat().st_mtime_ns == written, "a finished trial was repeated"
+    assert contents(broken) == contents(whole)
+    assert n_trials_in(broken) == 20
+
+
+def test_a_second_run_into_the_same_folder_is_refused(tmp_path):
+    with locked(tmp_path):
+        second = started("imbalanced", "--small", "--trials", 1, "--out", tmp_path)
+        _, errors = second.communicate(timeout=120)
+    assert second.returncode == 1
+    assert "another run is writing into this folder" in errors
+    assert n_trials_in(tmp_path) == 0
