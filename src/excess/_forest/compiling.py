@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
 from excess import _rng
@@ -74,11 +76,18 @@ def drop_stale_kernels(cache: Path) -> None:
 
 @contextmanager
 def _word_if_slow() -> Iterator[None]:
-    message = "Compiling the forest for this machine; this takes some seconds, once."
-    timer = threading.Timer(_PATIENCE, _logger.warning, (message,))
+    timer = threading.Timer(_PATIENCE, _say_what_takes_time)
     timer.daemon = True
     timer.start()
     try:
         yield
     finally:
         timer.cancel()
+
+
+def _say_what_takes_time() -> None:
+    """Say that kernels are compiled, if that is so: on a busy machine, loading them may take a while as well."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("excess._forest.")]
+    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+    if any(sum(kernel.stats.cache_misses.values()) for kernel in kernels):
+        _logger.warning("Compiling the forest for this machine; this takes some seconds, once.")
