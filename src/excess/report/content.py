@@ -115,8 +115,8 @@ def _numbers(
         n = len(detection.permuted_contrasts)
         value = f"{detection.permutation_p_value:.3g}" if n else "not computed"
         note = f"{n:,} permutations of On and Off; {1 / (n + 1):.2g} is the least there can be"
-        rows.append(("Permutation p-value", value, note if n else "excess detect --permutations 199 does"))
-        value, note = "not made", "excess detect --null-test does, with two or more Off regions"
+        rows.append(("Permutation p-value", value, note if n else "see excess detect --permutations"))
+        value, note = "not made", "see excess detect --null-test; needs two Off regions"
         if null_test is not None:
             value, note = f"{', '.join(null_test.texts)} σ", "what the same search finds in each Off region"
         rows.append(("Null tests", value, note))
