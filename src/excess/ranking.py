@@ -123,7 +123,7 @@ def compare_ranks(scores: ArrayLike, names: Sequence[str], confidence: float = 0
         raise ValueError(f"names must be {table.shape[1]} different names, got {list(labels)}")
     level = 1 - as_probability("confidence", confidence)
     # scores that differ by rounding alone are equal
-    table = np.round(table, 12)
+    table = _rounded(table)
     ranks = rankdata(-table, axis=1)
     pairs = list(combinations(range(len(labels)), 2))
     corrected = holm([wilcoxon_p_value(table[:, i] - table[:, j]) for i, j in pairs])
@@ -148,7 +148,7 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     Parameters
     ----------
     differences : array-like of shape (n_sets,)
-        Differences of paired scores; zeros are dropped. Sizes that agree to twelve decimals are ties.
+        Differences of paired scores; zeros are dropped. Sizes that agree to a 1e-12th of the largest one are ties.
 
     Returns
     -------
@@ -161,7 +161,7 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     >>> wilcoxon_p_value([0.1, 0.2, 0.3, 0.4, 0.5])
     0.0625
     """
-    values = np.round(as_floats("differences", np.asarray(differences)), 12)
+    values = _rounded(as_floats("differences", np.asarray(differences)))
     values = values[values != 0]
     n = len(values)
     if n == 0:
@@ -208,6 +208,12 @@ def holm(p_values: ArrayLike) -> FloatArray:
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(stepped, 1.0)
     return corrected
+
+
+def _rounded(values: FloatArray) -> FloatArray:
+    """Round to a 1e-12th of the largest value, which is scaled to 1: only ranks and signs matter here."""
+    largest = np.abs(values).max(initial=0.0)
+    return values if largest == 0 else np.round(values / largest, 12)
 
 
 def _friedman_p_value(ranks: FloatArray) -> float:

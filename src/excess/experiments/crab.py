@@ -11,7 +11,15 @@ import numpy as np
 from excess._checks import FloatArray
 from excess._holdout import score_events
 from excess.agreement import agreement
-from excess.experiments.crab_data import CrabData, crab_data, identify_crab, labelled_events
+from excess.experiments.crab_data import (
+    CrabData,
+    are_labelled,
+    crab_data,
+    fact_files,
+    has_fact_files,
+    identify_crab,
+    labelled_events,
+)
 from excess.experiments.methods import METHODS, MODELS, Judged, judge_folds, judge_scores
 from excess.experiments.settings import Settings
 from excess.experiments.trials import Row, Study, Trial
@@ -85,7 +93,7 @@ def make_model(model: str, size: int, settings: Settings) -> Any:
 def plan(settings: Settings, n_trials: int) -> list[Trial]:
     """Return the trials, repetition by repetition."""
     sizes = {**SIZES, **SMALL_SIZES} if settings.small else SIZES
-    if labelled_events("train", settings) is None:
+    if not are_labelled({"crab": fact_files(settings) or "simulated"}):
         sizes = {model: own for model, own in sizes.items() if not model.startswith("supervised")}
     return [
         Trial(f"{model}-{size}-{number:03d}", {"model": model, "size": size, "trial": number})
@@ -186,5 +194,5 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-CRAB = Study("crab", 10, plan, run, identify_crab)
-CRAB_NULL = Study("crab-null", 10, null_plan, null_run, identify_crab)
+CRAB = Study("crab", 10, plan, run, identify_crab, has_fact_files)
+CRAB_NULL = Study("crab-null", 10, null_plan, null_run, identify_crab, has_fact_files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -14,7 +15,16 @@ from excess._checks import BoolArray, FloatArray
 from excess._files import sha256_of
 from excess.experiments.settings import Settings
 
-__all__ = ["CrabData", "LabelledEvents", "crab_data", "fact_files", "identify_crab", "labelled_events"]
+__all__ = [
+    "CrabData",
+    "LabelledEvents",
+    "are_labelled",
+    "crab_data",
+    "fact_files",
+    "has_fact_files",
+    "identify_crab",
+    "labelled_events",
+]
 
 _SEARCHED = ("", "fact")
 _PATTERNS = {
@@ -113,6 +123,24 @@ def identify_crab(settings: Settings) -> dict[str, Any]:
     return {"crab": {kind: sha256_of(path)[:16] for kind, path in files.items()}}
 
 
+def has_fact_files(settings: Settings) -> bool:
+    """Say whether the folder of data holds FACT's sample."""
+    return bool(fact_files(settings))
+
+
+def are_labelled(identity: Mapping[str, Any]) -> bool:
+    """Say whether there are labelled events beside the Crab, from what `identify_crab` says about the data.
+
+    Examples
+    --------
+    >>> from excess.experiments.crab_data import are_labelled
+    >>> are_labelled({"crab": "simulated"}), are_labelled({"crab": {"dl2": "0f"}})
+    (True, False)
+    """
+    files = identity["crab"]
+    return isinstance(files, str) or {"gamma", "proton"} <= set(files)
+
+
 @lru_cache(maxsize=1)
 def crab_data(settings: Settings) -> CrabData:
     """Return the events of On and Off regions.
@@ -159,7 +187,7 @@ def labelled_events(part: str, settings: Settings) -> LabelledEvents | None:
 
     sizes = {"train": N_LABELLED, "train-small": N_FEW_LABELLED, "test": N_TEST}
     files = fact_files(settings)
-    if files and not {"gamma", "proton"} <= set(files):
+    if not are_labelled({"crab": files or "simulated"}):
         return None
     if files:
         return _from_files(files, part)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +15,14 @@ from excess._checks import FloatArray
 from excess.events._errors import require
 from excess.experiments.settings import Settings
 
-__all__ = ["ARCHIVE", "IMBALANCED_SETS", "LabelledSet", "MissingDataError", "imbalanced_checksums", "imbalanced_set"]
+__all__ = [
+    "IMBALANCED_SETS",
+    "LabelledSet",
+    "MissingDataError",
+    "has_imbalanced_files",
+    "imbalanced_checksums",
+    "imbalanced_set",
+]
 
 IMBALANCED_SETS: dict[str, int] = {
     "abalone": 5,
@@ -65,7 +73,10 @@ def imbalanced_set(name: str, settings: Settings) -> LabelledSet:
     if settings.small:
         return _stand_in(name)
     datasets = require("imblearn.datasets", "reading the imbalanced sets", extra="experiments")
-    home = None if settings.data is None else _data_home(settings.data, name)
+    home = None
+    if settings.data is not None:
+        _check_files(settings.data, [name])
+        home = str(_home_of(settings.data, name))
     try:
         found = datasets.fetch_datasets(
             data_home=home, filter_data=(name,), download_if_missing=home is None, random_state=None
@@ -85,6 +96,8 @@ RUNS_WITHOUT = "The targets crab, crab-null, agreement, roc and calibration need
 @lru_cache(maxsize=1)
 def imbalanced_checksums(settings: Settings) -> dict[str, Any]:
     """Return what tells the sets from others: a checksum of the values of each."""
+    if settings.data is not None and not settings.small:
+        _check_files(settings.data, list(IMBALANCED_SETS))
     found = {}
     for name in IMBALANCED_SETS:
         X, clean = imbalanced_set(name, settings)
@@ -92,17 +105,29 @@ def imbalanced_checksums(settings: Settings) -> dict[str, Any]:
     return {"sets": found}
 
 
-def _data_home(folder: Path, name: str) -> str:
-    """Return the folder that imbalanced-learn reads from; MissingDataError where the file of a set is not in it."""
-    homes = (folder, folder / "imblearn")
-    file = f"zenodo/x{IMBALANCED_SETS[name]}data.npz"
-    for home in homes:
-        if (home / file).is_file():
-            return str(home)
-    raise MissingDataError(
-        f"{folder / file}: is missing, the set {name}. It is in {ARCHIVE} (unpack it to {folder / 'zenodo'}); without "
-        f"--data, it is downloaded. {RUNS_WITHOUT}"
-    )
+def has_imbalanced_files(settings: Settings) -> bool:
+    """Say whether the folder of data holds all of the sets."""
+    return settings.data is not None and all(_home_of(settings.data, name) for name in IMBALANCED_SETS)
+
+
+def _check_files(folder: Path, names: Sequence[str]) -> None:
+    """Name all files that are missing, by MissingDataError."""
+    missing = {_file_of(name): name for name in names if _home_of(folder, name) is None}
+    if missing:
+        what = ", ".join(f"{file} ({name})" for file, name in missing.items())
+        raise MissingDataError(
+            f"{folder}: {what} {'is' if len(missing) == 1 else 'are'} missing. Unpack {ARCHIVE} to "
+            f"{folder / 'zenodo'}; without --data, the sets are downloaded. {RUNS_WITHOUT}"
+        )
+
+
+def _home_of(folder: Path, name: str) -> Path | None:
+    """Return the folder that imbalanced-learn reads from, if the file of a set is in it."""
+    return next((home for home in (folder, folder / "imblearn") if (home / _file_of(name)).is_file()), None)
+
+
+def _file_of(name: str) -> str:
+    return f"zenodo/x{IMBALANCED_SETS[name]}data.npz"
 
 
 def _stand_in(name: str) -> LabelledSet:

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.metrics import f1_score, precision_score, recall_score
 from sklearn.model_selection import StratifiedKFold
 
-from excess.experiments.datasets import IMBALANCED_SETS, imbalanced_checksums, imbalanced_set
+from excess.experiments.datasets import IMBALANCED_SETS, has_imbalanced_files, imbalanced_checksums, imbalanced_set
 from excess.experiments.methods import METHODS, MODELS, by_model, judge_folds
 from excess.experiments.settings import Settings
 from excess.experiments.trials import Row, Study, Trial
@@ -73,5 +73,7 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     return [rows[key] for key in methods]
 
 
-IMBALANCED = Study("imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums)
-MORE_NOISE = Study("imbalanced-more-noise", N_TRIALS, partial(plan, p_plus=0.25), run, imbalanced_checksums)
+IMBALANCED = Study(
+    "imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums, has_imbalanced_files)
+MORE_NOISE = Study(
+    "imbalanced-more-noise", N_TRIALS, partial(plan, p_plus=0.25), run, imbalanced_checksums, has_imbalanced_files)

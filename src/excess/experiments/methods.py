@@ -94,6 +94,9 @@ METHODS: dict[str, Method] = {
 }
 """Methods by id."""
 
+OUR_FOREST = OnOffForestClassifier().get_params()
+"""Defaults of the package's own forest."""
+
 Rule = Callable[[Any, BoolArray, FloatArray, float, int], float]
 
 
@@ -104,7 +107,12 @@ def _by_scores(rule: Callable[..., float]) -> Rule:
 RULES: dict[str, Rule] = {
     **{name: _by_scores(rule) for name, rule in THRESHOLD_METHODS.items()},
     "near-best": lambda fitted, on, score, alpha, seed: significance_threshold(
-        on, score, alpha, tolerance=4.0, n_bootstrap=25, random_state=seed
+        on,
+        score,
+        alpha,
+        tolerance=OUR_FOREST["threshold_tolerance"],
+        n_bootstrap=OUR_FOREST["n_threshold_bootstrap"],
+        random_state=seed,
     ),
     "own": lambda fitted, on, score, alpha, seed: float(fitted.threshold_),
 }

@@ -132,17 +132,19 @@ def compare(values: Any, published: Value | None, n_published: int) -> Compariso
     own = np.asarray(values, dtype=np.float64)
     mean = float(own.mean()) if len(own) else float("nan")
     std = float(own.std(ddof=1)) if len(own) > 1 else float("nan")
+    if len(own) > 1 and np.ptp(own) == 0:
+        std = 0.0  # equal values, but for the rounding of their mean
     theirs, their_std = (published.mean, published.std) if published is not None else (float("nan"), float("nan"))
     error = float(np.sqrt(std**2 / max(len(own), 1) + their_std**2 / n_published))
     return Comparison(mean, std, len(own), theirs, their_std, mean - theirs, error)
 
 
 def pm(value: float, error: float, digits: int, *, signed: bool = False) -> str:
-    """Return a number with its spread as text; nothing for NaN."""
+    """Return a number with its spread as text; nothing for NaN, and no spread where there is none."""
     if np.isnan(value):
         return ""
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
-    return text if np.isnan(error) else f"{text} ± {error:.{digits}f}"
+    return text if np.isnan(error) or error == 0 else f"{text} ± {error:.{digits}f}"
 
 
 def write_page(page: Page, results: pd.DataFrame, folder: Path) -> None:
@@ -205,7 +207,8 @@ def _html_table(table: Table) -> str:
         return f"<tr>{''.join(cells)}</tr>"
 
     body = "\n".join(row(line, "td") for line in table.lines)
-    return f"<table>\n<thead>{row(table.columns, 'th')}</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+    head = f"<thead>{row(table.columns, 'th')}</thead>"
+    return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:
@@ -220,11 +223,12 @@ def _png(drawing: Any) -> bytes:
 
 
 _STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #111; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+body { font: 16px/1.5 system-ui, sans-serif; color: #111; max-width: 84rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; } h2 { font-size: 1.15rem; margin-top: 2rem; }
 .data { background: #f3f3f3; border-left: 4px solid #d55e00; padding: .5rem .8rem; font-weight: 600; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-table { display: block; overflow-x: auto; }
+p, figure { max-width: 62rem; }
+.wide { overflow-x: scroll; scrollbar-width: thin; scrollbar-color: #888 #eee; padding-bottom: .3rem; }
 th { border-bottom: 2px solid #111; vertical-align: bottom; } td { border-bottom: 1px solid #ddd; }
 th, td { padding: .25rem .6rem; } td { white-space: nowrap; } .name { text-align: left; } .number { text-align: right; }
 figure { margin: 1.5rem 0; } figure img { max-width: 100%; } figcaption { color: #555; font-size: .9rem; }

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from excess._holdout import score_events
 from excess.experiments.crab import make_model, train_supervised
-from excess.experiments.crab_data import crab_data, identify_crab, labelled_events
+from excess.experiments.crab_data import crab_data, has_fact_files, identify_crab, labelled_events
 from excess.experiments.datasets import MissingDataError
 from excess.experiments.settings import Settings
 from excess.experiments.trials import Row, Study, Trial
@@ -59,4 +59,4 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-ROC = Study("roc", 10, plan, run, identify_crab)
+ROC = Study("roc", 10, plan, run, identify_crab, has_fact_files)

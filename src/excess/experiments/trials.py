@@ -11,7 +11,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +25,7 @@ from excess._onoff import n_threads
 from excess._progress import progress_bar
 from excess.experiments.settings import Settings
 
-__all__ = ["Study", "Trial", "check_settings", "finished", "locked", "read_rows", "run_study"]
+__all__ = ["Study", "Trial", "check_settings", "finished", "locked", "made_from", "read_rows", "run_study"]
 
 Row = dict[str, Any]
 
@@ -64,6 +64,8 @@ class Study:
     identify : callable
         From settings to what tells the data from others, such as checksums. It fails, with a sentence that says what
         to do, where data are missing.
+    has_data : callable
+        From settings to whether the folder of data that they name holds data of the study.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Study:
     plan: Callable[[Settings, int], list[Trial]]
     run: Callable[[Settings, Mapping[str, Any]], list[Row]]
     identify: Callable[[Settings], dict[str, Any]]
+    has_data: Callable[[Settings], bool] = lambda settings: False
 
 
 def run_study(
@@ -136,17 +139,31 @@ def read_rows(folder: Path, trials: Sequence[Trial]) -> list[Row]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep a folder to one run; ValueError where another one has it. The system unlocks it however a run ends."""
+def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
+    """Keep a folder to one run; the system unlocks it however a run ends.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if it is not there.
+    name : str
+        File of the lock. Pages have another one than trials, so that they can be written while a run is going on.
+    patience : float
+        Seconds to wait for another run; ValueError where it has the folder longer.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / ".lock"
-    with path.open("a") as file:
-        try:
-            _lock(file)
-        except OSError as error:
-            raise ValueError(
-                f"{folder}: another run is writing into this folder; wait for it to end, or give another folder"
-            ) from error
+    until = time.monotonic() + patience
+    with (folder / name).open("a") as file:
+        while True:
+            try:
+                _lock(file)
+                break
+            except OSError as error:
+                if time.monotonic() >= until:
+                    raise ValueError(
+                        f"{folder}: another run is writing into this folder; wait for it to end, or give another folder"
+                    ) from error
+                time.sleep(0.1)
         yield
 
 
@@ -208,24 +225,48 @@ def _file_of(folder: Path, trial: Trial) -> Path:
 
 def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     """Write what the study depends on, or refuse a folder that holds trials of something else."""
-    from excess._version import __version__
-
-    wanted = {
-        "excess": __version__,
-        "study": study.name,
-        "seed": settings.seed,
-        "small": settings.small,
-        **study.identify(settings),
-    }
+    wanted = {**_basic_settings(study, settings), **study.identify(settings)}
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "settings.json"
     text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
-    if not path.exists():
-        _files.write_text(path, text)
+    # settings of a run that ended before its first trial bind nobody
+    if not path.exists() or not _has_trials(folder):
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            _files.write_text(path, text)
         return
     found = json.loads(path.read_text(encoding="utf-8"))
-    wanted = json.loads(text)
-    for key in sorted({*found, *wanted}):
+    _refuse_others(folder, found, json.loads(text), {*found, *wanted})
+
+
+def made_from(study: Study, settings: Settings, folder: Path) -> dict[str, Any] | None:
+    """Return what the trials in a folder depend on, as it was written down with them; None where there are none.
+
+    Nothing is written, and no data are needed: seed, size and version must be those of the settings, and the data only
+    where the settings name a folder and they are in it.
+    """
+    path = folder / "settings.json"
+    if not path.exists() or not _has_trials(folder):
+        return None
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    wanted = _basic_settings(study, settings)
+    if settings.data is not None and study.has_data(settings):
+        wanted |= json.loads(json.dumps(study.identify(settings)))
+    _refuse_others(folder, found, wanted, wanted)
+    return found
+
+
+def _basic_settings(study: Study, settings: Settings) -> dict[str, Any]:
+    from excess._version import __version__
+
+    return {"excess": __version__, "study": study.name, "seed": settings.seed, "small": settings.small}
+
+
+def _has_trials(folder: Path) -> bool:
+    return any(path.name != "settings.json" and not path.name.startswith(".") for path in folder.glob("*.json"))
+
+
+def _refuse_others(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable[str]) -> None:
+    for key in sorted(keys):
         if found.get(key) != wanted.get(key):
             raise ValueError(
                 f"{folder}: holds trials of other settings, {key} is {_short(found.get(key))} there and "

@@ -80,7 +80,7 @@ def plot_critical_difference(
         for group, level in zip(comparison.groups, levels, strict=True):
             ends = [comparison.rank_of(name) for name in group]
             y = 0.3 + 0.22 * level
-            ax.plot([min(ends) - 0.02 * n, max(ends) + 0.02 * n], [y, y], color=ON, lw=4, solid_capstyle="round")
+            ax.plot([min(ends), max(ends)], [y, y], color=ON, lw=4, solid_capstyle="butt")
     return ax
 
 
