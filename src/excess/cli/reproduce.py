@@ -14,6 +14,8 @@ _TARGETS = (
     "roc, agreement, crab, crab-null, imbalanced, imbalanced-more-noise, critical-difference, calibration, or all"
 )
 
+_FACT = "https://factdata.app.tu-dortmund.de/"
+
 
 def reproduce(
     targets: Annotated[list[str], typer.Argument(help=f"What to reproduce: {_TARGETS}.")],
@@ -37,7 +39,7 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Reproduce tables and figures of the paper. A run that was interrupted goes on where it was."""
-    from excess.experiments.crab_data import fact_files
+    from excess.experiments.crab_data import fact_files, labelled_files
     from excess.experiments.reproduction import chosen_targets, reproduce_targets
     from excess.experiments.settings import Settings
     from excess.results import prepare_folder
@@ -45,21 +47,33 @@ def reproduce(
     chosen = chosen_targets(targets)
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"{data} is not a folder", param_hint="--data")
-    prepare_folder(out)
     settings = Settings(seed, data, small)
-    if {"crab", "crab-null", "agreement", "roc"} & set(chosen) and not fact_files(settings):
-        where = "" if data is None or small else f"{data} holds no file *crab*dl2*.hdf5, so that "
-        say(f"{where}the Crab is SIMULATED; FACT's open data page has the real sample", as_json)
-    pages = reproduce_targets(
-        chosen,
-        out,
-        settings,
-        n_trials=trials,
-        n_jobs=jobs,
-        shown=not as_json,
-        only_finished=finished,
-        tell=lambda text: say(text, as_json),
-    )
+    if finished:
+        if not out.is_dir():
+            raise ValueError(f"{out}: is not a folder, so that no page can be made of finished trials")
+    else:
+        prepare_folder(out)
+        if {"crab", "crab-null", "agreement", "roc"} & set(chosen) and not fact_files(settings):
+            where = "" if data is None or small else f"{data} holds no file *crab*dl2*.hdf5 or *.h5, so that "
+            say(f"{where}the Crab is SIMULATED; {_FACT} has the real sample", as_json)
+            if where and labelled_files(settings):
+                say("files of gammas and protons are ignored without it", as_json)
+    try:
+        pages = reproduce_targets(
+            targets,
+            out,
+            settings,
+            n_trials=trials,
+            n_jobs=jobs,
+            shown=not as_json,
+            only_finished=finished,
+            tell=lambda text: say(text, as_json),
+        )
+    except KeyboardInterrupt:
+        say("finished trials are kept: the same command goes on where it was", as_json)
+        raise
+    if not pages:
+        raise ValueError(f"{out}: no page could be made, as no trial is finished there; run without --finished")
     for name, path in pages.items():
         say(f"{name}: {path}", as_json)
     if as_json:

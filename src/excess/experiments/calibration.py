@@ -18,6 +18,7 @@ from excess.experiments.pages import Figure, Page, Table, pm
 from excess.experiments.settings import Settings
 from excess.experiments.trials import Row, Study, Trial
 from excess.forest import OnOffForestClassifier
+from excess.report.style import GREY, OFF, ON, OTHER
 from excess.validation import cross_val_detect
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ STRENGTHS = (20, 40, 60)
 RULES: dict[str, dict[str, Any]] = {"largest": {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}, "default": {}}
 """Threshold rules: the paper's, and the forest's own."""
 LEVEL = 0.05
-COLORS = {"pooled": "#d55e00", "forward": "#0072b2", "permutation": "#009e73", "no cut": "#666666"}
+COLORS = {"pooled": ON, "forward": OFF, "permutation": OTHER, "no cut": GREY}
 
 
 def plan(settings: Settings, n_trials: int) -> list[Trial]:
@@ -81,7 +82,7 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
 CALIBRATION = Study("calibration", 600, plan, run, lambda settings: {})
 
 
-def calibration_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def calibration_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return false alarms and power."""
     results = frames["calibration"]
     rates = power(results)

@@ -11,6 +11,7 @@ import numpy as np
 from excess._checks import FloatArray
 from excess._holdout import score_events
 from excess.agreement import agreement
+from excess.events import load_config
 from excess.experiments.crab_data import (
     CrabData,
     are_labelled,
@@ -25,7 +26,7 @@ from excess.experiments.settings import Settings
 from excess.experiments.trials import Row, Study, Trial
 from excess.significance import OnOffCounts
 
-__all__ = ["CRAB", "CRAB_NULL", "DEPTHS", "SIZES", "label_of", "make_model", "reference_score", "train_supervised"]
+__all__ = ["CRAB", "CRAB_NULL", "SIZES", "label_of", "make_model", "name_of", "train_supervised"]
 
 CLUSTERS = (8, 16, 32, 48, 64, 128, 256)
 DEPTHS = (4, 5, 6, 7, 8)
@@ -65,6 +66,16 @@ LINES = {
 }
 """Which line of the table a method belongs to, together with its size."""
 
+KINDS = {
+    "k-means": ("k-means", "k-means ensemble", "k-means / ensemble"),
+    "li-ma": ("LiMa Tree", "LiMa Forest", "LiMa Tree / Forest"),
+    "noisy": ("Noisy Tree", "Noisy Forest", "Noisy Tree / Forest"),
+    "menon": ("Menon Tree", "Menon Forest", "Menon Tree / Forest"),
+    "mithal": ("Mithal Tree", "Mithal Forest", "Mithal Tree / Forest"),
+    "supervised": ("Supervised tree", "Supervised forest", "Supervised tree / forest"),
+}
+"""Names of lines as they are shown: of single models, of ensembles, and of both."""
+
 NULL_MODELS = {"li-ma-tree": (4, 6), "li-ma-forest": (4, 6), "k-means": (32, 128), "k-means-ensemble": (32, 128)}
 
 
@@ -80,6 +91,24 @@ def label_of(method: str, size: int) -> str:
     if method.startswith("supervised"):
         return "supervised-small" if size else "supervised"
     return f"{LINES[method]}-{size}" if method in LINES else method
+
+
+def name_of(line: str, n_models: int | None = None) -> str:
+    """Return a line of the tables as it is shown: of single models (1), of ensembles (100), or of both (None).
+
+    Examples
+    --------
+    >>> from excess.experiments.crab import name_of
+    >>> name_of("li-ma-4", 100), name_of("k-means-32", 1), name_of("supervised-small")
+    ('LiMa Forest, depth 4', 'k-means, 32 clusters', 'Supervised tree / forest, few events')
+    """
+    if line in METHODS and line.startswith("default"):
+        return METHODS[line].name
+    kind, _, size = line.rpartition("-") if line != "supervised" else (line, "", "")
+    name = KINDS[kind][{1: 0, 100: 1, None: 2}[n_models]]
+    if kind == "supervised":
+        return f"{name}, few events" if size else name
+    return f"{name}, {size} clusters" if kind == "k-means" else f"{name}, depth {size}"
 
 
 def make_model(model: str, size: int, settings: Settings) -> Any:
@@ -149,7 +178,7 @@ def reference_score(settings: Settings) -> FloatArray | None:
 def null_plan(settings: Settings, n_trials: int) -> list[Trial]:
     """Return the trials with a fake On region; repetitions go through the Off regions in turn."""
     models = {**NULL_MODELS, **SMALL_SIZES} if settings.small else NULL_MODELS
-    n_off = crab_data(settings).n_regions - 1
+    n_off = load_config().regions.n_regions - 1  # as `crab_data` has them, without any data
     return [
         Trial(
             f"{model}-{size}-{number:03d}",

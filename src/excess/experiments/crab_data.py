@@ -24,6 +24,7 @@ __all__ = [
     "has_fact_files",
     "identify_crab",
     "labelled_events",
+    "labelled_files",
 ]
 
 _SEARCHED = ("", "fact")
@@ -103,6 +104,16 @@ def fact_files(settings: Settings) -> dict[str, Path]:
 
     Without the DL2 file of the Crab there are none: then everything is simulated.
     """
+    found = _files_found(settings)
+    return found if "dl2" in found else {}
+
+
+def labelled_files(settings: Settings) -> dict[str, Path]:
+    """Return the files of gammas and protons in the folder of data, whether they are used or not."""
+    return {kind: path for kind, path in _files_found(settings).items() if kind in ("gamma", "proton")}
+
+
+def _files_found(settings: Settings) -> dict[str, Path]:
     if settings.data is None or settings.small:
         return {}
     found = {}
@@ -112,7 +123,7 @@ def fact_files(settings: Settings) -> dict[str, Path]:
         ]
         if files:
             found[kind] = files[0]
-    return found if "dl2" in found else {}
+    return found
 
 
 def identify_crab(settings: Settings) -> dict[str, Any]:

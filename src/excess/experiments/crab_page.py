@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excess.events._errors import require
+from excess.events import load_config
 from excess.experiments import published
-from excess.experiments.crab import label_of
-from excess.experiments.crab_data import crab_data, fact_files
-from excess.experiments.pages import Figure, Page, Table, compare
+from excess.experiments.crab import name_of
+from excess.experiments.crab_data import are_labelled, crab_data, has_fact_files, labelled_files
+from excess.experiments.pages import Comparison, Figure, Page, Table, compare
 from excess.experiments.roc import FORESTS
 from excess.experiments.settings import Settings
+from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
 from excess.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AGREEMENT_LINES", "agreement_page", "crab_page", "null_page", "roc_page"]
+__all__ = ["agreement_page", "crab_page", "null_page", "roc_page"]
 
 N_PUBLISHED = 10
-COLORS = {
-    "supervised-forest": "black",
-    "li-ma-forest": "#d55e00",
-    "noisy-forest": "#0072b2",
-    "default-forest": "#009e73",
-}
-AGREEMENT_LINES = ("k-means-32", "k-means-128", "li-ma-4", "li-ma-6")
-NAMES = {"default-forest": "our default forest", "default-k-means-ensemble": "our default k-means ensemble"}
+COLORS = {"supervised-forest": "black", "li-ma-forest": ON, "noisy-forest": OFF, "default-forest": OTHER}
+OURS = ("default-forest", "default-k-means-ensemble")
+"""Lines that the paper has not."""
 
 
-def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return Table I in its full version."""
     import pandas as pd
 
@@ -46,30 +43,34 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
             cells += [*found.cells(2), str(found.n) if found.n else ""]
             if found.n:
                 summary.append({"line": line, "n_models": int(column), **vars(found)})
-        lines.append((NAMES.get(line, line), *cells))
-    data = crab_data(settings)
-    uncut = OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)
+        lines.append((name_of(line), *cells))
+    uncut = ""
+    if _has_events(settings, origin):
+        data = crab_data(settings)
+        uncut = f" Without a cut: {OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)}."
     text = [
         f"Significance of the Crab Nebula in sigma: one night is held out at a time, and one significance is computed "
-        f"of all hold-out events that are selected. Without a cut: {uncut}.",
+        f"of all hold-out events that are selected.{uncut}",
         "The number after a name is the number of clusters or the depth. T = 1 is a single model, T = 100 an ensemble "
         "(200 trees for the supervised forest and our default). Spreads are standard deviations over repetitions with "
-        "other seeds on the same events; that of a difference is its standard error.",
+        "other seeds on the same events; that of a difference is its standard error. There is none where all "
+        "repetitions are equal, as those of a tree that searches every cut.",
+        "The data are one observation: differences between methods below about one sigma may turn with another one.",
     ]
     columns = ["model"]
     for size in ("T = 1", "T = 100"):
         columns += [f"{size}: published", "ours", "difference", "repetitions"]
     return Page(
         "Detection of the Crab Nebula",
-        data_of(settings),
-        text + _simulation_note(settings),
+        data_of(settings, origin),
+        text + _simulation_note(origin),
         [Table("Table I, full version", columns, lines)],
-        [_bars(pd.DataFrame(summary), settings)],
+        [_bars(pd.DataFrame(summary), settings, origin)],
         pd.DataFrame(summary),
     )
 
 
-def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the table with a fake On region."""
     import pandas as pd
 
@@ -77,21 +78,24 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
     lines, summary = [], []
     for line in _lines(rows, published.CRAB_NULL):
         for size in ("1", "100"):
-            signed = rows.loc[(rows["line"] == line) & (rows["n_models"] == int(size)), "significance"].to_numpy()
-            if len(signed) == 0:
+            part = rows[(rows["line"] == line) & (rows["n_models"] == int(size))]
+            if len(part) == 0:
                 continue
-            # the paper's significance knows no deficits
-            found = compare(np.maximum(signed, 0.0), published.CRAB_NULL.get((line, size)), N_PUBLISHED)
-            own = compare(signed, None, 1)
-            lines.append((line, size, *found.cells(2), str(found.n), own.cells(2)[1], f"{signed.max():.2f}"))
-            summary.append(
-                {"line": line, "n_models": int(size), **vars(found), "mean_signed": own.mean, "std_signed": own.std}
-            )
+            found, own = _without_source(part, published.CRAB_NULL.get((line, size)))
+            n_regions = part["region"].nunique()
+            counted = (str(found.n), str(n_regions))
+            largest = f"{part['significance'].max():.2f}"
+            lines.append((name_of(line, int(size)), size, *found.cells(2), *counted, own.cells(2)[1], largest))
+            signed = {"mean_signed": own.mean, "std_signed": own.std}
+            summary.append({"line": line, "n_models": int(size), **vars(found), "n_regions": n_regions, **signed})
+    n_regions = load_config().regions.n_regions
     text = [
-        "On events are dropped and one Off region is called On, another one in each repetition, so that alpha is "
-        f"{crab_data(settings).with_fake_on(1).alpha:g}; everything else is as for the Crab. There is no source to "
-        "find. Deficits count as 0, as in the paper; the last columns keep their sign. Without a source a signed "
-        "significance should have mean 0 and standard deviation 1, so that the one-sided mean should be 0.40, not 0.",
+        "On events are dropped and one Off region is called On, the Off regions in turn, so that alpha is "
+        f"{1 / (n_regions - 2):g}; everything else is as for the Crab. There is no source to find. Deficits count as "
+        "0, as in the paper; the last columns keep their sign. Without a source a signed significance should have "
+        "mean 0 and standard deviation 1, so that the one-sided mean should be 0.40, not 0.",
+        "Spreads are standard deviations over repetitions; that of a difference is its standard error. Repetitions on "
+        "one region share its events: ours is from the means of the regions, one value for each.",
     ]
     columns = (
         "model",
@@ -100,18 +104,20 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
         "ours",
         "difference",
         "repetitions",
+        "regions",
         "ours, signed",
         "largest",
     )
     uncut = []
-    for region in range(1, crab_data(settings).n_regions):
+    for region in range(1, n_regions) if _has_events(settings, origin) else ():
         data = crab_data(settings).with_fake_on(region)
         counts = OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)
         uncut.append(f"{counts.significance:.1f}")
-    text.append(f"Without any cut, the regions show {', '.join(uncut)} sigma.")
+    if uncut:
+        text.append(f"Without any cut, the regions show {', '.join(uncut)} sigma.")
     return Page(
         "A fake On region",
-        data_of(settings),
+        data_of(settings, origin),
         text,
         [Table("Significance where there is no source", columns, lines, 2)],
         [],
@@ -119,7 +125,7 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
     )
 
 
-def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return correlations with the supervised forest."""
     import pandas as pd
 
@@ -137,7 +143,7 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Pa
                     found = compare(part[measure].dropna(), theirs, N_PUBLISHED)
                     cells += list(found.cells(3))
                     summary.append({"line": line, "n_models": int(size), "measure": measure, **vars(found)})
-                lines.append((NAMES.get(line, line), size, *cells, str(len(part))))
+                lines.append((name_of(line, int(size)), size, *cells, str(len(part))))
     text = [
         "Correlations of hold-out scores with the scores of the supervised forest, over all On and Off events; of "
         "single models, of their crisp classification.",
@@ -148,15 +154,15 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Pa
     columns.append("repetitions")
     return Page(
         "Agreement with the supervised forest",
-        data_of(settings),
-        text + _simulation_note(settings),
+        data_of(settings, origin),
+        text + _simulation_note(origin),
         [Table("Correlations", columns, lines, 2)],
         [],
         pd.DataFrame(summary),
     )
 
 
-def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the ROC curves on simulated truth."""
     import pandas as pd
 
@@ -176,25 +182,45 @@ def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
     ]
     return Page(
         "ROC curves on simulated truth",
-        data_of(settings),
-        text + _simulation_note(settings),
+        data_of(settings, origin),
+        text + _simulation_note(origin),
         [Table("Area under the curve", ("model", "published", "ours", "difference", "repetitions"), lines)],
         [_curves(rows)],
         pd.DataFrame(summary),
     )
 
 
-def data_of(settings: Settings) -> str:
+def data_of(settings: Settings, origin: Mapping[str, Any]) -> str:
     """Say which events the numbers are from."""
     if settings.small:
         return "simulated, and small stand-ins, whose numbers mean nothing"
-    if fact_files(settings):
-        return "FACT's files of the Crab Nebula"
+    if origin["crab"] != "simulated":
+        if not are_labelled(origin):
+            return "FACT's files of the Crab Nebula, without labelled events"
+        names = [path.name for path in labelled_files(settings).values()] or ["files of gammas", "of protons"]
+        return f"FACT's files of the Crab Nebula, labelled events from {' and '.join(names)}"
     return "SIMULATED, an observation like FACT's open Crab sample; not the sample itself"
 
 
-def _simulation_note(settings: Settings) -> list[str]:
-    if fact_files(settings):
+def _has_events(settings: Settings, origin: Mapping[str, Any]) -> bool:
+    """Say whether the events behind finished trials are at hand; pages are made without them as well."""
+    return origin["crab"] == "simulated" or has_fact_files(settings)
+
+
+def _without_source(part: pd.DataFrame, theirs: published.Value | None) -> tuple[Comparison, Comparison]:
+    """Compare significances of fake On regions, one-sided as the paper has them, and signed.
+
+    Repetitions on the same region are not independent, so that the standard error is from the means of the regions.
+    """
+    # the paper's significance knows no deficits
+    one_sided = part["significance"].clip(lower=0.0)
+    found = compare(one_sided, theirs, N_PUBLISHED)
+    of_regions = compare(one_sided.groupby(part["region"]).mean(), theirs, N_PUBLISHED)
+    return replace(found, error=of_regions.error), compare(part["significance"], None, 1)
+
+
+def _simulation_note(origin: Mapping[str, Any]) -> list[str]:
+    if origin["crab"] != "simulated":
         return []
     return [
         "The simulation has the published numbers of events and FACT's distributions of image parameters, drawn from a "
@@ -206,46 +232,48 @@ def _simulation_note(settings: Settings) -> list[str]:
 def _lines(rows: pd.DataFrame, table: Any) -> list[str]:
     """Return the published lines, in their order, and then those of ours that the paper has not."""
     theirs = dict.fromkeys(line for line, _ in table)
-    extra = [line for line in dict.fromkeys(rows["line"]) if line in (label_of(key, 0) for key in NAMES)]
-    return [line for line in [*theirs, *extra] if line in set(rows["line"])]
+    return [line for line in [*theirs, *OURS] if line in set(rows["line"])]
 
 
-def _axes(**options: Any) -> Any:
-    figure = require("matplotlib.figure", "drawing", extra="report").Figure(layout="constrained", **options)
-    axes = figure.subplots()
-    axes.spines[["top", "right"]].set_visible(False)
-    return axes
-
-
-def _bars(summary: pd.DataFrame, settings: Settings) -> Figure:
+def _bars(summary: pd.DataFrame, settings: Settings, origin: Mapping[str, Any]) -> Figure:
     """Draw all means, ours and published, of single models and ensembles."""
-    axes = _axes(figsize=(8, 8.5))
     names = list(dict.fromkeys(summary["line"]))
-    for n_models, color, what in ((1, "#0072b2", "T = 1"), (100, "#d55e00", "T = 100")):
-        part = summary[summary["n_models"] == n_models]
-        y = [names.index(line) for line in part["line"]]
-        axes.errorbar(part["mean"], y, xerr=part["std"].fillna(0.0), fmt="o", color=color, ms=5, label=f"ours, {what}")
-        axes.plot(part["published"], y, "|", color=color, ms=11, mew=1.8, label=f"published, {what}")
-    axes.set_yticks(range(len(names)), [NAMES.get(name, name) for name in names], fontsize=8)
-    axes.invert_yaxis()
-    axes.grid(axis="y", color="#dddddd", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.set(xlabel="significance / sigma")
-    axes.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
-    caption = f"Significance of the Crab Nebula; ours on {data_of(settings)}."
+    with paper_axes(None, None, size=(8, 8.5)) as axes:
+        for n_models, color, what in ((1, OFF, "T = 1"), (100, ON, "T = 100")):
+            part = summary[summary["n_models"] == n_models]
+            y = np.array([names.index(line) for line in part["line"]], dtype=np.intp)
+            few = (part["n"] < N_PUBLISHED).to_numpy()
+            for are_few, fill in ((False, color), (True, "white")):
+                own, at = part[few == are_few], y[few == are_few]
+                if len(own):
+                    label = f"ours, {what}" + (f", fewer than {N_PUBLISHED} repetitions" if are_few else "")
+                    axes.errorbar(
+                        own["mean"], at, xerr=own["std"].fillna(0.0), fmt="o", color=color, mfc=fill, ms=5, label=label
+                    )
+            axes.plot(part["published"], y, "|", color=color, ms=11, mew=1.8, label=f"published, {what}")
+        axes.set_yticks(range(len(names)), [name_of(name) for name in names])
+        axes.invert_yaxis()
+        axes.grid(axis="y", color=GREY, alpha=0.25, lw=0.6)
+        axes.set_axisbelow(True)
+        axes.set(xlabel="significance / sigma")
+        axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    caption = (
+        f"Significance of the Crab Nebula, published and ours. Data of ours: {data_of(settings, origin)}. Open circles "
+        f"are means of fewer than {N_PUBLISHED} repetitions."
+    )
     return Figure("significance", caption, axes.figure)
 
 
 def _curves(rows: pd.DataFrame) -> Figure:
-    axes = _axes(figsize=(5.5, 5))
-    for model, (name, _) in FORESTS.items():
-        part = rows[rows["model"] == model]
-        if len(part) == 0:
-            continue
-        mean = part.groupby("fpr")["tpr"].mean()
-        area = part.groupby("trial")["auc"].first().mean()
-        axes.plot(mean.index, mean, color=COLORS[model], lw=1.6, label=f"{name}, area {area:.3f}")
-    axes.plot([0, 1], [0, 1], color="#666666", lw=0.8, ls=":")
-    axes.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
-    axes.legend(frameon=False, fontsize=8.5, loc="lower right")
+    with paper_axes(None, None, size=(5.5, 5)) as axes:
+        for model, (name, _) in FORESTS.items():
+            part = rows[rows["model"] == model]
+            if len(part) == 0:
+                continue
+            mean = part.groupby("fpr")["tpr"].mean()
+            area = part.groupby("trial")["auc"].first().mean()
+            axes.plot(mean.index, mean, color=COLORS[model], lw=1.6, label=f"{name}, area {area:.3f}")
+        axes.plot([0, 1], [0, 1], color=GREY, lw=0.8, ls=":")
+        axes.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1), aspect="equal")
+        axes.legend(loc="lower right")
     return Figure("roc", "ROC curves on simulated truth, mean over repetitions.", axes.figure)

@@ -73,7 +73,7 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     return [rows[key] for key in methods]
 
 
-IMBALANCED = Study(
-    "imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums, has_imbalanced_files)
+IMBALANCED = Study("imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums, has_imbalanced_files)
 MORE_NOISE = Study(
-    "imbalanced-more-noise", N_TRIALS, partial(plan, p_plus=0.25), run, imbalanced_checksums, has_imbalanced_files)
+    "imbalanced-more-noise", N_TRIALS, partial(plan, p_plus=0.25), run, imbalanced_checksums, has_imbalanced_files
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +28,7 @@ TOLERANCE = 0.05
 CONFIDENCE = 0.9
 
 
-def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the page of one noise level."""
     import pandas as pd
 
@@ -50,10 +50,11 @@ def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> P
         _data(settings),
         _text(table, study),
         [
-            _averages(table, study),
+            averages(rows, study),
+            further(rows),
             _glance(table),
             Table(
-                "By set and method",
+                f"By set and method, {sets_said(dict.fromkeys(table['set']))}",
                 ("set", "method", "published", "ours", "difference", "trials", "mean F1 of the folds"),
                 lines,
                 2,
@@ -64,20 +65,22 @@ def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> P
     )
 
 
-def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Settings) -> Page:
+def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the diagrams: from the published tables, from ours, and from ours with our own forest."""
     import pandas as pd
 
     figures, lines, summary = [], [], []
     for study, rows in frames.items():
         names = [METHODS[method].name for method in PAPER_METHODS]
-        cases = [("published", compare_ranks(_published_table(study), names, CONFIDENCE))]
+        theirs = compare_ranks(_published_table(study), names, CONFIDENCE)
+        cases = [("published", theirs, list(IMBALANCED_SETS))]
         for case, methods in (("ours", PAPER_METHODS), ("ours, with our default", (*PAPER_METHODS, "default-forest"))):
-            table = _own_table(rows, methods)
-            if len(table) >= 2:
-                cases.append((case, compare_ranks(table, [METHODS[method].name for method in methods], CONFIDENCE)))
-        for case, comparison in cases:
-            what = f"{case}, p_plus = {P_PLUS[study]:g}"
+            own = common_means(rows, methods)
+            if len(own) >= 2:
+                compared = compare_ranks(own.to_numpy(), [METHODS[method].name for method in methods], CONFIDENCE)
+                cases.append((case, compared, list(own.index)))
+        for case, comparison, sets in cases:
+            what = f"{case}, p_plus = {P_PLUS[study]:g}, {sets_said(sets)}"
             figures.append(_figure(comparison, what, f"{study}-{case}".replace(", ", "-").replace(" ", "-")))
             lines += [
                 (what, f"{first} - {second}", f"{comparison.p_value_of(first, second):.3f}")
@@ -97,7 +100,8 @@ def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Setti
             ]
     text = (
         "Average ranks of F1 over the data sets, ties averaged, the best on the right. A bar connects methods that no "
-        f"Wilcoxon signed-rank test tells apart at a confidence of {CONFIDENCE:g}, Holm-corrected and exact.",
+        f"Wilcoxon signed-rank test tells apart at a confidence of {CONFIDENCE:g}, Holm-corrected and exact. "
+        "Every diagram is of the sets that all its methods have, by trials that all have.",
     )
     pairs = Table("Holm-corrected p-values", ("table", "pair", "p"), lines, 2)
     return Page("Critical differences", _data(settings), text, [pairs], figures, pd.DataFrame(summary))
@@ -106,15 +110,22 @@ def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Setti
 def _text(table: pd.DataFrame, study: str) -> list[str]:
     paper = table[table["method"].isin(PAPER_METHODS)]
     near = int((paper["difference"].abs() <= TOLERANCE).sum())
-    near_draws = int((paper["difference"].abs() <= 2 * paper["std"]).sum())
+    said = f"{near} of {len(paper)} cells lie within {TOLERANCE:g} of the published value"
+    repeated = paper[paper["n"] > 1]
+    if len(repeated):
+        n_draws = int((repeated["difference"].abs() <= 2 * repeated["std"]).sum())
+        of = "" if len(repeated) == len(paper) else f" of {len(repeated)} with more than one trial"
+        said += (
+            f", {n_draws}{of} within two of our standard deviations. Those hold the draw of label noise, which is "
+            "another one in each trial"
+        )
     return [
         f"Ten sets of imbalanced-learn, labels with noise of p_plus = {P_PLUS[study]:g} and p_minus = 0.5, so that "
         "alpha is 1; stratified 10-fold cross-validation, thresholds on out-of-bag scores of noisy labels, F1 of all "
         "hold-out predictions against the clean labels. The paper says neither depth nor leaf size; here its forests "
         f"have 100 trees of depth {DEPTH} without a limit on leaves. Spreads are standard deviations over trials, that "
         "of a difference is its standard error.",
-        f"{near} of {len(paper)} cells lie within {TOLERANCE:g} of the published value, {near_draws} within two of our "
-        "standard deviations. Those hold the draw of label noise, which is another one in each trial.",
+        f"{said}.",
     ]
 
 
@@ -134,63 +145,106 @@ def _glance(table: pd.DataFrame) -> Table:
             cells.append(f"{theirs}{found['mean']:.3f}{' *' if is_far else ''}")
         lines.append((name, *cells))
     columns = ("set", *(METHODS[method].name for method in (*PAPER_METHODS, *OURS)))
-    return Table(f"Published / ours; * differs by more than {TOLERANCE:g}", columns, lines)
+    title = f"Published / ours, {sets_said(dict.fromkeys(table['set']))}; * differs by more than {TOLERANCE:g}"
+    return Table(title, columns, lines)
 
 
-def _averages(table: pd.DataFrame, study: str) -> Table:
-    """Return mean F1 and mean rank over the sets that all methods have."""
-    ours = table.pivot_table(index="set", columns="method", values="mean").dropna()
+def averages(rows: pd.DataFrame, study: str) -> Table:
+    """Return mean F1 and mean rank of the paper's four forests over all sets that they have."""
+    ours = common_means(rows, PAPER_METHODS)
     theirs = _published_table(study, list(ours.index))
     printed = published.AVERAGES[study]
-    four = compare_ranks(ours[list(PAPER_METHODS)], PAPER_METHODS).ranks if len(ours) > 1 else np.full(4, np.nan)
-    every = (*PAPER_METHODS, *OURS)
-    lines = []
-    for j, method in enumerate(every):
-        is_paper = j < len(PAPER_METHODS)
-        five = (*PAPER_METHODS, method)
-        beside = theirs if is_paper else np.column_stack([theirs, ours[method]])
-        own = ours[list(PAPER_METHODS if is_paper else five)].to_numpy()
-        lines.append(
-            (
-                METHODS[method].name,
-                f"{printed['f1'][j]:.3f}" if is_paper else "",
-                f"{theirs[:, j].mean():.3f}" if is_paper else "",
-                f"{ours[method].mean():.3f}",
-                f"{printed['rank'][j]:.2f}" if is_paper else "",
-                _rank(beside, j if is_paper else 4),
-                f"{four[j]:.2f}" if is_paper else _rank(own, 4),
-            )
+    their_ranks, own_ranks = _ranks(theirs), _ranks(ours.to_numpy())
+    lines = [
+        (
+            METHODS[method].name,
+            f"{printed['f1'][j]:.3f}",
+            f"{theirs[:, j].mean():.3f}",
+            f"{ours[method].mean():.3f}",
+            f"{printed['rank'][j]:.2f}",
+            their_ranks[j],
+            own_ranks[j],
         )
+        for j, method in enumerate(PAPER_METHODS)
+    ]
     columns = (
         "method",
         "mean F1, printed in the paper",
-        "mean of its cells",
-        "ours",
-        "mean rank, printed in the paper",
-        "rank among its cells",
-        "rank among our four forests",
+        "mean F1 of its cells",
+        "mean F1, ours",
+        "rank among the paper's four, printed in the paper",
+        "rank among the paper's four, of its cells",
+        "rank among the paper's four, ours",
     )
-    return Table(f"Averages over {len(ours)} sets", columns, lines)
+    return Table(f"Averages over {sets_said(ours.index)}", columns, lines)
 
 
-def _rank(table: Any, column: int) -> str:
-    if len(table) < 2:
-        return ""
-    return f"{compare_ranks(table, [str(j) for j in range(np.shape(table)[1])]).ranks[column]:.2f}"
+def further(rows: pd.DataFrame) -> Table:
+    """Return our further methods, each beside the paper's four on the sets and trials that all five have."""
+    lines = []
+    for method in OURS:
+        five = (method, *PAPER_METHODS)
+        means = common_means(rows, five)
+        if len(means) == 0:
+            continue
+        ranks = _ranks(means.to_numpy())
+        cells = [
+            f"{means[key].mean():.3f} ({rank})" if rank else f"{means[key].mean():.3f}"
+            for key, rank in zip(five, ranks, strict=True)
+        ]
+        lines.append((METHODS[method].name, sets_said(means.index), *cells))
+    columns = ("method", "over", "its mean F1 (rank of five)", *(METHODS[method].name for method in PAPER_METHODS))
+    return Table(
+        "Our further forests, each with the paper's four on the sets and trials that all five have", columns, lines, 2
+    )
+
+
+def common_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
+    """Return mean F1 by set and method, over the trials that all these methods have.
+
+    Sets with fewer than two such trials are left out, unless there is no more than one trial of anything there.
+    """
+    import pandas as pd
+
+    means = {}
+    for name in IMBALANCED_SETS:
+        own = rows[rows["set"] == name]
+        by_trial = own.pivot(index="trial", columns="method", values="f1").reindex(columns=list(methods))
+        common = by_trial.dropna()
+        if len(common) >= min(2, max(len(by_trial), 1)):
+            means[name] = common.mean()
+    return pd.DataFrame.from_dict(means, orient="index", columns=list(methods))
+
+
+def sets_said(sets: Iterable[str]) -> str:
+    """Return how many sets there are, and which of the ten are left out.
+
+    Examples
+    --------
+    >>> from excess.experiments.datasets import IMBALANCED_SETS
+    >>> from excess.experiments.imbalanced_page import sets_said
+    >>> sets_said(IMBALANCED_SETS), sets_said(list(IMBALANCED_SETS)[:-1])
+    ('10 sets', '9 sets (left out: protein_homo)')
+    """
+    there = set(sets)
+    missing = [name for name in IMBALANCED_SETS if name not in there]
+    return f"{len(there)} sets" + (f" (left out: {', '.join(missing)})" if missing else "")
+
+
+def _ranks(table: Any) -> list[str]:
+    """Return mean ranks of columns as text; nothing for fewer than two sets."""
+    names = [str(j) for j in range(table.shape[1])]
+    return [f"{rank:.2f}" for rank in compare_ranks(table, names).ranks] if len(table) > 1 else [""] * len(names)
 
 
 def _published_table(study: str, sets: list[str] | None = None) -> Any:
     cells = PUBLISHED[study]
     return np.array(
-        [[cells[name, method].mean for method in PAPER_METHODS] for name in (sets or list(IMBALANCED_SETS))]
+        [
+            [cells[name, method].mean for method in PAPER_METHODS]
+            for name in (list(IMBALANCED_SETS) if sets is None else sets)
+        ]
     )
-
-
-def _own_table(rows: pd.DataFrame, methods: tuple[str, ...]) -> Any:
-    means = rows.pivot_table(index="set", columns="method", values="f1", aggfunc="mean")
-    if not set(methods) <= set(means.columns):
-        return np.empty((0, len(methods)))
-    return means[list(methods)].dropna().to_numpy()
 
 
 def _values(rows: pd.DataFrame, name: str, method: str) -> Any:
@@ -201,7 +255,7 @@ def _figure(comparison: RankComparison, what: str, name: str) -> Figure:
     from excess.report.critical_difference import plot_critical_difference
 
     axes = plot_critical_difference(comparison)
-    axes.set_title(f"F1, {what}", fontsize=10, loc="left")
+    axes.set_title(f"F1, {what}", fontsize=9, loc="left")
     caption = f"Average ranks of F1, {what}; Friedman p = {comparison.friedman_p_value:.3g}."
     return Figure(name, caption, axes.figure)
 

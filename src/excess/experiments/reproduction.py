@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from excess.events._errors import nearest, require
+from excess.experiments.crab_data import are_labelled
+from excess.experiments.datasets import MissingDataError
 from excess.experiments.pages import write_page
 from excess.experiments.settings import Settings
 from excess.experiments.targets import TARGETS
-from excess.experiments.trials import Study, Trial, check_settings, finished, locked, read_rows, run_study
+from excess.experiments.trials import Study, Trial, finished, locked, made_from, read_rows, run_study
 
 __all__ = ["chosen_targets", "reproduce_targets"]
 
@@ -51,7 +54,7 @@ def reproduce_targets(
     Parameters
     ----------
     names : sequence of str
-        Names of ``TARGETS``, or ``"all"``.
+        Names of ``TARGETS``, or ``"all"``, which leaves out what the data do not allow for.
     folder : Path
         Where trials and pages go. One run at a time; a run that was interrupted is continued.
     settings : Settings
@@ -63,7 +66,7 @@ def reproduce_targets(
     shown : bool, default=False
         Show progress.
     only_finished : bool, default=False
-        Run nothing; make pages of the trials that are finished.
+        Run nothing; make pages of the trials that are finished. It needs no data, and works while a run is going on.
     tell : callable
         Called with a sentence on the way.
 
@@ -76,36 +79,71 @@ def reproduce_targets(
     # what is missing is to be said before hours of work, not after
     for module in ("pyarrow", "matplotlib"):
         require(module, "reproducing tables and figures", extra="experiments")
-    studies = _studies(chosen)
-    for study in studies.values():
-        study.identify(settings)
-    pages = {}
+    origins = _origins(chosen, folder, settings, only_finished=only_finished)
+    for name in [name for name in chosen if TARGETS[name].needs_labels]:
+        if all(are_labelled(origins[study.name]) for study in TARGETS[name].studies if origins[study.name]):
+            continue
+        sentence = f"{name}: needs files gamma*.hdf5 and proton*.hdf5 (or *.h5) of labelled events beside FACT's sample"
+        if "all" not in names:
+            raise MissingDataError(sentence)
+        tell(f"{sentence}; left out")
+        chosen.remove(name)
+    trials = {}
+    for study in _studies(chosen).values():
+        plan = study.plan(settings, study.n_trials if n_trials is None else n_trials)
+        trials[study.name] = [trial for trial in plan if any(_wants(name, study, trial) for name in chosen)]
+    if only_finished:
+        for name, wanted in trials.items():
+            there = [trial for trial in wanted if finished(_trials_of(folder, name), trial)]
+            tell(f"{name}: {len(there)} of {len(wanted)} trials are finished")
+            trials[name] = there
+        return _write_pages(chosen, trials, folder, settings, origins, tell)
     with locked(folder):
-        rows: dict[str, tuple[list[Trial], Path]] = {}
-        for study in studies.values():
-            own = folder / "trials" / study.name
-            plan = study.plan(settings, study.n_trials if n_trials is None else n_trials)
-            wanted = [trial for trial in plan if any(_wants(name, study, trial) for name in chosen)]
-            if only_finished:
-                check_settings(study, settings, own)  # a page must not say other data than the trials are from
-                there = [trial for trial in wanted if finished(own, trial)]
-                tell(f"{study.name}: {len(there)} of {len(wanted)} trials are finished")
-                wanted = there
-            else:
-                run_study(study, wanted, settings, own, n_jobs=n_jobs, shown=shown)
-            rows[study.name] = (wanted, own)
-        for name in chosen:
-            target = TARGETS[name]
-            frames = {}
-            for study in target.studies:
-                trials, own = rows[study.name]
-                frames[study.name] = pd.DataFrame(read_rows(own, [trial for trial in trials if target.wants(trial)]))
-            if any(frame.empty for frame in frames.values()):
-                tell(f"{name}: no trial is finished, so there is no page")
-                continue
-            write_page(target.page(frames, settings), pd.concat(frames.values(), ignore_index=True), folder / name)
-            pages[name] = folder / name / "page.html"
+        for study in _studies(chosen).values():
+            own = _trials_of(folder, study.name)
+            run_study(study, trials[study.name], settings, own, n_jobs=n_jobs, shown=shown)
+        return _write_pages(chosen, trials, folder, settings, origins, tell)
+
+
+def _origins(
+    names: Sequence[str], folder: Path, settings: Settings, *, only_finished: bool
+) -> dict[str, dict[str, Any]]:
+    """Return what the trials of each study are made from; empty where nothing is finished, and nothing will be run."""
+    return {
+        study.name: (made_from(study, settings, _trials_of(folder, study.name)) or {})
+        if only_finished
+        else study.identify(settings)
+        for study in _studies(names).values()
+    }
+
+
+def _write_pages(
+    names: Sequence[str],
+    trials: Mapping[str, Sequence[Trial]],
+    folder: Path,
+    settings: Settings,
+    origins: Mapping[str, Mapping[str, Any]],
+    tell: Callable[[str], None],
+) -> dict[str, Path]:
+    """Write the pages of targets of which all studies have trials."""
+    pages = {}
+    for name in names:
+        target = TARGETS[name]
+        wanted = {study.name: [t for t in trials[study.name] if target.wants(t)] for study in target.studies}
+        if not all(wanted.values()):
+            tell(f"{name}: no trial is finished, so there is no page")
+            continue
+        frames = {own: pd.DataFrame(read_rows(_trials_of(folder, own), found)) for own, found in wanted.items()}
+        page = target.page(frames, settings, origins[target.studies[0].name])
+        # trials go on meanwhile; pages of another run are finished in seconds
+        with locked(folder, ".pages.lock", patience=60.0):
+            write_page(page, pd.concat(frames.values(), ignore_index=True), folder / name)
+        pages[name] = folder / name / "page.html"
     return pages
+
+
+def _trials_of(folder: Path, study: str) -> Path:
+    return folder / "trials" / study
 
 
 def _studies(names: Sequence[str]) -> dict[str, Study]:

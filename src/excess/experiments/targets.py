@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from excess.experiments.calibration import CALIBRATION, calibration_page
 from excess.experiments.crab import CRAB, CRAB_NULL
-from excess.experiments.crab_page import AGREEMENT_LINES, agreement_page, crab_page, null_page, roc_page
+from excess.experiments.crab_page import agreement_page, crab_page, null_page, roc_page
 from excess.experiments.imbalanced import IMBALANCED, MORE_NOISE
 from excess.experiments.imbalanced_page import critical_difference_page, imbalanced_page
 from excess.experiments.roc import ROC
@@ -34,27 +34,44 @@ class Target:
     studies : tuple of Study
         Whose trials it shows. Targets that share a study share its trials.
     page : callable
-        From the rows of each study, by name, and settings to a page.
+        From the rows of each study, by name, settings, and what the trials are made from, to a page.
     wants : callable
         Which of the trials it needs.
+    needs_labels : bool
+        Whether it needs labelled events beside the Crab.
     """
 
     says: str
     studies: tuple[Study, ...]
-    page: Callable[[Mapping[str, pd.DataFrame], Settings], Page]
+    page: Callable[[Mapping[str, pd.DataFrame], Settings, Mapping[str, Any]], Page]
     wants: Callable[[Trial], bool] = lambda trial: True
+    needs_labels: bool = False
+
+
+AGREEMENT_MODELS = {
+    ("li-ma-tree", 4),
+    ("li-ma-tree", 6),
+    ("li-ma-forest", 4),
+    ("li-ma-forest", 6),
+    ("k-means", 32),
+    ("k-means", 128),
+    ("k-means-ensemble", 32),
+    ("k-means-ensemble", 128),
+    ("default-forest", 0),
+    ("default-k-means-ensemble", 0),
+}
+"""Models and sizes of the paper's table of agreement, and our own."""
 
 
 def _agreement_wants(trial: Trial) -> bool:
-    model, size = trial.parameters["model"], trial.parameters["size"]
-    return model.startswith(("li-ma", "k-means", "default")) and any(
-        model.startswith("default") or (line.endswith(f"-{size}") and line[:4] == model[:4]) for line in AGREEMENT_LINES
-    )
+    return (trial.parameters["model"], trial.parameters["size"]) in AGREEMENT_MODELS
 
 
 TARGETS: dict[str, Target] = {
-    "roc": Target("ROC curves on simulated truth", (ROC,), roc_page),
-    "agreement": Target("correlation with the supervised forest", (CRAB,), agreement_page, _agreement_wants),
+    "roc": Target("ROC curves on simulated truth", (ROC,), roc_page, needs_labels=True),
+    "agreement": Target(
+        "correlation with the supervised forest", (CRAB,), agreement_page, _agreement_wants, needs_labels=True
+    ),
     "crab": Target("Table I, full version: significance of the Crab Nebula", (CRAB,), crab_page),
     "crab-null": Target("the same with a fake On region", (CRAB_NULL,), null_page),
     "imbalanced": Target("F1 on ten imbalanced sets, p_plus = 0.1", (IMBALANCED,), imbalanced_page),
