@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 
 import numpy as np
@@ -11,20 +12,21 @@ import pytest
 
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
 from excess.cli import main
+from excess.cli import reproduce as command
 from excess.events import write_events
-from excess.experiments import crab, published
+from excess.experiments import crab, crab_page, imbalanced, imbalanced_page, published
 from excess.experiments.calibration import false_alarms, power
 from excess.experiments.crab_data import crab_data, fact_files, labelled_events
 from excess.experiments.datasets import IMBALANCED_SETS, MissingDataError, imbalanced_set
 from excess.experiments.imbalanced import IMBALANCED
 from excess.experiments.imbalanced import run as run_imbalanced
 from excess.experiments.methods import METHODS, MODELS, RULES, judge_folds, judge_scores
-from excess.experiments.pages import Page, Table, as_html, as_markdown, compare
+from excess.experiments.pages import Page, Table, as_html, as_markdown, compare, pm
 from excess.experiments.published import Value
 from excess.experiments.reproduction import chosen_targets, reproduce_targets
 from excess.experiments.settings import Settings
 from excess.experiments.targets import TARGETS
-from excess.experiments.trials import run_study
+from excess.experiments.trials import locked, run_study
 from excess.ranking import compare_ranks
 from excess.report.critical_difference import plot_critical_difference
 from excess.simulate import simulate_labelled, simulate_observation
@@ -146,7 +148,27 @@ def test_methods_name_known_models_and_rules():
     assert {method.rule for method in METHODS.values()} <= set(RULES)
 
 
-def test_all_forests_of_a_trial_see_the_same_noise_and_folds():
+def test_all_forests_of_a_trial_see_the_same_noise_and_folds(monkeypatch):
+    seen = {}
+
+    def spy(model, rules, X, on, folds, **options):
+        seen.setdefault(current, []).append((on.tolist(), [(a.tolist(), b.tolist()) for a, b in folds]))
+        return judge_folds(model, rules, X, on, folds, **options)
+
+    monkeypatch.setattr(imbalanced, "judge_folds", spy)
+    for number in (0, 1):
+        for part in ("paper", "ours"):
+            current = (part, number)
+            run_imbalanced(SMALL, {"set": "abalone", "p_plus": 0.1, "trial": number, "part": part})
+    for number in (0, 1):
+        first, *others = seen["paper", number] + seen["ours", number]
+        assert len(others) == 2  # LiMa and Noisy Forest, and ours
+        assert all(other == first for other in others)
+    assert seen["paper", 0][0][0] != seen["paper", 1][0][0]
+    assert seen["paper", 0][0][1] != seen["paper", 1][0][1]
+
+
+def test_a_trial_of_the_sets_has_the_methods_of_its_part():
     rows = {
         part: run_imbalanced(SMALL, {"set": "abalone", "p_plus": 0.1, "trial": 0, "part": part})
         for part in ("paper", "ours")
@@ -169,10 +191,14 @@ def test_all_forests_of_a_trial_see_the_same_noise_and_folds():
 
 
 def test_missing_sets_are_named_with_where_to_get_them(tmp_path, capsys):
-    with pytest.raises(MissingDataError, match=r"x5data\.npz: is missing, the set abalone.*zenodo\.org.*crab-null"):
+    with pytest.raises(MissingDataError, match=r"x5data\.npz \(abalone\) is missing.*zenodo\.org.*crab-null"):
         imbalanced_set("abalone", Settings(data=tmp_path))
+    (tmp_path / "zenodo").mkdir()
+    (tmp_path / "zenodo" / "x6data.npz").touch()
     assert run_cli("reproduce", "imbalanced", "--data", tmp_path, "--out", tmp_path / "out") == 1
-    assert "x5data.npz: is missing" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    for name, number in IMBALANCED_SETS.items():  # all at once
+        assert (f"zenodo/x{number}data.npz ({name})" in said) == (name != "sick_euthyroid")
     assert not (tmp_path / "out" / "trials").exists()
 
 
@@ -309,8 +335,246 @@ def test_diagram_has_a_bar_for_each_group_and_the_best_on_the_right():
     left, right = axes.get_xlim()
     assert left > right  # ranks go down to the right
     bars = [line for line in axes.lines if line.get_linewidth() == 4]
-    ends = sorted((round(min(bar.get_xdata()) + 0.08, 2), round(max(bar.get_xdata()) - 0.08, 2)) for bar in bars)
-    assert ends == [(1.55, 2.5), (2.5, 3.1)]
+    ends = sorted((round(min(bar.get_xdata()), 9), round(max(bar.get_xdata()), 9)) for bar in bars)
+    assert ends == [(1.55, 2.5), (2.5, 3.1)]  # at the ranks of their groups, and no cap beyond them
+    assert {bar.get_solid_capstyle() for bar in bars} == {"butt"}
     assert len({bar.get_ydata()[0] for bar in bars}) == 2  # not on each other
     sides = {text.get_text().split()[0]: text.get_ha() for text in axes.texts if "  " in text.get_text()}
     assert sides == {"Noisy": "left", "LiMa": "left", "Menon": "right", "Mithal": "right"}
+
+
+def files_of(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def test_pages_of_nothing_are_refused_and_leave_nothing(tmp_path, capsys):
+    assert run_cli("reproduce", "all", "--finished", "--out", tmp_path) == 1
+    assert "no page could be made" in capsys.readouterr().err
+    assert files_of(tmp_path) == []
+    assert run_cli("reproduce", "crab", "--finished", "--out", tmp_path / "nowhere") == 1
+    assert "is not a folder" in capsys.readouterr().err
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_pages_need_no_data_and_go_along_with_a_run(everything, tmp_path, monkeypatch, capsys):
+    """Trials of downloaded sets and FACT's sample, on a machine that has neither."""
+    trials = tmp_path / "trials"
+    shutil.copytree(everything / "trials", trials)
+    for study in ("imbalanced", "imbalanced-more-noise", "crab", "crab-null", "roc"):
+        path = trials / study / "settings.json"
+        known = {**json.loads(path.read_text()), "small": False}
+        known |= (
+            {"sets": {"abalone": "ff"}} if "sets" in known else {"crab": {"dl2": "aa", "gamma": "b", "proton": "c"}}
+        )
+        path.write_text(json.dumps(known))
+    before = {path: path.read_bytes() for path in trials.rglob("*") if path.is_file()}
+
+    def refuse(*arguments, **options):
+        raise AssertionError("no data are needed")
+
+    for module, name in (("datasets", "imbalanced_set"), ("crab_data", "crab_data"), ("crab_page", "crab_data")):
+        monkeypatch.setattr(f"excess.experiments.{module}.{name}", refuse)
+    names = ("imbalanced", "imbalanced-more-noise", "critical-difference", "crab", "crab-null", "agreement", "roc")
+    with locked(tmp_path):  # a run is going on
+        assert run_cli("reproduce", *names, "--finished", "--trials", 1, "--out", tmp_path) == 0
+    assert before == {path: path.read_bytes() for path in trials.rglob("*") if path.is_file()}
+    text = (tmp_path / "crab" / "page.md").read_text()
+    assert "FACT's files of the Crab Nebula, labelled events from files of gammas and of protons" in text
+    assert "simulated" not in text.lower()
+    assert run_cli("reproduce", "crab", "--finished", "--seed", 1, "--out", tmp_path) == 1
+    assert "seed is 0 there and 1 now" in capsys.readouterr().err
+
+
+def test_pages_compare_data_that_are_given(everything, tmp_path, capsys):
+    """Simulated trials must not become a page of FACT's sample."""
+    shutil.copytree(everything / "trials" / "crab-null", tmp_path / "trials" / "crab-null")
+    path = tmp_path / "trials" / "crab-null" / "settings.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "small": False}))
+    (tmp_path / "data").mkdir()
+    arguments = ("reproduce", "crab-null", "--finished", "--data", tmp_path / "data", "--out", tmp_path)
+    assert run_cli(*arguments) == 0  # the folder has nothing to compare with
+    (tmp_path / "data" / "crab_dl2.h5").write_bytes(b"other")
+    assert run_cli(*arguments) == 1
+    assert 'crab is "simulated" there' in capsys.readouterr().err
+
+
+def test_real_data_without_labels_are_said_before_any_work(tmp_path, capsys, monkeypatch):
+    (tmp_path / "crab_dl2.h5").write_bytes(b"events")
+    out = tmp_path / "out"
+    for name in ("roc", "agreement"):
+        assert run_cli("reproduce", name, "--data", tmp_path, "--out", out) == 1
+        assert f"{name}: needs files gamma*.hdf5 and proton*.hdf5" in capsys.readouterr().err
+    assert not (out / "trials").exists()
+    done = []
+    monkeypatch.setattr("excess.experiments.reproduction.run_study", lambda study, *_, **__: done.append(study.name))
+    monkeypatch.setattr("excess.experiments.reproduction._write_pages", lambda names, *_: dict.fromkeys(names, out))
+    monkeypatch.setattr("excess.experiments.datasets._check_files", lambda *_: None)
+    monkeypatch.setattr("excess.experiments.datasets.imbalanced_set", lambda *_: (np.zeros(1), np.zeros(1)))
+    assert run_cli("reproduce", "all", "--data", tmp_path, "--out", out) == 0
+    said = capsys.readouterr().err
+    assert "roc: needs files" in said
+    assert "agreement: needs files" in said
+    assert done == ["crab", "crab-null", "imbalanced", "imbalanced-more-noise", "calibration"]
+
+
+def test_labelled_files_without_the_sample_are_said_to_be_ignored(tmp_path, capsys, monkeypatch):
+    for name in ("gamma.h5", "proton.h5"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr("excess.experiments.reproduction.reproduce_targets", lambda *_, **__: {"roc": tmp_path})
+    assert run_cli("reproduce", "roc", "--data", tmp_path, "--out", tmp_path / "out") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "https://factdata.app.tu-dortmund.de/ has the real sample" in said
+    assert "files of gammas and protons are ignored" in said
+
+
+def test_an_interrupted_run_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("excess.experiments.reproduction.run_study", interrupt)
+    assert run_cli("reproduce", "calibration", "--small", "--out", tmp_path) == 130
+    assert "the same command goes on where it was" in capsys.readouterr().err
+
+
+def test_the_command_names_all_targets():
+    assert ", ".join(TARGETS) + ", or all" == command._TARGETS
+
+
+def test_a_plan_simulates_nothing(monkeypatch):
+    def refuse(*arguments, **options):
+        raise AssertionError("events were made")
+
+    for name in ("labelled_events", "crab_data"):
+        monkeypatch.setattr(crab, name, refuse)
+    assert any(trial.parameters["model"] == "supervised-forest" for trial in crab.CRAB.plan(Settings(), 1))
+    assert len(crab.CRAB_NULL.plan(Settings(), 10)) == 80
+
+
+def f1_rows(cells):
+    """Rows of F1 from (set, method): {trial: F1}."""
+    return pd.DataFrame(
+        [
+            {"set": name, "method": method, "trial": trial, "f1": f1, "f1_of_folds": f1}
+            for (name, method), values in cells.items()
+            for trial, f1 in values.items()
+        ]
+    )
+
+
+@pytest.fixture
+def uneven():
+    """Three trials of the paper's four on all sets; ours has two of them on one set, and one on another."""
+    cells = {}
+    for name in IMBALANCED_SETS:
+        for j, method in enumerate(imbalanced.PAPER_METHODS):
+            cells[name, method] = {0: 0.1 + 0.1 * j, 1: 0.1 + 0.1 * j, 2: 0.9 - 0.1 * j}
+        cells[name, "default-forest"] = {0: 0.25, 1: 0.25, 2: 0.25}
+    cells["letter_img", "default-forest"] = {0: 0.25, 1: 0.25}
+    cells["protein_homo", "default-forest"] = {2: 0.25}
+    return f1_rows(cells)
+
+
+def test_forests_are_compared_on_common_trials(uneven):
+    five = (*imbalanced.PAPER_METHODS, "default-forest")
+    means = imbalanced_page.common_means(uneven, five)
+    assert list(means.index) == [name for name in IMBALANCED_SETS if name != "protein_homo"]
+    np.testing.assert_allclose(means.loc["letter_img"], [0.1, 0.2, 0.3, 0.4, 0.25])  # not the third trial of the four
+    np.testing.assert_allclose(means.loc["abalone"].iloc[0], (0.1 + 0.1 + 0.9) / 3)
+    assert len(imbalanced_page.common_means(uneven, imbalanced.PAPER_METHODS)) == 10
+    once = imbalanced_page.common_means(uneven[uneven["trial"] == 2], five)
+    assert list(once.index) == [name for name in IMBALANCED_SETS if name != "letter_img"]  # one trial is all there is
+
+
+def test_tables_say_their_sets_and_what_they_rank_among(uneven):
+    page = imbalanced_page.imbalanced_page({"imbalanced": uneven}, Settings(), {})
+    averages, further, glance, cells = page.tables
+    assert averages.title == "Averages over 10 sets"
+    assert [line[0] for line in averages.lines] == ["LiMa Forest", "Noisy Forest", "Menon Forest", "Mithal Forest"]
+    assert averages.lines[0][3] == "0.367"
+    assert "rank among the paper's four, ours" in averages.columns
+    assert further.columns[3] == "its mean F1 (rank of five)"
+    (line,) = further.lines
+    assert line[:4] == ("Our default forest", "9 sets (left out: protein_homo)", "2 to 3", "0.250 (4.78)")
+    assert "10 sets" in glance.title
+    assert "10 sets" in cells.title
+    differences = imbalanced_page.critical_difference_page({"imbalanced": uneven}, Settings(), {})
+    captions = [figure.caption for figure in differences.figures]
+    assert ["10 sets;" in caption for caption in captions] == [True, True, False]
+    assert "9 sets (left out: protein_homo)" in captions[2]
+    assert differences.summary.groupby("table")["n_sets"].first().to_dict() == {
+        "ours": 10,
+        "ours, with our default": 9,
+        "published": 10,
+    }
+
+
+def test_one_trial_has_no_spread_to_speak_of(uneven):
+    one = imbalanced_page.imbalanced_page({"imbalanced": uneven[uneven["trial"] == 0]}, Settings(), {})
+    assert "standard deviations" not in one.text[1]
+    more = imbalanced_page.imbalanced_page({"imbalanced": uneven}, Settings(), {})
+    assert "within two of our standard deviations" in more.text[1]
+
+
+def test_errors_of_fake_regions_are_from_regions():
+    part = pd.DataFrame({"region": [1, 2, 3] * 4, "significance": [1.0, -1.0, 2.0] * 4})
+    found, signed = crab_page._without_source(part, Value(0.0, 0.0))
+    assert found.n == 12
+    assert found.mean == pytest.approx(1.0)
+    assert found.error == pytest.approx(np.std([1.0, 0.0, 2.0], ddof=1) / np.sqrt(3))
+    assert signed.mean == pytest.approx(2 / 3)
+
+
+def test_equal_repetitions_have_no_error():
+    third = 17.1 / 3
+    assert compare([third] * 10, Value(5.0, 0.0), 10).cells(2) == ("5.00", "5.70", "+0.70")
+    assert pm(1.0, 0.001, 2) == "1.00 ± 0.00"  # small, but not none
+
+
+def crab_rows(n_of_lines):
+    return pd.DataFrame(
+        [
+            {"line": line, "n_models": n_models, "significance": 20.0 + 0.1 * number}
+            for (line, n_models), n in n_of_lines.items()
+            for number in range(n)
+        ]
+    )
+
+
+def test_the_crab_page_names_models_and_marks_few_repetitions():
+    rows = crab_rows({("li-ma-4", 1): 10, ("li-ma-4", 100): 10, ("k-means-8", 100): 3, ("default-forest", 100): 10})
+    page = crab_page.crab_page({"crab": rows}, SMALL, {"crab": "simulated"})
+    assert [line[0] for line in page.tables[0].lines] == [
+        "k-means / ensemble, 8 clusters",
+        "LiMa Tree / Forest, depth 4",
+        "Our default forest",
+    ]
+    assert any("one observation" in paragraph for paragraph in page.text)
+    (axes,) = page.figures[0].drawing.axes
+    fills = {
+        tuple(map(float, line.get_ydata())): line.get_markerfacecolor()
+        for line in axes.lines
+        if line.get_marker() == "o"
+    }
+    assert [at for at, fill in fills.items() if fill == "white"] == [(0.0,)]
+    assert "ours on" not in page.figures[0].caption
+    assert "Open circles" in page.figures[0].caption
+
+
+def test_wide_tables_scroll_inside_the_page():
+    text = as_html(Page("t", "d", tables=[Table("t", ("x",), [("1",)])]), {})
+    assert '<div class="wide"><table>' in text
+    assert ".wide { overflow-x: scroll" in text
+
+
+def test_our_threshold_is_the_default_of_the_forest(monkeypatch):
+    called = {}
+    monkeypatch.setattr(
+        "excess.experiments.methods.significance_threshold", lambda *_, **options: called.update(options) or 0.5
+    )
+    RULES["near-best"](None, None, None, 1.0, 7)
+    defaults = OnOffForestClassifier()
+    assert called == {
+        "tolerance": defaults.threshold_tolerance,
+        "n_bootstrap": defaults.n_threshold_bootstrap,
+        "random_state": 7,
+    }

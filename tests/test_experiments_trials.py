@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from excess.experiments.settings import Settings
-from excess.experiments.trials import Study, Trial, locked, read_rows, run_study
+from excess.experiments.trials import Study, Trial, locked, made_from, read_rows, run_study
 
 
 def plan(settings, n_trials):
@@ -88,6 +88,37 @@ def test_other_settings_are_refused(tmp_path, other, identify, said):
     run_study(study, study.plan(Settings(), 1), Settings(), tmp_path)
     with pytest.raises(ValueError, match=said):
         run_study(study_of(pure, identify), study.plan(other, 1), other, tmp_path)
+
+
+def test_settings_without_a_trial_bind_nobody(tmp_path):
+    study = study_of(fails_at_two)
+    two = study.plan(Settings(), 3)[2:]
+    with pytest.raises(RuntimeError, match="no more"):
+        run_study(study, two, Settings(), tmp_path)
+    assert (tmp_path / "settings.json").exists()
+    other = Settings(seed=1)
+    run_study(study, study.plan(other, 1), other, tmp_path)
+    assert json.loads((tmp_path / "settings.json").read_text())["seed"] == 1
+
+
+def test_looking_at_trials_writes_nothing(tmp_path):
+    study = study_of(pure)
+    assert made_from(study, Settings(), tmp_path / "none") is None
+    assert not (tmp_path / "none").exists()
+    run_study(study, study.plan(Settings(), 1), Settings(), tmp_path)
+    before = contents(tmp_path)
+    assert made_from(study, Settings(), tmp_path)["seed"] == 0
+    with pytest.raises(ValueError, match="seed is 0 there and 1 now"):
+        made_from(study, Settings(seed=1), tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_a_lock_of_another_name_is_another_lock_and_can_be_waited_for(tmp_path):
+    with locked(tmp_path), locked(tmp_path, ".pages.lock"):
+        started_at = time.monotonic()
+        with pytest.raises(ValueError, match="another run"), locked(tmp_path, patience=0.3):
+            pass
+        assert time.monotonic() - started_at >= 0.3
 
 
 def test_another_version_is_refused(tmp_path):

@@ -76,6 +76,14 @@ def test_wilcoxon_edges():
     assert wilcoxon_p_value([0.3 - 0.1, -0.2, 0.1 + 0.2 - 0.3]) == 1.0
 
 
+@pytest.mark.parametrize("scale", [1e-14, 1.0, 1e14])
+def test_ties_do_not_depend_on_the_unit(scale):
+    d = np.array([0.3 - 0.1, 0.2, -0.1, 0.5, 0.4, 0.7])
+    assert wilcoxon_p_value(scale * d) == pytest.approx(wilcoxon_p_value([2, 2, -1, 5, 4, 7]))
+    scores = np.array([[0.1 + 0.2, 0.3, 0.1], [0.5, 0.4, 0.1], [0.6, 0.7, 0.2]])
+    np.testing.assert_allclose(compare_ranks(scale * scores, list("abc")).ranks, [1.5, 1.5, 3])
+
+
 def test_holm_and_friedman_agree_with_outside_oracles():
     posthocs = pytest.importorskip("scikit_posthocs")
     scores = np.random.default_rng(0).normal(size=(12, 5)) + np.arange(5) * 0.4

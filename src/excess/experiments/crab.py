@@ -26,7 +26,7 @@ from excess.experiments.settings import Settings
 from excess.experiments.trials import Row, Study, Trial
 from excess.significance import OnOffCounts
 
-__all__ = ["CRAB", "CRAB_NULL", "SIZES", "label_of", "make_model", "name_of", "train_supervised"]
+__all__ = ["CRAB", "CRAB_NULL", "label_of", "make_model", "name_of", "train_supervised"]
 
 CLUSTERS = (8, 16, 32, 48, 64, 128, 256)
 DEPTHS = (4, 5, 6, 7, 8)

@@ -166,6 +166,7 @@ def averages(rows: pd.DataFrame, study: str) -> Table:
             own_ranks[j],
         )
         for j, method in enumerate(PAPER_METHODS)
+        if len(ours)
     ]
     columns = (
         "method",
@@ -184,35 +185,45 @@ def further(rows: pd.DataFrame) -> Table:
     lines = []
     for method in OURS:
         five = (method, *PAPER_METHODS)
-        means = common_means(rows, five)
-        if len(means) == 0:
+        common = common_trials(rows, five)
+        if not common:
             continue
-        ranks = _ranks(means.to_numpy())
+        means = common_means(rows, five)
         cells = [
             f"{means[key].mean():.3f} ({rank})" if rank else f"{means[key].mean():.3f}"
-            for key, rank in zip(five, ranks, strict=True)
+            for key, rank in zip(five, _ranks(means.to_numpy()), strict=True)
         ]
-        lines.append((METHODS[method].name, sets_said(means.index), *cells))
-    columns = ("method", "over", "its mean F1 (rank of five)", *(METHODS[method].name for method in PAPER_METHODS))
-    return Table(
-        "Our further forests, each with the paper's four on the sets and trials that all five have", columns, lines, 2
-    )
+        n = sorted({len(trials) for trials in common.values()})
+        n_said = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
+        lines.append((METHODS[method].name, sets_said(means.index), n_said, *cells))
+    names = (METHODS[method].name for method in PAPER_METHODS)
+    columns = ("method", "over", "trials on a set", "its mean F1 (rank of five)", *names)
+    title = "Our further forests, each with the paper's four on the sets and trials that all five have"
+    return Table(title, columns, lines, 2)
+
+
+def common_trials(rows: pd.DataFrame, methods: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """Return F1 by trial and method for each set, of the trials that all these methods have.
+
+    The paper's four are run together, and have all their sets. With others, sets with fewer than two such trials are
+    left out, unless nothing there has more than one.
+    """
+    found = {}
+    for name in IMBALANCED_SETS:
+        own = rows[rows["set"] == name]
+        by_trial = own.pivot_table(index="trial", columns="method", values="f1").reindex(columns=list(methods))
+        common = by_trial.dropna()
+        at_least = 1 if set(methods) <= set(PAPER_METHODS) else min(2, own["trial"].nunique())
+        if len(common) >= max(at_least, 1):
+            found[name] = common
+    return found
 
 
 def common_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
-    """Return mean F1 by set and method, over the trials that all these methods have.
-
-    Sets with fewer than two such trials are left out, unless there is no more than one trial of anything there.
-    """
+    """Return mean F1 by set and method, over the trials that all these methods have."""
     import pandas as pd
 
-    means = {}
-    for name in IMBALANCED_SETS:
-        own = rows[rows["set"] == name]
-        by_trial = own.pivot(index="trial", columns="method", values="f1").reindex(columns=list(methods))
-        common = by_trial.dropna()
-        if len(common) >= min(2, max(len(by_trial), 1)):
-            means[name] = common.mean()
+    means = {name: trials.mean() for name, trials in common_trials(rows, methods).items()}
     return pd.DataFrame.from_dict(means, orient="index", columns=list(methods))
 
 
@@ -239,12 +250,8 @@ def _ranks(table: Any) -> list[str]:
 
 def _published_table(study: str, sets: list[str] | None = None) -> Any:
     cells = PUBLISHED[study]
-    return np.array(
-        [
-            [cells[name, method].mean for method in PAPER_METHODS]
-            for name in (list(IMBALANCED_SETS) if sets is None else sets)
-        ]
-    )
+    names = list(IMBALANCED_SETS) if sets is None else sets
+    return np.array([[cells[name, method].mean for method in PAPER_METHODS] for name in names]).reshape(-1, 4)
 
 
 def _values(rows: pd.DataFrame, name: str, method: str) -> Any:

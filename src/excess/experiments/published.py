@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["AGREEMENT", "AVERAGES", "CRAB", "CRAB_NULL", "IMBALANCED", "MORE_NOISE", "PUBLISHED_AUC", "Value"]
+__all__ = [
+    "AGREEMENT",
+    "AVERAGES",
+    "CRAB",
+    "CRAB_NULL",
+    "FORESTS",
+    "IMBALANCED",
+    "MORE_NOISE",
+    "PUBLISHED_AUC",
+    "Value",
+]
 
 
 class Value(NamedTuple):

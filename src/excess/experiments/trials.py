@@ -25,7 +25,7 @@ from excess._onoff import n_threads
 from excess._progress import progress_bar
 from excess.experiments.settings import Settings
 
-__all__ = ["Study", "Trial", "check_settings", "finished", "locked", "made_from", "read_rows", "run_study"]
+__all__ = ["Study", "Trial", "finished", "locked", "made_from", "read_rows", "run_study"]
 
 Row = dict[str, Any]
 
