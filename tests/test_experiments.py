@@ -550,11 +550,8 @@ def test_the_crab_page_names_models_and_marks_few_repetitions():
     ]
     assert any("one observation" in paragraph for paragraph in page.text)
     (axes,) = page.figures[0].drawing.axes
-    fills = {
-        tuple(map(float, line.get_ydata())): line.get_markerfacecolor()
-        for line in axes.lines
-        if line.get_marker() == "o"
-    }
+    circles = [line for line in axes.lines if line.get_marker() == "o"]
+    fills = {tuple(map(float, line.get_ydata())): line.get_markerfacecolor() for line in circles}
     assert [at for at, fill in fills.items() if fill == "white"] == [(0.0,)]
     assert "ours on" not in page.figures[0].caption
     assert "Open circles" in page.figures[0].caption
