@@ -344,16 +344,7 @@ class Detection:
         """Return one row per group: selected events, excess with its error, significance."""
         import pandas as pd
 
-        rows = {
-            group: {
-                "n_on": counts.n_on,
-                "n_off": counts.n_off,
-                "excess": counts.excess,
-                "excess_error": counts.excess_error,
-                "significance": counts.significance,
-            }
-            for group, counts in self.counts_by_group.items()
-        }
+        rows = {group: counts.summary() for group, counts in self.counts_by_group.items()}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
 
     def __str__(self) -> str:

@@ -93,17 +93,7 @@ class NullTest:
         """Return one row per region: selected events, excess with its error, significance."""
         import pandas as pd
 
-        rows = {
-            region: {
-                "n_on": counts.n_on,
-                "n_off": counts.n_off,
-                "alpha": counts.alpha,
-                "excess": counts.excess,
-                "excess_error": counts.excess_error,
-                "significance": counts.significance,
-            }
-            for region, counts in self.counts.items()
-        }
+        rows = {region: counts.summary() for region, counts in self.counts.items()}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("region")
 
     def __str__(self) -> str:

@@ -129,20 +129,11 @@ def result_of(observation: Observation, findings: Findings, record: RunRecord) -
 
 def _model_result(findings: Findings, name: str) -> dict[str, Any]:
     found, forward = findings.detections[name], findings.forward.get(name)
-    later = None
-    if forward is not None:
-        later = {
-            "n_on": forward.n_on,
-            "n_off": forward.n_off,
-            "excess": forward.excess,
-            "excess_error": forward.excess_error,
-            "significance": forward.significance,
-        }
     return {
         **found.summary(),
         "required": found.required,
         "verdict": found.verdict,
-        "forward": later,
+        "forward": None if forward is None else forward.summary(),
         "significances": found.significances.tolist(),
         "permuted_contrasts": found.permuted_contrasts.tolist(),
         "importances": None if found.importances is None else found.importances.tolist(),

@@ -260,6 +260,11 @@ class OnOffCounts:
         """Let ``sum(measurements)`` work, which starts from the number 0."""
         return self if other == 0 else NotImplemented
 
+    def summary(self) -> dict[str, float]:
+        """Return the numbers by name, to be put into a table or a file."""
+        names = ("n_on", "n_off", "excess", "excess_error", "significance")
+        return {name: getattr(self, name) for name in names}
+
     def __str__(self) -> str:
         """Say counts, excess and significance in one line."""
         return (
