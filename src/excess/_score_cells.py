@@ -40,6 +40,11 @@ class ScoreCells(NamedTuple):
     n_on: NDArray[np.int64]
     n_off: NDArray[np.int64]
 
+    def held(self) -> ScoreCells:
+        """Return the cells that hold events."""
+        kept = np.flatnonzero(self.n_on + self.n_off)
+        return ScoreCells(*(column[kept] for column in self))
+
     def curve(self, alpha: float) -> ThresholdCurve:
         """Return the curve over the cuts between cells."""
         return curve_of_ranges(*self, alpha)
@@ -100,22 +105,29 @@ def count_cells(on: BoolArray, score: FloatArray, *, on_grid: bool) -> ScoreCell
     (array([0.5 , 0.75]), array([1, 1]), array([1, 0]))
     """
     if on_grid:
-        low, high = np.full(N_GRID, np.inf), np.full(N_GRID, -np.inf)
-        n_on, n_off = np.zeros(N_GRID, dtype=np.int64), np.zeros(N_GRID, dtype=np.int64)
-        count_on_grid(on, score, N_GRID, low, high, n_on, n_off)
-        held = np.flatnonzero(n_on + n_off)
-        return ScoreCells(low[held], high[held], n_on[held], n_off[held])
+        return add_to_grid(empty_grid(), on, score).held()
     scored = ~np.isnan(score)
     if not scored.all():
         on, score = on[scored], score[scored]
     return _joined(score, score, score, on.astype(np.int64), (~on).astype(np.int64))
 
 
-def merge_cells(parts: Sequence[ScoreCells], *, on_grid: bool) -> ScoreCells:
-    """Return the cells of all events from those of parts of them."""
+def merge_cells(parts: Sequence[ScoreCells]) -> ScoreCells:
+    """Return the cells of all events from those of parts of them, where a cell is a distinct score."""
     low, high, n_on, n_off = (np.concatenate(column) for column in zip(*parts, strict=True))
-    key = np.minimum(np.floor(low * N_GRID), N_GRID - 1) if on_grid else low
-    return _joined(key, low, high, n_on, n_off)
+    return _joined(low, low, high, n_on, n_off)
+
+
+def empty_grid() -> ScoreCells:
+    """Return all cells of the grid, without events."""
+    counts = np.zeros((2, N_GRID), dtype=np.int64)
+    return ScoreCells(np.full(N_GRID, np.inf), np.full(N_GRID, -np.inf), counts[0], counts[1])
+
+
+def add_to_grid(grid: ScoreCells, on: BoolArray, score: FloatArray) -> ScoreCells:
+    """Count events in the cells of a grid, in place."""
+    count_on_grid(on, score, N_GRID, *grid)
+    return grid
 
 
 def resample(

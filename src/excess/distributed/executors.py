@@ -1,0 +1,259 @@
+"""Executors: who works on the parts of the events. In this process on threads, or in processes through joblib.
+
+All of them do the same few things, so that a fit need not know which one it has: fold over parts, derive further parts,
+collect, and move pieces of all parts into one place. `excess.distributed.dask_executor` has the third one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+from excess._forest.ensemble import run_tasks
+from excess.distributed.parts import InMemory, Part
+
+__all__ = ["Executor", "Fold", "InProcess", "Joblib", "Move"]
+
+
+class Fold(Protocol):
+    """A sum over parts; the order of parts must not matter."""
+
+    def start(self) -> Any:
+        """Return the sum over nothing."""
+
+    def add(self, total: Any, events: Any) -> Any:
+        """Return the sum with the events of one more part."""
+
+    def merge(self, total: Any, other: Any) -> Any:
+        """Return the sum of two sums."""
+
+
+class Move(Protocol):
+    """Pieces of all parts that are needed in one place, in several jobs of several tasks each."""
+
+    def n_tasks(self, job: int) -> int:
+        """Return how many tasks a job has."""
+
+    def split(self, job: int, events: Any) -> Any:
+        """Return the piece of a part that a job needs."""
+
+    def join(self, job: int, task: int, pieces: Sequence[Any]) -> Any:
+        """Do a task of a job, with the pieces of all parts."""
+
+
+class Executor(ABC):
+    """Who works on parts, and how much may be moved.
+
+    Attributes
+    ----------
+    n_workers : int
+        How many work side by side.
+    max_moved : int or None
+        The largest node (in events, bootstrap weights included) that is moved into one place; None for as many as fit
+        into memory.
+    in_place : bool
+        Whether parts are made by workers from their own partitions; else by the caller.
+    """
+
+    n_workers: int = 1
+    max_moved: int | None = None
+    in_place: bool = False
+
+    def __enter__(self) -> Executor:
+        """Begin."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let go of all that was taken."""
+
+    def record_path(self, n_bytes: int, memory: int) -> Path | None:
+        """Return the file for so many bytes of records; None where they stay in memory."""
+        return None
+
+    def place(self, parts: Sequence[Part]) -> list[Any]:
+        """Put parts where they are worked on."""
+        return list(parts)
+
+    @abstractmethod
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to each set of arguments."""
+
+    def make(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return parts with what a function says to each set of arguments."""
+        return [InMemory(value) for value in self.run(function, arguments)]
+
+    @abstractmethod
+    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
+        """Return the sum over parts."""
+
+    @abstractmethod
+    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts with what a function says to each."""
+
+    def collect(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the events of all parts, in order."""
+        return [part.load() for part in parts]
+
+    @abstractmethod
+    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
+        """Give each job's number and what its tasks returned."""
+
+
+class _Local(Executor):
+    """What executors on one machine share: records in a temporary file when there are many."""
+
+    _always_in_file = False
+
+    def __init__(self) -> None:
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def record_path(self, n_bytes: int, memory: int) -> Path | None:
+        """Return a file for so many bytes of records, if that is more than a quarter of the memory."""
+        if n_bytes <= memory // 4 and not self._always_in_file:
+            return None
+        self._folder = TemporaryDirectory(prefix="excess-")
+        return Path(self._folder.name) / "records"
+
+    def __exit__(self, *error: object) -> None:
+        """Remove the temporary file."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class InProcess(_Local):
+    """Threads of this process.
+
+    Parameters
+    ----------
+    n_threads : int, default=1
+        How many.
+    """
+
+    def __init__(self, n_threads: int = 1) -> None:
+        super().__init__()
+        self.n_workers = n_threads
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to each set of arguments, one after the other."""
+        return [function(*own) for own in arguments]
+
+    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
+        """Return the sum over parts; every thread has a sum of its own."""
+        totals: list[list[Any]] = []
+
+        def start() -> list[Any]:
+            totals.append([fold.start()])
+            return totals[-1]
+
+        def add(number: int, total: list[Any]) -> None:
+            total[0] = fold.add(total[0], parts[number].load())
+
+        run_tasks(range(len(parts)), add, start, self.n_workers)
+        result = totals[0][0]
+        for total in totals[1:]:
+            result = fold.merge(result, total[0])
+        return result
+
+    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts in memory."""
+        found: list[Any] = [None] * len(parts)
+
+        def work(number: int, _: None) -> None:
+            found[number] = InMemory(function(parts[number].load()))
+
+        run_tasks(range(len(parts)), work, lambda: None, self.n_workers)
+        return found
+
+    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
+        """Do one job after the other, the tasks of each on threads."""
+        for job in range(n_jobs):
+            pieces: list[Any] = [None] * len(parts)
+            results: list[Any] = [None] * move.n_tasks(job)
+
+            def split(number: int, _: None, job: int = job, pieces: list[Any] = pieces) -> None:
+                pieces[number] = move.split(job, parts[number].load())
+
+            def join(task: int, _: None, job: int = job, pieces: Any = pieces, results: Any = results) -> None:
+                results[task] = move.join(job, task, pieces)
+
+            run_tasks(range(len(parts)), split, lambda: None, self.n_workers)
+            run_tasks(range(len(results)), join, lambda: None, self.n_workers)
+            yield job, results
+
+
+class Joblib(_Local):
+    """Processes of this machine, through joblib.
+
+    Parameters
+    ----------
+    n_jobs : int, default=-1
+        How many processes; -1 is all cores.
+    max_moved : int, default=65_536
+        The largest node whose events are moved into one process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess import OnOffForestClassifier
+    >>> from excess.distributed import Joblib, fit_forest
+    >>> X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) >= 20
+    >>> forest = OnOffForestClassifier(5, min_samples_leaf=2, random_state=0)
+    >>> fitted = fit_forest(forest, [(X[:30], y[:30]), (X[30:], y[30:])], client=Joblib(1))
+    >>> fitted.predict([[3.0], [33.0]])
+    array([False,  True])
+    """
+
+    _always_in_file = True  # from which all processes read
+
+    def __init__(self, n_jobs: int = -1, *, max_moved: int = 65_536) -> None:
+        from joblib import effective_n_jobs
+
+        super().__init__()
+        self.n_workers = effective_n_jobs(n_jobs)
+        self.max_moved = max_moved
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to each set of arguments, in processes."""
+        from joblib import Parallel, delayed
+
+        return list(Parallel(n_jobs=self.n_workers)(delayed(function)(*own) for own in arguments))
+
+    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
+        """Return the sum over parts; every process has a sum of its own."""
+        shares = [parts[first :: self.n_workers] for first in range(min(self.n_workers, len(parts)))]
+        first, *others = self.run(fold_loaded, [(fold, share) for share in shares])
+        for other in others:
+            first = fold.merge(first, other)
+        return first
+
+    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts in the memory of the caller."""
+        return [InMemory(value) for value in self.run(_applied, [(function, part) for part in parts])]
+
+    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
+        """Give jobs to processes; each reads all parts."""
+        yield from enumerate(self.run(_whole_job, [(move, job, parts) for job in range(n_jobs)]))
+
+
+def fold_loaded(fold: Fold, parts: Sequence[Any]) -> Any:
+    """Return the sum over parts."""
+    total = fold.start()
+    for part in parts:
+        total = fold.add(total, part.load())
+    return total
+
+
+def join_all(move: Move, job: int, pieces: Sequence[Any]) -> list[Any]:
+    """Do all tasks of a job."""
+    return [move.join(job, task, pieces) for task in range(move.n_tasks(job))]
+
+
+def _applied(function: Callable[[Any], Any], part: Part) -> Any:
+    return function(part.load())
+
+
+def _whole_job(move: Move, job: int, parts: Sequence[Any]) -> list[Any]:
+    return join_all(move, job, [move.split(job, part.load()) for part in parts])
