@@ -43,7 +43,7 @@ class ScoreCells(NamedTuple):
     def held(self) -> ScoreCells:
         """Return the cells that hold events."""
         kept = np.flatnonzero(self.n_on + self.n_off)
-        return ScoreCells(*(column[kept] for column in self))
+        return ScoreCells(self.low[kept], self.high[kept], self.n_on[kept], self.n_off[kept])
 
     def curve(self, alpha: float) -> ThresholdCurve:
         """Return the curve over the cuts between cells."""

@@ -15,7 +15,11 @@ from typing import Any, Protocol
 from excess._forest.ensemble import run_tasks
 from excess.distributed.parts import InMemory, Part
 
-__all__ = ["Executor", "Fold", "InProcess", "Joblib", "Move"]
+__all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
+
+
+class DistributedError(RuntimeError):
+    """Workers, or who directs them, were lost for good."""
 
 
 class Fold(Protocol):
@@ -62,12 +66,12 @@ class Executor(ABC):
     max_moved: int | None = None
     in_place: bool = False
 
-    def __enter__(self) -> Executor:
-        """Begin."""
-        return self
+    def tidy(self) -> None:  # noqa: B027, because there may be nothing to let go of
+        """Let go of what a fit has left behind."""
 
-    def __exit__(self, *error: object) -> None:
-        """Let go of all that was taken."""
+    def close(self) -> None:
+        """Let go of everything."""
+        self.tidy()
 
     def record_path(self, n_bytes: int, memory: int) -> Path | None:
         """Return the file for so many bytes of records; None where they stay in memory."""
@@ -80,6 +84,10 @@ class Executor(ABC):
     @abstractmethod
     def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return what a function says to each set of arguments."""
+
+    def run_with(self, shared: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to something large that all share and to each set of arguments."""
+        return self.run(function, [(shared, *own) for own in arguments])
 
     def make(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Return parts with what a function says to each set of arguments."""
@@ -117,10 +125,11 @@ class _Local(Executor):
         self._folder = TemporaryDirectory(prefix="excess-")
         return Path(self._folder.name) / "records"
 
-    def __exit__(self, *error: object) -> None:
+    def tidy(self) -> None:
         """Remove the temporary file."""
         if self._folder is not None:
             self._folder.cleanup()
+            self._folder = None
 
 
 class InProcess(_Local):

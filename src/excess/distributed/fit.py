@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from excess.distributed.sources import Pairs, Partition, partitions_of
 from excess.distributed.survey import CheckedChunk, Survey, checked_chunks, count_rows, survey_partition
 from excess.forest import OnOffForestClassifier, mean_log_likelihood
 
-__all__ = ["fit_forest"]
+__all__ = ["fit_forest", "working"]
 
 MAX_EVENTS = 2**31 - 1
 """Counts of On and of Off events share 64 bits."""
@@ -36,7 +37,7 @@ def fit_forest(
     chunks: Any,
     *,
     client: Any = None,
-    memory: int = 2**29,
+    memory: int = 2**30,
     oob_scores: bool = True,
 ) -> OnOffForestClassifier:
     """Fit a forest on chunks of events: bit for bit the forest of ``estimator.fit`` on all of them at once.
@@ -52,7 +53,7 @@ def fit_forest(
     client : None, dask.distributed.Client, str or Executor, default=None
         Who works: threads of this process (``estimator.n_jobs``), the workers of a Dask cluster, given by its client or
         the address of its scheduler, or another executor such as ``Joblib(4)``.
-    memory : int, default=2**29
+    memory : int, default=2**30
         Bytes that a worker may use for histograms and for events that are moved, besides the events it keeps.
     oob_scores : bool, default=True
         Whether to keep ``oob_decision_function_``, which takes eight bytes per event here.
@@ -82,7 +83,7 @@ def fit_forest(
     plan = forest._plan()
     partitions = partitions_of(chunks)
     threads = n_threads(forest.n_jobs)
-    with _executor_of(client, threads) as executor:
+    with working(client, threads) as executor:
         survey, firsts = _survey(executor, partitions, forest.max_bins)
         classes, edges = survey.classes(), survey.edges()
         if not 2 <= survey.n_rows <= MAX_EVENTS:
@@ -122,14 +123,23 @@ def fit_forest(
     return forest._finish(trees, leaf_size, classes, threshold, curve, score)
 
 
-def _executor_of(client: Any, threads: int) -> Executor:
-    if client is None:
-        return InProcess(threads)
+@contextmanager
+def working(client: Any, threads: int) -> Iterator[Executor]:
+    """Give who works: what was given as ``client`` to `fit_forest`."""
     if isinstance(client, Executor):
-        return client
-    from excess.distributed.dask_executor import Dask
+        executor = client
+    elif client is None:
+        executor = InProcess(threads)
+    else:
+        from excess.distributed.dask_executor import Dask
 
-    return Dask(client)
+        executor = Dask(client)
+    try:
+        yield executor
+    finally:
+        executor.tidy()
+        if executor is not client:
+            executor.close()
 
 
 def _survey(executor: Executor, partitions: Sequence[Partition], limit: int | None) -> tuple[Survey, list[int]]:

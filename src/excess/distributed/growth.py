@@ -1,7 +1,7 @@
 """Growth of all trees of a forest, level by level over parts of the events.
 
 Large nodes are searched by histograms: every part counts its own events, and the sums are searched here. The events of
-a node that is small enough are moved into one place, which grows the rest of the tree below it as the fit in memory does.
+a node that is small enough are moved into one place, where the rest of the tree is grown as the fit in memory does.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from excess._forest.levels import WIDTH, choose_for_nodes, fill_nodes, graft, ro
 from excess._forest.predictor import FlatTrees
 from excess._rng import MAX_WEIGHT, derive_key
 from excess.distributed.executors import Executor
-from excess.distributed.parts import Binned
+from excess.distributed.parts import Binned, frozen
 
 __all__ = ["Budget", "grow_forest"]
 
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
+MAX_SLOTS = 1 << 14
+"""Nodes in one message of histograms, however much memory there is: 128 MiB with four features per node."""
 _IN_BAG = 0.632
 """Share of events in a bag; the rows of a node are about so many of its events with bootstrap weights."""
 
@@ -50,14 +52,18 @@ class Budget:
 
     @classmethod
     def of(cls, memory: int, executor: Executor, n_chosen: int, n_words: int) -> Budget:
-        """Divide a worker's memory (bytes): half for events that are moved, half for their growth or for histograms."""
+        """Divide a worker's memory (bytes).
+
+        It has to hold the histograms of each thread and their sum; later, the events of a job as they were moved, and
+        twice those of the node that each thread is working on.
+        """
         threads = 1 if executor.in_place else executor.n_workers
-        slots = memory // 2 // (8 * WIDTH * n_chosen * (threads + 1))
-        events = memory / 2 / (8 * n_words) / _IN_BAG
-        moved = events / (2 * threads)
+        slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
+        job = memory / 3 / (8 * n_words) / _IN_BAG
+        moved = job / threads
         if executor.max_moved is not None:
             moved = min(moved, executor.max_moved)
-        return cls(max(1, slots), int(moved), max(1, int(events)))
+        return cls(max(1, min(slots, MAX_SLOTS)), int(moved), max(1, int(job)))
 
 
 class _GrowingTree:
@@ -101,6 +107,11 @@ class _Routes:
     slots: NDArray[np.int32]
     first_slots: NDArray[np.int64]
 
+    def arrays(self) -> tuple[NDArray[Any], ...]:
+        """Return nodes, roots, depths, keys and slots as kernels take them."""
+        given: tuple[NDArray[Any], ...] = (*self.trees, self.keys, self.slots)
+        return tuple(frozen(array) for array in given)
+
     @classmethod
     def to(cls, grown: Sequence[_GrowingTree], keys: NDArray[np.uint64], wanted: Sequence[NDArray[Any]]) -> _Routes:
         """Make the routes to the wanted nodes of each tree."""
@@ -129,16 +140,18 @@ class Histograms:
 
     def add(self, total: NDArray[np.int64], events: Binned) -> NDArray[np.int64]:
         """Count the events of a part."""
-        routes = self.routes
+        nodes, roots, depths, keys, slots = self.routes.arrays()
         fill_nodes(
             events.codes,
             events.first_row,
             events.n_features,
-            *routes.trees,
+            nodes,
+            roots,
+            depths,
             _MASK,
-            routes.keys,
-            routes.slots,
-            self.chosen,
+            keys,
+            slots,
+            frozen(self.chosen),
             total,
         )
         return total
@@ -172,23 +185,21 @@ class Branches:
 
     def split(self, job: int, events: Binned) -> list[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
         """Return, for each tree of the job, the records in its nodes and where those of each node begin."""
-        routes, codes = self.routes[job], events.codes
+        nodes, roots, depths, keys, slots = self.routes[job].arrays()
         pieces = []
-        for tree, (root, depth, key) in enumerate(
-            zip(routes.trees.roots, routes.trees.depths, routes.keys, strict=False)
-        ):
-            first, last = routes.first_slots[tree : tree + 2]
+        for tree, key in enumerate(keys):
+            first, last = self.routes[job].first_slots[tree : tree + 2]
             taken, counts = take_nodes(
                 events.records,
-                codes,
+                events.codes,
                 events.first_row,
                 events.n_features,
-                routes.trees.nodes,
-                root,
-                depth,
+                nodes,
+                roots[tree],
+                depths[tree],
                 _MASK,
                 key,
-                routes.slots,
+                slots,
                 first,
                 last - first,
             )
@@ -205,7 +216,7 @@ class Branches:
         return grow_bag(
             len(bag),
             len(self.n_codes),
-            self.n_codes,
+            frozen(self.n_codes),
             np.uint64(key),
             depth,
             -1 if settings.max_depth is None else settings.max_depth,
@@ -322,11 +333,16 @@ def _grow_branches(
     """Grow what hangs below the waiting nodes, and hang it there."""
     jobs: list[list[tuple[int, int]]] = []
     room = 0
-    for t, node in waiting:
-        size = int(trees[t].nodes[node, N_ON] + trees[t].nodes[node, N_OFF]) if trees[t].n_nodes > 1 else n_events
+    sizes = [
+        int(trees[t].nodes[node, N_ON] + trees[t].nodes[node, N_OFF]) if node > 0 else n_events for t, node in waiting
+    ]
+    max_job = budget.max_job
+    if executor.in_place:  # jobs are what workers share
+        max_job = min(max_job, sum(sizes) // (4 * executor.n_workers) + 1)
+    for (t, node), size in zip(waiting, sizes, strict=True):
         if not jobs or size > room:
             jobs.append([])
-            room = budget.max_job
+            room = max_job
         jobs[-1].append((t, node))
         room -= size
     if not jobs:

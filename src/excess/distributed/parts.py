@@ -12,10 +12,20 @@ from numpy.typing import NDArray
 from excess._checks import BoolArray, FloatArray
 from excess._forest.layout import ON_BIT, as_codes
 
-__all__ = ["Binned", "InFile", "InMemory", "Part", "RecordFile", "Scored"]
+__all__ = ["Binned", "InFile", "InMemory", "Part", "RecordFile", "Scored", "frozen"]
 
 BLOCK_ROWS = 1 << 17
 """Rows of a part that is read from a file at a time."""
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array that is only to be read, as those are that come from another process.
+
+    Numba compiles anew for arrays that may be written; so that it need not, all are treated alike.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @dataclass(frozen=True)
@@ -35,6 +45,10 @@ class Binned:
     records: NDArray[np.uint64]
     first_row: int
     n_features: int
+
+    def __post_init__(self) -> None:
+        """See to it that kernels are compiled once, for arrays that are only read."""
+        object.__setattr__(self, "records", frozen(self.records))
 
     @property
     def codes(self) -> NDArray[np.uint8]:

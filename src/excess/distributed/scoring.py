@@ -14,7 +14,7 @@ from excess._forest import ensemble, predictor
 from excess._forest.scores import add_log_likelihood
 from excess._score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
 from excess.distributed.executors import Executor
-from excess.distributed.parts import Binned, Scored
+from excess.distributed.parts import Binned, Scored, frozen
 
 __all__ = ["Likelihood", "OutOfBag", "ScoredParts"]
 
@@ -29,8 +29,10 @@ class OutOfBag:
 
     def __call__(self, events: Binned) -> Scored:
         """Return the events of a part with their scores."""
+        nodes, roots, depths = self.trees
+        trees = predictor.FlatTrees(frozen(nodes), frozen(roots), frozen(depths))
         scores = ensemble.score_out_of_bag(
-            events.codes, events.first_row, self.trees, self.values, self.keys, n_threads=1
+            events.codes, events.first_row, trees, frozen(self.values), frozen(self.keys), n_threads=1
         )
         return Scored(events.on, scores, events.first_row)
 
@@ -78,7 +80,7 @@ class _Grid:
         return empty_grid()
 
     def add(self, total: ScoreCells, events: Scored) -> ScoreCells:
-        return add_to_grid(total, events.on, events.score)
+        return add_to_grid(total, frozen(events.on), frozen(events.score))
 
     def merge(self, total: ScoreCells, other: ScoreCells) -> ScoreCells:
         return ScoreCells(
@@ -107,7 +109,8 @@ class _Resamples:
         return np.zeros((len(self.keys), len(self.cuts), 2), dtype=np.int64)
 
     def add(self, total: NDArray[np.int64], events: Scored) -> NDArray[np.int64]:
-        total += resample(events.on, events.score, self.firsts[events.first_row], self.cuts, self.keys)
+        on, score, cuts, keys = map(frozen, (events.on, events.score, self.cuts, self.keys))
+        total += resample(on, score, self.firsts[events.first_row], cuts, keys)
         return total
 
     def merge(self, total: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:

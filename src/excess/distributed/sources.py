@@ -17,6 +17,8 @@ from excess.events._errors import missing_column
 if TYPE_CHECKING:
     import pandas as pd
 
+    from excess.regions import Regions
+
 __all__ = ["EventFiles", "ObservedFiles", "Partition", "partitions_of"]
 
 Chunk = tuple[Any, Any]
@@ -35,7 +37,7 @@ class Partition(Protocol):
 
 @dataclass(frozen=True)
 class EventFiles:
-    """Files with a column for each feature and one for the label: Parquet, HDF5, or any that `read_events` knows.
+    r"""Files with a column for each feature and one for the label: Parquet, HDF5, or any that `read_events` knows.
 
     A worker reads whole files, a chunk at a time, so that several workers need several files.
 
@@ -57,7 +59,7 @@ class EventFiles:
     >>> from excess.distributed import EventFiles
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "events.csv")
-    ...     _ = path.write_text("width,length,on\\n1,2,0\\n3,4,1\\n5,6,0\\n")
+    ...     _ = path.write_text("width,length,on\n1,2,0\n3,4,1\n5,6,0\n")
     ...     files = EventFiles(path, ["width", "length"], "on", chunk_rows=2)
     ...     [partition] = files.partitions()
     ...     [len(y) for X, y in partition.chunks()]
@@ -132,15 +134,15 @@ class _ObservedFile:
         return str(self.path)
 
     def chunks(self) -> Iterator[Chunk]:
-        for table, region in self.tables():
-            import pandas as pd
+        import pandas as pd
 
+        for table, found in self.tables():
             features = to_features(table, self.config)
             frame = pd.DataFrame(features.X[features.valid], columns=list(features.names), copy=False)
-            yield frame, (region[features.valid] == 0).astype(np.int64)
+            yield frame, (found.region[found.inside][features.valid] == 0).astype(np.int64)
 
-    def tables(self, *more: str) -> Iterator[tuple[pd.DataFrame, Any]]:
-        """Give the events inside regions, and their regions, with further columns if the file has them."""
+    def tables(self, *more: str) -> Iterator[tuple[pd.DataFrame, Regions]]:
+        """Give the events inside regions, and the regions of all, with further columns if the file has them."""
         from excess.regions import SKY_COLUMNS, find_regions, theta_columns
 
         present = describe(self.path).columns
@@ -153,8 +155,7 @@ class _ObservedFile:
         wanted += [name for name in (*where, *more) if name in present]
         for table in iter_events(self.path, list(dict.fromkeys(wanted)), chunk_rows=self.chunk_rows):
             found = find_regions(table, self.config.regions)
-            rows = np.flatnonzero(found.inside)
-            yield table.iloc[rows], found.region[rows]
+            yield table.iloc[np.flatnonzero(found.inside)], found
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +180,7 @@ def partitions_of(chunks: Any) -> list[Partition]:
         return list(chunks.partitions())
     if isinstance(chunks, Iterator) or not isinstance(chunks, Iterable):
         raise TypeError(
-            "chunks must be something that can be read several times, such as a list of (X, y) pairs or EventFiles, got "
+            "chunks must be something that can be read again, such as a list of (X, y) pairs or EventFiles, got "
             f"{'an iterator' if isinstance(chunks, Iterator) else type(chunks).__name__}"
         )
     return [Pairs(chunks)]
