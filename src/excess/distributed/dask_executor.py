@@ -24,6 +24,8 @@ T = TypeVar("T")
 _ATTEMPTS = 5
 _PATIENCE = 60.0
 """Seconds without any worker before a fit is given up."""
+_ANSWER = 10.0
+"""Seconds for the scheduler to answer at first."""
 
 
 @dataclass
@@ -45,7 +47,7 @@ class Dask(Executor):
         The largest node (in events, bootstrap weights included) whose events are moved to one worker; larger ones are
         searched by histograms.
     patience : float, default=60.0
-        Seconds without any worker, or for a first answer of the scheduler, before the fit is given up.
+        Seconds without any worker before the fit is given up.
 
     Raises
     ------
@@ -59,7 +61,7 @@ class Dask(Executor):
         self._own = isinstance(client, str)
         if self._own:
             try:
-                client = self._distributed.Client(client, timeout=patience, set_as_default=False)
+                client = self._distributed.Client(client, timeout=min(patience, _ANSWER), set_as_default=False)
             except (OSError, ValueError, RuntimeError) as error:
                 raise DistributedError(
                     f"no Dask scheduler answers at {client!r} ({_said(error)}); start one with 'dask scheduler'"
@@ -246,6 +248,8 @@ class Dask(Executor):
                         if part.future.status in ("cancelled", "lost", "error"):
                             part.future = part.again()
                 return attempt()
+            except DistributedError:
+                raise
             except (CancelledError, ConnectionError, self._distributed.CancelledError, self._distributed.KilledWorker,
                     self._distributed.comm.CommClosedError, TimeoutError) as error:  # fmt: skip
                 self._check_scheduler(error)

@@ -18,8 +18,15 @@ from excess.distributed.parts import InMemory, Part
 __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
 
 
-class DistributedError(RuntimeError):
-    """Workers, or who directs them, were lost for good."""
+class DistributedError(ConnectionError):
+    """Workers, or who directs them, cannot be reached or were lost for good.
+
+    Examples
+    --------
+    >>> from excess.distributed import DistributedError
+    >>> issubclass(DistributedError, OSError)
+    True
+    """
 
 
 class Fold(Protocol):

@@ -109,6 +109,8 @@ class Survey:
 
     def add(self, chunk: CheckedChunk, first_row: int) -> None:
         """Take account of a chunk, whose first event has this number among all."""
+        if self.n_rows > 0:
+            self._check_same(chunk.X.shape[1], chunk.names)
         hashes = np.empty(len(chunk.X), dtype=np.uint64)
         row_hashes(first_row, hashes)
         rows = np.arange(len(hashes)) if len(self.hashes) < N_SAMPLED else np.flatnonzero(hashes < self.hashes.max())
@@ -117,7 +119,7 @@ class Survey:
         known = self.distinct or [np.empty(0)] * chunk.X.shape[1]
         distinct = [
             None if seen is None else few_distinct(chunk.X[:, feature], self.limit)
-            for feature, seen in enumerate(known[: chunk.X.shape[1]])
+            for feature, seen in enumerate(known)
         ]
         labels, counts = np.unique(chunk.labels, return_counts=True)
         self.merge(
@@ -141,11 +143,7 @@ class Survey:
             self.names, self.distinct, self.sample = other.names, list(other.distinct), other.sample
             self.hashes, self.label_type = other.hashes, other.label_type
         else:
-            if (other.n_features, other.names) != (self.n_features, self.names):
-                raise ValueError(
-                    f"chunks differ: {self.n_features} features {list(self.names or ())} in the first, "
-                    f"{other.n_features} features {list(other.names or ())} in another"
-                )
+            self._check_same(other.n_features, other.names)
             self.distinct = [_union(a, b, self.limit) for a, b in zip(self.distinct, other.distinct, strict=True)]
             self.hashes = np.concatenate([self.hashes, other.hashes])
             self.sample = np.concatenate([self.sample, other.sample])
@@ -157,6 +155,13 @@ class Survey:
         self.n_rows += other.n_rows
         for label, count in other.labels.items():
             self.labels[label] = self.labels.get(label, 0) + count
+
+    def _check_same(self, n_features: int, names: tuple[str, ...] | None) -> None:
+        if (n_features, names) != (self.n_features, self.names):
+            raise ValueError(
+                f"chunks differ: {self.n_features} features {list(self.names or ())} in the first, "
+                f"{n_features} features {list(names or ())} in another"
+            )
 
     def classes(self) -> NDArray[Any]:
         """Return Off and On; ValueError unless there are two classes."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,11 @@ class TrainedOnFiles:
     n_outside: int
     n_cut: int
 
+    @property
+    def n_events(self) -> int:
+        """Events it was trained on."""
+        return int(self.counts.n_on + self.counts.n_off)
+
     def __str__(self) -> str:
         """Say what was read and what was left."""
         left_out = f"{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
@@ -108,7 +114,8 @@ def train_on_files(
     if not isinstance(estimator, OnOffForestClassifier):
         raise TypeError(f"only forests can be trained in chunks, got {type(estimator).__name__}")
     column = config.groups if groups is None else groups
-    files = ObservedFiles(paths, config, chunk_rows)
+    given = [paths] if isinstance(paths, (str, PathLike)) else paths
+    files = ObservedFiles([Path(path).resolve() for path in given], config, chunk_rows)  # workers start elsewhere
     partitions = files.partitions()
     alpha = 1 / (config.regions.n_regions - 1)
     census = _Census()
