@@ -96,10 +96,12 @@ def measure(way: str, paths: list[Path], address: str) -> dict[str, Any]:
         executor = Watching(address)
         warm_up(executor)
         executor.sent.clear()
+        before = executor.cpu_seconds()
         start = time.perf_counter()
         model = fit_forest(model, dataset(paths), client=executor)
         found["seconds"] = time.perf_counter() - start
         found["sent"] = executor.sent
+        found["cpu"] = [now - then for now, then in zip(executor.cpu_seconds(), before, strict=True)]
         executor.close()
     found["memory"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     found["digest"] = digest(model)
@@ -112,6 +114,10 @@ class Watching(Dask):
     def __init__(self, address: str) -> None:
         super().__init__(address, max_moved=20_000)
         self.sent: list[tuple[int, int]] = []
+
+    def cpu_seconds(self) -> list[float]:
+        """Return the processor time of this process and of each worker."""
+        return [time.process_time(), *dict(sorted(self._client.run(time.process_time).items())).values()]
 
     def fold(self, fold: Any, parts: Any) -> Any:
         """Fold, and look at the counter of the network."""
@@ -206,6 +212,9 @@ def bench_dask(folder: Path, n: int, console: Console) -> list[tuple[str, float,
         table.add_row(str(level), f"{sent / 1e6:.2f}", f"{expected / 1e6:.2f}", f"{sent / expected:.2f}")
         worst = max(worst, abs(sent / expected - 1))
     console.print(table)
+    for n_workers in (1, 2):
+        here, *workers = (f"{seconds:.1f}" for seconds in found[n_workers]["cpu"])
+        console.print(f"processor time with {n_workers}: caller {here} s, workers {', '.join(workers)} s")
     seconds = [found[n_workers]["seconds"] for n_workers in (1, 2)]
     console.print(f"one worker {seconds[0]:.1f} s, two workers {seconds[1]:.1f} s: {seconds[0] / seconds[1]:.2f} times")
     return [("two workers / one worker", seconds[1] / seconds[0], 1 / 1.5), ("bytes off the cost model", worst, 0.2)]

@@ -129,7 +129,7 @@ class ScoredParts:
     """
 
     def __init__(self, executor: Executor, parts: Sequence[Any]) -> None:
-        self._executor, self._parts = executor, parts
+        self._executor, self._parts = executor, list(parts)
         self._counts = executor.collect(executor.derive(_count_scored, parts))
         self._collected: tuple[BoolArray, FloatArray] | None = None
 
@@ -158,13 +158,19 @@ class ScoredParts:
         return on[scored], score[scored]
 
     def collected(self) -> tuple[BoolArray, FloatArray]:
-        """Return who is On and the scores of all events, NaN for none."""
+        """Return who is On and the scores of all events, NaN for none; the parts are given up for that."""
         if self._collected is None:
             found = self._executor.collect(self._parts)
-            self._collected = (
-                np.concatenate([scored.on for scored in found]),
-                np.concatenate([scored.score for scored in found]),
-            )
+            self._parts = []
+            n_events = sum(len(scored.score) for scored in found)
+            on, score = np.empty(n_events, dtype=np.bool_), np.empty(n_events)
+            end = n_events
+            while found:  # each part is let go when it is copied, so that the scores are not in memory twice
+                scored = found.pop()
+                start = end - len(scored.score)
+                on[start:end], score[start:end] = scored.on, scored.score
+                end = start
+            self._collected = on, score
         return self._collected
 
 
