@@ -5,6 +5,7 @@ The Dask tests start a scheduler and workers as processes of their own on loopba
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -16,11 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 
 import excess
 from excess import OnOffForestClassifier, _score_cells
 from excess._forest import binning, ensemble, levels, predictor
 from excess._rng import bootstrap_weights, derive_key
+from excess.cli.scale import train_at_scale
 from excess.distributed import (
     Dask,
     DistributedError,
@@ -32,6 +35,8 @@ from excess.distributed import (
     scoring,
     train_on_files,
 )
+from excess.distributed.costs import LevelCost
+from excess.distributed.growth import Histograms
 from excess.distributed.parts import InMemory, Scored
 from excess.events import EventFileError, load_config, read_events, write_events
 from excess.observation import observe
@@ -280,6 +285,40 @@ def test_likelihood_is_the_same_in_any_order(events):
     assert scoring.add_log_likelihood(y[order] == 1, scores[order]) == (total, n)
 
 
+def test_costs_are_the_sizes_of_what_is_sent(events):
+    sizes = []
+
+    class Weighing(InProcess):
+        def fold(self, fold, parts):
+            found = super().fold(fold, parts)
+            if isinstance(fold, Histograms):
+                n_slots, n_chosen = fold.chosen.shape
+                cost = LevelCost(n_slots, len(fold.routes.slots), n_chosen, n_workers=3)
+                assert cost.histograms == found.nbytes
+                assert cost.total == 4 * cost.histograms + 4 * cost.routes
+                sizes.append((len(pickle.dumps(fold)), cost.routes))
+            return found
+
+    executor = Weighing(1)
+    executor.max_moved = 0
+    fit_forest(forest(n_estimators=100, max_depth=6, min_samples_leaf=1), cut(events, 2), client=executor)
+    assert len(sizes) == 6
+    sent, expected = sizes[-1]  # the deepest level; at the root there is little but the envelope
+    assert sent == pytest.approx(expected, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("model", "not_possible", "message"),
+    [
+        (excess.OnOffTreeClassifier(), {}, "must be a forest with --chunk-rows or --dask"),
+        (OnOffForestClassifier(), {"--join": [Path("a")]}, "does not go with --chunk-rows or --dask"),
+    ],
+)
+def test_what_the_command_line_refuses(model, not_possible, message):
+    with pytest.raises(typer.BadParameter, match=message):
+        train_at_scale([Path("a")], load_config(), model, None, not_possible, 100, None, shown=False)
+
+
 class Cluster:
     """A scheduler and workers in processes of their own."""
 
@@ -342,6 +381,27 @@ def test_same_bits_on_one_two_and_four_dask_workers(events, tmp_path, cluster, c
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-200])
     with pytest.raises(EventFileError, match=r"2\.parquet: .*damaged"):
         fit_forest(forest(), files, client=client)
+
+
+def test_training_and_applying_on_workers(tmp_path, cluster, client):
+    cluster.add_workers(2)
+    client.wait_for_workers(2, timeout=60)
+    config = load_config()
+    paths = [tmp_path / f"{night}.hdf5" for night in range(2)]
+    for night, path in enumerate(paths):
+        write_events(
+            simulate_observation(20_000, 400, n_nights=1, first_night=20131101 + night, random_state=night), path
+        )
+    trained = train_on_files(forest(), paths, config, client=client)
+    assert bits(trained.model, tmp_path) == bits(train_on_files(forest(), paths, config).model, tmp_path)
+    scores = {}
+    for who, number in ((client, 0), (None, 1)):
+        targets = {path: tmp_path / f"{number}-{path.name}" for path in paths}
+        applied = apply_to_files(trained.model, config, targets, client=who)
+        scores[number] = [read_events(target, ["gamma_prediction", "selected"]) for target in targets.values()]
+        assert [found.n_events for found in applied.values()] == [20_000] * 2
+    for ours, theirs in zip(scores[0], scores[1], strict=True):
+        pd.testing.assert_frame_equal(ours, theirs)
 
 
 class Striking(Dask):

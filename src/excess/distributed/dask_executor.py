@@ -7,6 +7,7 @@ time but changes nothing.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +23,7 @@ __all__ = ["Dask"]
 T = TypeVar("T")
 
 _ATTEMPTS = 5
+_LOST = ("cancelled", "lost")
 _PATIENCE = 60.0
 """Seconds without any worker before a fit is given up."""
 _ANSWER = 10.0
@@ -30,7 +32,7 @@ _ANSWER = 10.0
 
 @dataclass
 class _Held:
-    """A part on a worker, and how to make it again where its data was only sent there."""
+    """A part on a worker, and how to make it again."""
 
     future: Any
     again: Callable[[], Any]
@@ -88,10 +90,10 @@ class Dask(Executor):
                 self._client.close(timeout=2)
 
     def place(self, parts: Sequence[Part]) -> list[_Held]:
-        """Send parts to workers."""
+        """Send parts to workers; the scheduler keeps a copy, in case that one is lost."""
 
         def send(part: Part) -> Callable[[], Any]:
-            return lambda: self._client.scatter(part.load(), hash=False)
+            return lambda: _given(self._client, part.load())
 
         makers = [send(part) for part in parts]
         return self._retried(lambda: [_Held(make(), make) for make in makers])
@@ -133,13 +135,10 @@ class Dask(Executor):
 
         def attempt() -> Any:
             shared = _Shared(self._client, fold).future()
-            totals = [
-                self._client.submit(
-                    _fold, shared, futures, workers=None if where is None else [where], allow_other_workers=True,
-                    pure=False,
-                )
-                for where, futures in self._by_worker(parts)
-            ]  # fmt: skip
+            totals = []
+            for where, futures in self._by_worker(parts):
+                place = {} if where is None else {"workers": [where], "allow_other_workers": True}
+                totals.append(self._client.submit(_fold, shared, futures, pure=False, **place))
             while len(totals) > 1:
                 pairs = [totals[i : i + 2] for i in range(0, len(totals), 2)]
                 totals = [self._client.submit(_merge, shared, pair, pure=False) for pair in pairs]
@@ -175,7 +174,7 @@ class Dask(Executor):
                 number, future = waiting.popleft()
 
                 def attempt(number: int = number, future: Any = future) -> Any:
-                    if future.status in ("cancelled", "lost"):
+                    if future.status in _LOST:
                         prepare()
                         future = submit(number)
                     return self._gathered([future])[0]
@@ -222,6 +221,8 @@ class Dask(Executor):
             except (TimeoutError, self._distributed.TimeoutError):
                 if self._client.status != "running":
                     raise ConnectionError("the client is not connected") from None
+                if any(future.status in _LOST for future in futures):  # for these, Dask would wait for ever
+                    raise ConnectionError("a worker was lost with what had been sent to it") from None
                 if self._client.nthreads():
                     alone_since = None
                 elif alone_since is None:
@@ -245,7 +246,7 @@ class Dask(Executor):
             try:
                 if number > 0:
                     for part in parts:
-                        if part.future.status in ("cancelled", "lost", "error"):
+                        if part.future.status in (*_LOST, "error"):
                             part.future = part.again()
                 return attempt()
             except DistributedError:
@@ -273,16 +274,30 @@ class Dask(Executor):
 
 
 class _Shared:
-    """What all tasks need, sent to all workers once, and again if it was lost."""
+    """What all tasks need, given to the scheduler as a task of its own, so that no lost worker takes it away.
+
+    (A broadcast of Dask would do as well, but waits for ever if a worker is lost in the middle of it.)
+    """
 
     def __init__(self, client: Any, value: Any) -> None:
         self._client, self._value, self._future = client, value, None
 
     def future(self) -> Any:
         """Return where it is."""
-        if self._future is None or self._future.status != "finished":
-            self._future = self._client.scatter(self._value, broadcast=True, hash=False)
+        if self._future is None or self._future.status in (*_LOST, "error"):
+            self._future = _given(self._client, self._value)
         return self._future
+
+
+def _given(client: Any, value: Any) -> Any:
+    """Give a value to the scheduler, whatever its size, and return where it is."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+        return client.submit(_same, value, pure=False)
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def _import_distributed() -> Any:
