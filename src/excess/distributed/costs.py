@@ -28,7 +28,7 @@ class LevelCost:
     --------
     >>> from excess.distributed.costs import LevelCost
     >>> LevelCost(n_slots=12_800, n_nodes=25_500, n_chosen=4, n_workers=2).total
-    316238400
+    316256400
     """
 
     n_slots: int
