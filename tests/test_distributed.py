@@ -36,7 +36,7 @@ from excess.distributed import (
     train_on_files,
 )
 from excess.distributed.costs import LevelCost
-from excess.distributed.growth import Histograms
+from excess.distributed.growth import Budget, Histograms
 from excess.distributed.parts import InMemory, Scored
 from excess.events import EventFileError, load_config, read_events, write_events
 from excess.observation import observe
@@ -90,6 +90,12 @@ def test_same_bits_from_chunks(events, tmp_path, kind, memory, n_chunks):
     chunked = fit_forest(estimator, cut(events, n_chunks), memory=memory)
     assert not hasattr(estimator, "threshold_")
     assert bits(chunked, tmp_path) == bits(forest(**KINDS[kind]).fit(*events), tmp_path)
+
+
+def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
+    few, many = (Budget.of(2**30, InProcess(2), 4, 3, n_events) for n_events in (10**8, 10**9))
+    assert few.max_moved > 10**7
+    assert many.max_moved == 65_536
 
 
 @pytest.mark.parametrize("max_moved", [0, 50, 400])

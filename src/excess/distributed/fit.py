@@ -96,7 +96,7 @@ def fit_forest(
         max_features = resolve_max_features(forest.max_features, survey.n_features)
         n_codes = np.array([len(own) + 2 for own in edges])
         n_words = -(-(survey.n_features + 1) // 8)
-        budget = Budget.of(memory, executor, max_features, n_words)
+        budget = Budget.of(memory, executor, max_features, n_words, survey.n_rows)
         n_on = survey.n_on()
         sizes = plan.leaf_sizes(survey.n_rows)
         best_likelihood, leaf_size, trees = -np.inf, sizes[0], None

@@ -28,6 +28,9 @@ __all__ = ["Budget", "grow_forest"]
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
 MAX_SLOTS = 1 << 14
 """Nodes in one message of histograms, however much memory there is: 128 MiB with four features per node."""
+MAX_MOVED = 1 << 16
+"""The largest node that is moved where moving is costly: its histograms are about as large as its events."""
+_MANY_TIMES = 4
 _IN_BAG = 0.632
 """Share of events in a bag; the rows of a node are about so many of its events with bootstrap weights."""
 
@@ -51,11 +54,12 @@ class Budget:
     max_job: int
 
     @classmethod
-    def of(cls, memory: int, executor: Executor, n_chosen: int, n_words: int) -> Budget:
+    def of(cls, memory: int, executor: Executor, n_chosen: int, n_words: int, n_events: int) -> Budget:
         """Divide a worker's memory (bytes).
 
         It has to hold the histograms of each thread and their sum; later, the events of a job as they were moved, and
-        twice those of the node that each thread is working on.
+        twice those of the node that each thread is working on. Every job reads all events, so that where these are many
+        times the memory, large nodes are not moved.
         """
         threads = 1 if executor.in_place else executor.n_workers
         slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
@@ -63,6 +67,8 @@ class Budget:
         moved = job / threads
         if executor.max_moved is not None:
             moved = min(moved, executor.max_moved)
+        elif 8 * n_words * n_events > _MANY_TIMES * memory:
+            moved = min(moved, MAX_MOVED)
         return cls(max(1, min(slots, MAX_SLOTS)), int(moved), max(1, int(job)))
 
 
