@@ -6,6 +6,7 @@ a node that is small enough are moved into one place, where the rest of the tree
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -304,8 +305,8 @@ def grow_forest(
 
             run_tasks(range(len(members)), split, lambda: None, n_threads)
         active = following
-    _grow_branches(executor, parts, trees, sorted(waiting), keys, criteria, settings, n_codes, n_events, budget)
-    tick(len(trees))
+    tick(len(trees) - len({t for t, _ in waiting}))
+    _grow_branches(executor, parts, trees, sorted(waiting), keys, criteria, settings, n_codes, n_events, budget, tick)
     return [breadth_first(tree.nodes, tree.n_nodes, _MASK) for tree in trees]
 
 
@@ -335,8 +336,9 @@ def _grow_branches(
     n_codes: NDArray[np.int64],
     n_events: int,
     budget: Budget,
+    tick: Tick,
 ) -> None:
-    """Grow what hangs below the waiting nodes, and hang it there."""
+    """Grow what hangs below the waiting nodes, and hang it there; tick for each tree that is finished."""
     jobs: list[list[tuple[int, int]]] = []
     room = 0
     sizes = [
@@ -366,9 +368,11 @@ def _grow_branches(
             ]
         tasks.append(own)
     grown = executor.move(Branches(routes, tasks, settings, n_codes, n_events), parts, len(jobs))
-    found: dict[int, list[Any]] = dict(grown)
-    for number, job in enumerate(jobs):
-        for (t, node), branch in zip(job, found[number], strict=True):
+    n_left = Counter(t for t, _ in waiting)
+    for number, branches in grown:
+        for (t, node), branch in zip(jobs[number], branches, strict=True):
             tree = trees[t]
             tree.make_room(len(branch))
             tree.n_nodes = graft(tree.nodes, tree.n_nodes, node, branch)
+            n_left[t] -= 1
+            tick(int(n_left[t] == 0))
