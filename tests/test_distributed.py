@@ -98,8 +98,10 @@ def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
     assert many.max_moved == 65_536
 
 
+@pytest.mark.parametrize("max_shares", [0, 50_000])
 @pytest.mark.parametrize("max_moved", [0, 50, 400])
-def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved):
+def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved, max_shares, monkeypatch):
+    monkeypatch.setattr("excess.distributed.executors._MAX_SHARES", max_shares)
     executor = InProcess(2)
     executor.max_moved = max_moved
     expected = bits(forest(min_samples_leaf=4).fit(*events), tmp_path)

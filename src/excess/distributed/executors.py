@@ -12,10 +12,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from excess._forest.ensemble import run_tasks
 from excess.distributed.parts import InMemory, Part
 
 __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
+
+
+_MAX_SHARES = 50_000
+"""Shares of tasks in pieces that are arrays of their own."""
 
 
 class DistributedError(ConnectionError):
@@ -51,8 +58,11 @@ class Move(Protocol):
     def split(self, job: int, events: Any) -> Any:
         """Return the piece of a part that a job needs."""
 
-    def join(self, job: int, task: int, pieces: Sequence[Any]) -> Any:
-        """Do a task of a job, with the pieces of all parts."""
+    def own(self, job: int, task: int, piece: Any) -> NDArray[Any]:
+        """Return the share of a task in a piece."""
+
+    def join(self, job: int, task: int, shares: list[NDArray[Any]]) -> Any:
+        """Do a task of a job, with its shares of all pieces, which are used up."""
 
 
 class Executor(ABC):
@@ -126,8 +136,8 @@ class _Local(Executor):
         self._folder: TemporaryDirectory[str] | None = None
 
     def record_path(self, n_bytes: int, memory: int) -> Path | None:
-        """Return a file for so many bytes of records, if that is more than a quarter of the memory."""
-        if n_bytes <= memory // 4 and not self._always_in_file:
+        """Return a file for so many bytes of records, if that is more than a small part of the memory."""
+        if n_bytes <= memory // 16 and not self._always_in_file:
             return None
         self._folder = TemporaryDirectory(prefix="excess-")
         return Path(self._folder.name) / "records"
@@ -186,18 +196,35 @@ class InProcess(_Local):
     def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
         """Do one job after the other, the tasks of each on threads."""
         for job in range(n_jobs):
-            pieces: list[Any] = [None] * len(parts)
-            results: list[Any] = [None] * move.n_tasks(job)
+            results = [None] * move.n_tasks(job)
+            shares = self._shares(move, job, parts, len(results))
 
-            def split(number: int, _: None, job: int = job, pieces: list[Any] = pieces) -> None:
-                pieces[number] = move.split(job, parts[number].load())
+            def join(task: int, _: None, job: int = job, shares: Any = shares, results: Any = results) -> None:
+                results[task] = move.join(job, task, shares(task))
 
-            def join(task: int, _: None, job: int = job, pieces: Any = pieces, results: Any = results) -> None:
-                results[task] = move.join(job, task, pieces)
-
-            run_tasks(range(len(parts)), split, lambda: None, self.n_workers)
             run_tasks(range(len(results)), join, lambda: None, self.n_workers)
             yield job, results
+
+    def _shares(self, move: Move, job: int, parts: Sequence[Any], n_tasks: int) -> Callable[[int], list[NDArray[Any]]]:
+        """Split all parts; return what gives a task its shares.
+
+        A few tasks with large shares get them for good, so that events are in memory once when they are joined; the
+        shares of many small ones stay in one piece.
+        """
+        divided = n_tasks * len(parts) <= _MAX_SHARES
+        pieces: list[Any] = [None] * len(parts)
+        owned: list[list[Any]] = [[None] * len(parts) for _ in range(n_tasks if divided else 0)]
+
+        def split(number: int, _: None) -> None:
+            piece = move.split(job, parts[number].load())
+            if not divided:
+                pieces[number] = piece
+            for task, shares in enumerate(owned):
+                share = move.own(job, task, piece)
+                shares[number] = share.copy() if isinstance(share.base, np.ndarray) else share
+
+        run_tasks(range(len(parts)), split, lambda: None, self.n_workers)
+        return owned.__getitem__ if divided else lambda task: [move.own(job, task, piece) for piece in pieces]
 
 
 class Joblib(_Local):
@@ -264,7 +291,7 @@ def fold_loaded(fold: Fold, parts: Sequence[Any]) -> Any:
 
 def join_all(move: Move, job: int, pieces: Sequence[Any]) -> list[Any]:
     """Do all tasks of a job."""
-    return [move.join(job, task, pieces) for task in range(move.n_tasks(job))]
+    return [move.join(job, task, [move.own(job, task, piece) for piece in pieces]) for task in range(move.n_tasks(job))]
 
 
 def _applied(function: Callable[[Any], Any], part: Part) -> Any:

@@ -58,13 +58,13 @@ class Budget:
     def of(cls, memory: int, executor: Executor, n_chosen: int, n_words: int, n_events: int) -> Budget:
         """Divide a worker's memory (bytes).
 
-        It has to hold the histograms of each thread and their sum; later, the events of a job as they were moved, and
-        twice those of the node that each thread is working on. Every job reads all events, so that where these are many
+        It has to hold the histograms of each thread and their sum; later, the events of a job, and those of the nodes
+        that threads are working on once more. Every job reads all events, so that where these are many
         times the memory, large nodes are not moved.
         """
         threads = 1 if executor.in_place else executor.n_workers
         slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
-        job = memory / 3 / (8 * n_words) / _IN_BAG
+        job = memory / 2 / (8 * n_words) / _IN_BAG
         moved = job / threads
         if executor.max_moved is not None:
             moved = min(moved, executor.max_moved)
@@ -213,11 +213,21 @@ class Branches:
             pieces.append((taken, np.concatenate([[0], np.cumsum(counts)])))
         return pieces
 
-    def join(self, job: int, task: int, pieces: Sequence[Any]) -> NDArray[np.int64]:
+    def own(self, job: int, task: int, piece: Any) -> NDArray[np.uint64]:
+        """Return the records of a task's node in a piece."""
+        tree, slot, *_ = self.tasks[job][task]
+        records, starts = piece[tree]
+        return records if len(starts) == 2 else records[starts[slot] : starts[slot + 1]]
+
+    def join(self, job: int, task: int, shares: list[NDArray[np.uint64]]) -> NDArray[np.int64]:
         """Grow the rest of the tree below a node; return its nodes in breadth-first order."""
-        tree, slot, key, depth, criterion = self.tasks[job][task]
-        own = [(records, starts[slot], starts[slot + 1]) for records, starts in (piece[tree] for piece in pieces)]
-        bag = np.concatenate([records[start:end] for records, start, end in own])
+        *_, key, depth, criterion = self.tasks[job][task]
+        place = sum(map(len, shares))
+        bag = np.empty((place, shares[0].shape[1]), dtype=np.uint64)
+        while shares:  # each is let go when it is copied
+            share = shares.pop()
+            bag[place - len(share) : place] = share
+            place -= len(share)
         moved = np.empty_like(bag)
         settings = self.settings
         return grow_bag(
