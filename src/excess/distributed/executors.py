@@ -6,6 +6,7 @@ collect, and move pieces of all parts into one place. `excess.distributed.dask_e
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,7 @@ __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"
 
 
 _MAX_SHARES = 50_000
-"""Shares of tasks in pieces that are arrays of their own."""
+"""Shares of tasks in pieces that are put together one by one."""
 
 
 class DistributedError(ConnectionError):
@@ -58,11 +59,14 @@ class Move(Protocol):
     def split(self, job: int, events: Any) -> Any:
         """Return the piece of a part that a job needs."""
 
+    def expected(self, job: int, task: int) -> int:
+        """Return about how many rows the shares of a task have in all."""
+
     def own(self, job: int, task: int, piece: Any) -> NDArray[Any]:
         """Return the share of a task in a piece."""
 
-    def join(self, job: int, task: int, shares: list[NDArray[Any]]) -> Any:
-        """Do a task of a job, with its shares of all pieces, which are used up."""
+    def join(self, job: int, task: int, rows: NDArray[Any]) -> Any:
+        """Do a task of a job, with its shares of all pieces in one array, which is used up."""
 
 
 class Executor(ABC):
@@ -197,34 +201,66 @@ class InProcess(_Local):
         """Do one job after the other, the tasks of each on threads."""
         for job in range(n_jobs):
             results = [None] * move.n_tasks(job)
-            shares = self._shares(move, job, parts, len(results))
+            rows = self._rows(move, job, parts, len(results))
 
-            def join(task: int, _: None, job: int = job, shares: Any = shares, results: Any = results) -> None:
-                results[task] = move.join(job, task, shares(task))
+            def join(task: int, _: None, job: int = job, rows: Any = rows, results: Any = results) -> None:
+                results[task] = move.join(job, task, rows(task))
 
             run_tasks(range(len(results)), join, lambda: None, self.n_workers)
             yield job, results
 
-    def _shares(self, move: Move, job: int, parts: Sequence[Any], n_tasks: int) -> Callable[[int], list[NDArray[Any]]]:
-        """Split all parts; return what gives a task its shares.
+    def _rows(self, move: Move, job: int, parts: Sequence[Any], n_tasks: int) -> Callable[[int], NDArray[Any]]:
+        """Split all parts; return what gives a task its rows.
 
-        A few tasks with large shares get them for good, so that events are in memory once when they are joined; the
-        shares of many small ones stay in one piece.
+        Those of a few large tasks are put together as they come, so that events are in memory once; those of many small
+        ones stay in the pieces.
         """
-        divided = n_tasks * len(parts) <= _MAX_SHARES
-        pieces: list[Any] = [None] * len(parts)
-        owned: list[list[Any]] = [[None] * len(parts) for _ in range(n_tasks if divided else 0)]
+        if n_tasks * len(parts) > _MAX_SHARES:
+            pieces: list[Any] = [None] * len(parts)
 
-        def split(number: int, _: None) -> None:
+            def keep(number: int, _: None) -> None:
+                pieces[number] = move.split(job, parts[number].load())
+
+            run_tasks(range(len(parts)), keep, lambda: None, self.n_workers)
+            return lambda task: np.concatenate([move.own(job, task, piece) for piece in pieces])
+
+        joined = [_Joined(move.expected(job, task)) for task in range(n_tasks)]
+
+        def put(number: int, _: None) -> None:
             piece = move.split(job, parts[number].load())
-            if not divided:
-                pieces[number] = piece
-            for task, shares in enumerate(owned):
-                share = move.own(job, task, piece)
-                shares[number] = share.copy() if isinstance(share.base, np.ndarray) else share
+            for task, rows in enumerate(joined):
+                rows.append(move.own(job, task, piece))
 
-        run_tasks(range(len(parts)), split, lambda: None, self.n_workers)
-        return owned.__getitem__ if divided else lambda task: [move.own(job, task, piece) for piece in pieces]
+        run_tasks(range(len(parts)), put, lambda: None, self.n_workers)
+        return lambda task: joined[task].take()
+
+
+class _Joined:
+    """Rows from several threads in one array."""
+
+    def __init__(self, n_expected: int) -> None:
+        self._n_expected, self._n_rows = n_expected, 0
+        self._rows: NDArray[Any] | None = None
+        self._lock = threading.Lock()
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows; their order does not matter."""
+        with self._lock:
+            end = self._n_rows + len(rows)
+            if self._rows is None:
+                self._rows = np.empty((max(self._n_expected, end), *rows.shape[1:]), dtype=rows.dtype)
+            elif end > len(self._rows):
+                larger = np.empty((end + end // 8, *rows.shape[1:]), dtype=rows.dtype)
+                larger[: self._n_rows] = self._rows[: self._n_rows]
+                self._rows = larger
+            self._rows[self._n_rows : end] = rows
+            self._n_rows = end
+
+    def take(self) -> NDArray[Any]:
+        """Give the rows away."""
+        rows, self._rows = self._rows, None
+        assert rows is not None
+        return rows[: self._n_rows]
 
 
 class Joblib(_Local):

@@ -177,11 +177,12 @@ class Branches:
     routes : list of _Routes
         Of each job: the trees and their nodes.
     tasks : list of list of tuple
-        Of each job and task: the tree within the job, the node's slot within the tree, its key, depth and criterion.
+        Of each job and task: the tree within the job, the node's slot within the tree, its key, depth and criterion,
+        and its events with bootstrap weights.
     """
 
     routes: list[_Routes]
-    tasks: list[list[tuple[int, int, int, int, int]]]
+    tasks: list[list[tuple[int, int, int, int, int, int]]]
     settings: GrowthSettings
     n_codes: NDArray[np.int64]
     n_events: int
@@ -213,22 +214,20 @@ class Branches:
             pieces.append((taken, np.concatenate([[0], np.cumsum(counts)])))
         return pieces
 
+    def expected(self, job: int, task: int) -> int:
+        """Return about how many records a task's node has."""
+        return int(_IN_BAG * self.tasks[job][task][5] * 1.01) + 1000
+
     def own(self, job: int, task: int, piece: Any) -> NDArray[np.uint64]:
         """Return the records of a task's node in a piece."""
-        tree, slot, *_ = self.tasks[job][task]
+        tree, slot = self.tasks[job][task][:2]
         records, starts = piece[tree]
         return records if len(starts) == 2 else records[starts[slot] : starts[slot + 1]]
 
-    def join(self, job: int, task: int, shares: list[NDArray[np.uint64]]) -> NDArray[np.int64]:
+    def join(self, job: int, task: int, rows: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Grow the rest of the tree below a node; return its nodes in breadth-first order."""
-        *_, key, depth, criterion = self.tasks[job][task]
-        place = sum(map(len, shares))
-        bag = np.empty((place, shares[0].shape[1]), dtype=np.uint64)
-        while shares:  # each is let go when it is copied
-            share = shares.pop()
-            bag[place - len(share) : place] = share
-            place -= len(share)
-        moved = np.empty_like(bag)
+        _, _, key, depth, criterion, _ = self.tasks[job][task]
+        bag, moved = rows, np.empty_like(rows)
         settings = self.settings
         return grow_bag(
             len(bag),
@@ -357,7 +356,8 @@ def _grow_branches(
     max_job = budget.max_job
     if executor.in_place:  # jobs are what workers share
         max_job = min(max_job, sum(sizes) // (4 * executor.n_workers) + 1)
-    for (t, node), size in zip(waiting, sizes, strict=True):
+    size_of = dict(zip(waiting, sizes, strict=True))
+    for (t, node), size in size_of.items():
         if not jobs or size > room:
             jobs.append([])
             room = max_job
@@ -373,8 +373,8 @@ def _grow_branches(
         own = []
         for i, (t, nodes) in enumerate(zip(members, wanted, strict=True)):
             own += [
-                (i, slot, int(trees[t].keys[node]), int(trees[t].nodes[node, DEPTH]), criteria[t])
-                for slot, node in enumerate(nodes)
+                (i, slot, int(trees[t].keys[n]), int(trees[t].nodes[n, DEPTH]), criteria[t], size_of[t, int(n)])
+                for slot, n in enumerate(nodes)
             ]
         tasks.append(own)
     grown = executor.move(Branches(routes, tasks, settings, n_codes, n_events), parts, len(jobs))
