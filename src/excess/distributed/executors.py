@@ -326,8 +326,11 @@ def fold_loaded(fold: Fold, parts: Sequence[Any]) -> Any:
 
 
 def join_all(move: Move, job: int, pieces: Sequence[Any]) -> list[Any]:
-    """Do all tasks of a job."""
-    return [move.join(job, task, [move.own(job, task, piece) for piece in pieces]) for task in range(move.n_tasks(job))]
+    """Do all tasks of a job; pieces stay as they are, in case the job has to be done again."""
+    return [
+        move.join(job, task, np.concatenate([move.own(job, task, piece) for piece in pieces]))
+        for task in range(move.n_tasks(job))
+    ]
 
 
 def _applied(function: Callable[[Any], Any], part: Part) -> Any:
