@@ -55,7 +55,7 @@ LABELS = {
     "object": lambda on: np.where(on, "ön", "Off").astype(object),
     "float": lambda on: np.where(on, 3, -1).astype(np.float32),
 }
-LOST = {"oob_decision_function_"}
+LOST = {"oob_decision_function_", "_oob_score"}
 
 
 @pytest.fixture(scope="module")

@@ -80,11 +80,12 @@ def bottom_rows(n_rows: int, n_wanted: int) -> NDArray[np.int64]:
     if n_rows <= n_wanted:
         return np.arange(n_rows)
     hashes = np.empty(n_rows, dtype=np.uint64)
-    _row_hashes(hashes)
+    row_hashes(0, hashes)
     return np.sort(np.argpartition(hashes, n_wanted)[:n_wanted])
 
 
 @njit(cache=True, nogil=True)
-def _row_hashes(hashes):
+def row_hashes(first_row, hashes):
+    """Fill ``hashes`` with those of consecutive rows; no two rows have the same."""
     for i in range(len(hashes)):
-        hashes[i] = draw(np.uint64(0), np.uint64(i))
+        hashes[i] = draw(np.uint64(0), np.uint64(first_row + i))

@@ -85,9 +85,9 @@ def sweep_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any]) -> C
     )
 
 
-def midway_thresholds(values: FloatArray) -> FloatArray:
-    """Return thresholds below, between and above ascending distinct values."""
-    low, high = values[:-1], values[1:]
+def midway_thresholds(values: FloatArray, ends: FloatArray | None = None) -> FloatArray:
+    """Return thresholds below, between and above ascending distinct values, or ranges from ``values`` to ``ends``."""
+    low, high = (values if ends is None else ends)[:-1], values[1:]
     middle = 0.5 * low + 0.5 * high
     # the middle of neighbouring floats rounds to one of them; `score > low` selects `high` alone
     middle = np.where((middle >= low) & (middle < high), middle, low)

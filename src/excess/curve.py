@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._checks import FloatArray, as_scalar_alpha, as_scored_events, as_threshold
-from excess._sweep import Cuts, strictest_argmax, sweep_cells, sweep_events
+from excess._sweep import Cuts, midway_thresholds, selected_sums, strictest_argmax, sweep_cells, sweep_events
 from excess.significance import OnOffCounts, significance_of_cuts
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ class ThresholdCurve:
     Attributes
     ----------
     scores : ndarray of shape (n_distinct,)
-        The distinct scores, ascending.
+        The distinct scores, ascending. The curve of a forest trained on more than a million events has at most that
+        many cuts; it then holds the smallest score above each of them.
     thresholds : ndarray of shape (n_distinct + 1,)
         One cut per distinct score, which selects the events from that score on, and a last one. An
         event is selected when ``score > threshold``. The first threshold is -inf (all events), the last
@@ -142,6 +143,15 @@ def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> Threshol
 def curve_of_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> ThresholdCurve:
     """Counts and significance at every cut of a score that the events of a cell share (no validation)."""
     return _curve(sweep_cells(score, n_on, n_off), alpha)
+
+
+def curve_of_ranges(
+    low: FloatArray, high: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float
+) -> ThresholdCurve:
+    """Counts and significance at every cut between ascending ranges of scores (no validation)."""
+    starts = np.arange(len(low))
+    cuts = Cuts(low, midway_thresholds(low, high), selected_sums(n_on, starts), selected_sums(n_off, starts))
+    return _curve(cuts, alpha)
 
 
 def _curve(cuts: Cuts, alpha: float) -> ThresholdCurve:

@@ -9,8 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from excess._checks import (
-    BoolArray,
-    FloatArray,
     as_counts,
     as_int,
     as_random_state,
@@ -19,8 +17,9 @@ from excess._checks import (
     as_scored_events,
     as_threshold,
 )
-from excess._rng import bootstrap_weights, derive_key
-from excess._sweep import midway_thresholds, selected_sums, sort_scores, strictest_near_best
+from excess._rng import derive_key
+from excess._score_cells import EventsInMemory, ScoreCells, ScoredEvents
+from excess._sweep import midway_thresholds, selected_sums, strictest_near_best
 from excess.baselines import BASELINES
 from excess.curve import ThresholdCurve, significance_curve
 from excess.significance import significance_of_cuts
@@ -85,7 +84,8 @@ def significance_threshold(
         curve = significance_curve(y, score, alpha)
         return float(curve.thresholds[strictest_near_best(curve.significance, tolerance)])
     on, scores = as_scored_events(y, score)
-    return _median_threshold(on, scores, as_scalar_alpha(alpha), tolerance, n_bootstrap, random_state)
+    events = EventsInMemory(on, scores, exact=True)
+    return median_threshold(events, events.cells(), as_scalar_alpha(alpha), tolerance, n_bootstrap, random_state)
 
 
 THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
@@ -156,32 +156,32 @@ def tune_threshold(
     return as_threshold(f"the threshold from method {method!r}", threshold), curve
 
 
-def _median_threshold(
-    on: BoolArray, scores: FloatArray, alpha: float, tolerance: float, n_bootstrap: int, random_state: Any
+def median_threshold(
+    events: ScoredEvents, cells: ScoreCells, alpha: float, tolerance: float, n_bootstrap: int, random_state: Any
 ) -> float:
-    """Return the curve's threshold at the median, over bootstrap resamples, of their thresholds."""
+    """Return the curve's threshold at the median, over bootstrap resamples, of their thresholds.
+
+    Weights are keyed by the number of an event, so that they depend neither on the order of equal scores nor on
+    where events are.
+    """
     seed = np.uint64(as_random_state(random_state).randint(2**31 - 1))
-    order, values, starts = sort_scores(scores)
-    on = on[order]
-    kept = np.arange(len(values))
+    keys = np.array([derive_key(seed, i) for i in range(n_bootstrap)], dtype=np.uint64)
+    kept = np.arange(len(cells.low))
     if len(kept) > _MAX_RESAMPLED_CUTS:
-        kept = np.linspace(0, len(values) - 1, _MAX_RESAMPLED_CUTS).astype(np.intp)
-    weights = np.empty(len(scores), dtype=np.uint8)
+        kept = np.linspace(0, len(kept) - 1, _MAX_RESAMPLED_CUTS).astype(np.intp)
+    cuts = cells.low[kept]
     best = np.empty(n_bootstrap)
-    for i in range(n_bootstrap):
-        bootstrap_weights(np.uint64(derive_key(seed, i)), 0, weights)
-        n_on = selected_sums(weights * on, starts[kept])
-        n_all = selected_sums(weights, starts[kept])
-        cut = strictest_near_best(significance_of_cuts(n_on, n_all - n_on, alpha), tolerance)
+    for i, counts in enumerate(events.resampled(cuts, keys)):
+        n_off, n_on = (selected_sums(column, np.arange(len(cuts))) for column in counts.T)
+        n_all = n_on + n_off
+        cut = strictest_near_best(significance_of_cuts(n_on, n_off, alpha), tolerance)
         # midway between the scores that the resample has on either side of the cut
         same = int(np.searchsorted(-n_all, -n_all[cut]))
-        low = values[kept[same - 1]] if same > 0 else -np.inf
-        high = values[kept[cut]] if cut < len(kept) else np.inf
+        low = cuts[same - 1] if same > 0 else -np.inf
+        high = cuts[cut] if cut < len(cuts) else np.inf
         best[i] = high if np.isinf(high) else 0.5 * low + 0.5 * high
-    cut = np.searchsorted(values, np.sort(best)[(n_bootstrap - 1) // 2], side="right")
-    selected = on[starts[cut] :] if cut < len(starts) else on[:0]
-    n_selected_on = np.count_nonzero(selected)
+    cut = int(np.searchsorted(cells.low, np.sort(best)[(n_bootstrap - 1) // 2], side="right"))
     # resamples may show an excess that the events themselves do not have
-    if n_selected_on <= alpha * (len(selected) - n_selected_on):
+    if cells.n_on[cut:].sum() <= alpha * cells.n_off[cut:].sum():
         return float("inf")
-    return float(midway_thresholds(values)[cut])
+    return float(midway_thresholds(cells.low, cells.high)[cut])

@@ -27,10 +27,15 @@ def find_edges(column: NDArray[Any], sampled: NDArray[np.int64], max_bins: int |
     """
     if max_bins is None:
         return _midpoints(np.unique(_present(column)))
-    values = _few_distinct(column, max_bins)
-    if values is not None:
-        return _midpoints(np.sort(values))
-    return _quantile_edges(_present(column[sampled]), max_bins)
+    values = few_distinct(column, max_bins)
+    return edges_of(values, column[sampled] if values is None else column[:0], max_bins)
+
+
+def edges_of(distinct: NDArray[np.float64] | None, sampled: NDArray[Any], max_bins: int) -> NDArray[np.float64]:
+    """Return edges from the distinct values of a feature or, if there are too many (None), from sampled values."""
+    if distinct is not None:
+        return _midpoints(np.sort(distinct))
+    return _quantile_edges(_present(sampled), max_bins)
 
 
 def sampled_rows(n_rows: int) -> NDArray[np.int64]:
@@ -98,7 +103,7 @@ def _distinct(column, limit, table, used, found):
     return n_found
 
 
-def _few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | None:
+def few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | None:
     """Return the distinct values of a column, or None if there are more than ``limit``."""
     size = 1 << _TABLE_BITS
     found = np.empty(limit + 2)

@@ -81,6 +81,13 @@ def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_t
         edges[feature] = find_edges(X[:, feature], sampled, max_bins)
 
     run_tasks(range(X.shape[1]), find, lambda: None, n_threads)
+    return BinnedEvents(encode_events(X, on, edges, n_threads), edges)
+
+
+def encode_events(
+    X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int
+) -> NDArray[np.uint64]:
+    """Write events as records, by given edges."""
     records = empty_records(len(X), X.shape[1], edges_code_type(edges))
     codes = as_codes(records, edges_code_type(edges))
     padded, features = pad_edges(edges), np.arange(X.shape[1])
@@ -91,7 +98,7 @@ def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_t
         codes[start:end, X.shape[1]] = on[start:end].astype(codes.dtype) << ON_BIT
 
     run_tasks(range(0, len(X), _ROWS_PER_TASK), write, lambda: None, n_threads)
-    return BinnedEvents(records, edges)
+    return records
 
 
 def tree_keys(seed: int, n_trees: int) -> NDArray[np.uint64]:
@@ -169,14 +176,26 @@ def out_of_bag_scores(
     n_threads: int,
 ) -> NDArray[np.float64]:
     """Return each event's mean value over the trees that have not seen it; NaN where all have."""
-    codes, mask = events.codes, code_mask(events.codes)
+    return score_out_of_bag(events.codes, 0, trees, values, keys, n_threads)
+
+
+def score_out_of_bag(
+    codes: NDArray[Any],
+    first_row: int,
+    trees: predictor.FlatTrees,
+    values: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+    n_threads: int,
+) -> NDArray[np.float64]:
+    """Return the out-of-bag scores of events, the first of which has a given number among all."""
+    mask = code_mask(codes)
     scores = np.zeros(len(codes))
     n_trees = np.zeros(len(codes), dtype=np.int32)
 
     def score(start: int, _: None) -> None:
         for rows in _blocks(start, len(codes)):
             predictor.add_out_of_bag_scores(
-                codes[rows], rows.start, *trees, values, mask, keys, scores[rows], n_trees[rows]
+                codes[rows], first_row + rows.start, *trees, values, mask, keys, scores[rows], n_trees[rows]
             )
 
     run_tasks(range(0, len(codes), _ROWS_PER_TASK), score, lambda: None, n_threads)

@@ -36,10 +36,21 @@ def _find_split(
     min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
     """Write the best split of a node into its row; return whether there is one."""
-    start, end = nodes[node, START], nodes[node, END]
-    total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
     choose_features(keys[node], n_features, len(chosen), chosen)
-    fill_histograms(codes, start, end, n_features, chosen, histograms, touched)
+    fill_histograms(codes, nodes[node, START], nodes[node, END], n_features, chosen, histograms, touched)
+    found = search_node(
+        node, nodes, n_codes, chosen, histograms, touched, present, min_leaf, criterion, alpha, table, left_counts
+    )
+    clear_histograms(histograms, touched)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def search_node(
+    node, nodes, n_codes, chosen, histograms, touched, present, min_leaf, criterion, alpha, table, left_counts
+):  # fmt: skip
+    """Write the best split in the histograms of a node's features into its row; return whether there is one."""
+    total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
     best_value = value_to_exceed(total, criterion, alpha, table)
     found = False
     for k in range(len(chosen)):
@@ -63,7 +74,6 @@ def _find_split(
             nodes[node, SHIFT] = 0 if missing_left else 1
             nodes[node, LIMIT] = code if missing_left else code - 1
             left_counts[node] = left
-    clear_histograms(histograms, touched)
     return found
 
 
@@ -83,7 +93,21 @@ def grow_tree(
         for i in range(len(weights)):
             weights[i] = 1
     n_bag = take_bag(records, codes, n_features, weights, bag, bag_codes)
+    return grow_bag(
+        n_bag, n_features, n_codes, derive_key(key, 1), 0, max_depth, min_leaf, criterion, alpha, table, mask,
+        bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
+    )  # fmt: skip
 
+
+@njit(cache=True, nogil=True)
+def grow_bag(
+    n_bag, n_features, n_codes, root_key, root_depth, max_depth, min_leaf, criterion, alpha, table, mask,
+    bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
+):  # fmt: skip
+    """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order.
+
+    ``root_key`` and ``root_depth`` are those of the node; ``bag`` to ``present`` are used up.
+    """
     capacity = 64
     nodes = np.zeros((capacity, N_COLUMNS_GROWING), dtype=np.int64)
     keys = np.zeros(capacity, dtype=np.uint64)
@@ -94,10 +118,10 @@ def grow_tree(
     for i in range(n_bag):
         total += packed_counts(bag_codes[i, n_features])
     nodes[0, N_ON], nodes[0, N_OFF] = total >> _32, total & _LOW
-    nodes[0, START], nodes[0, END] = 0, n_bag
-    keys[0] = derive_key(key, 1)
+    nodes[0, START], nodes[0, END], nodes[0, DEPTH] = 0, n_bag, root_depth
+    keys[0] = root_key
     n_nodes, n_pending = 1, 0
-    if _may_split(nodes, 0, max_depth, min_leaf) and _find_split(
+    if may_split(nodes, 0, max_depth, min_leaf) and _find_split(
         0, nodes, keys, bag_codes, n_features, n_codes, chosen, histograms, touched, present,
         min_leaf, criterion, alpha, table, left_counts,
     ):  # fmt: skip
@@ -119,17 +143,17 @@ def grow_tree(
         for column in (N_ON, N_OFF):
             nodes[left + 1, column] = nodes[node, column] - nodes[left, column]
         depth = nodes[node, DEPTH]
-        may_split = False
+        any_splits = False
         for side in range(2):
             child = left + side
             nodes[child, DEPTH] = depth + 1
             keys[child] = derive_key(keys[node], side)
-            may_split |= _may_split(nodes, child, max_depth, min_leaf)
-        if not may_split:
+            any_splits |= may_split(nodes, child, max_depth, min_leaf)
+        if not any_splits:
             continue
         start, end = nodes[node, START], nodes[node, END]
         split = nodes[node, FEATURE], nodes[node, SHIFT], nodes[node, LIMIT]
-        if depth % 2 == 0:
+        if (depth - root_depth) % 2 == 0:
             middle = partition(bag, bag_codes, start, end, split[0], split[1], split[2], mask, moved)
             child_codes = moved_codes
         else:
@@ -139,17 +163,18 @@ def grow_tree(
         nodes[left + 1, START], nodes[left + 1, END] = middle, end
         for side in range(1, -1, -1):
             child = left + side
-            if _may_split(nodes, child, max_depth, min_leaf) and _find_split(
+            if may_split(nodes, child, max_depth, min_leaf) and _find_split(
                 child, nodes, keys, child_codes, n_features, n_codes, chosen, histograms, touched, present,
                 min_leaf, criterion, alpha, table, left_counts,
             ):  # fmt: skip
                 pending[n_pending] = child
                 n_pending += 1
-    return _breadth_first(nodes, n_nodes, mask)
+    return breadth_first(nodes, n_nodes, mask)
 
 
 @njit(cache=True, nogil=True)
-def _may_split(nodes, node, max_depth, min_leaf):
+def may_split(nodes, node, max_depth, min_leaf):
+    """Say whether a node is worth a search for splits."""
     on, off = nodes[node, N_ON], nodes[node, N_OFF]
     deep = max_depth >= 0 and nodes[node, DEPTH] >= max_depth
     return not deep and on > 0 and off > 0 and on + off >= 2 * min_leaf
@@ -174,7 +199,7 @@ def _grown_1d(values, capacity):
 
 
 @njit(cache=True, nogil=True)
-def _breadth_first(nodes, n_nodes, mask):
+def breadth_first(nodes, n_nodes, mask):
     """Return the finished nodes level by level, leaves pointing to themselves."""
     order = np.empty(n_nodes, dtype=np.int64)
     ordered = np.empty((n_nodes, N_COLUMNS), dtype=np.int64)

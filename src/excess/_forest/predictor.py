@@ -80,7 +80,7 @@ def _step(codes, row, pairs, node, mask):
 
 
 @njit(cache=True, nogil=True)
-def _descend(codes, rows, n_rows, nodes, root, depth, mask, places):
+def descend(codes, rows, n_rows, nodes, root, depth, mask, places):
     """Send rows through a tree, eight at a time so that their loads overlap; write the leaf of each into ``places``.
 
     Where a tree is deep, most rows arrive early: a group is done when a few more levels have moved none of its rows.
@@ -129,7 +129,7 @@ def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mas
         encode(X, start, start + n_rows, edges, features, codes)
         part = scores[start : start + n_rows]
         for tree in range(len(depths)):
-            _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+            descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
             for k in range(np.uint64(n_rows)):
                 part[k] += values[places[k]]
 
@@ -147,7 +147,7 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
         for r in range(n_rows):
             rows[n_out] = r
             n_out += weights[r] == 0
-        _descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places)
+        descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places)
         for k in range(np.uint64(n_out)):
             scores[rows[k]] += values[places[k]]
             n_trees[rows[k]] += 1
@@ -163,7 +163,7 @@ def number_rows(X, first, last, edges, features, codes, nodes, roots, depths, ma
         n_rows = min(block, last - start)
         encode(X, start, start + n_rows, edges, features, codes)
         for tree in range(len(depths)):
-            _descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+            descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
             for k in range(n_rows):
                 leaves[start + k, tree] = places[k] - roots[tree]
 

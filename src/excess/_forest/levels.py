@@ -1,0 +1,221 @@
+"""Growth of trees level by level on parts of the events: histograms of nodes, their splits, and the records of nodes.
+
+A part of the events knows nothing of the others. It sends its rows down the trees as far as they have grown, which is
+cheaper than to remember where every row is in every tree, and counts them in the nodes that are wanted. Sums over parts
+are those over all events, so that the splits are those of a tree that is grown in one place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from excess._forest.grower import may_split, search_node
+from excess._forest.histogram import packed_counts
+from excess._forest.layout import DEPTH, FEATURE, LEFT, LIMIT, N_OFF, N_ON, SHIFT
+from excess._forest.predictor import descend
+from excess._rng import bootstrap_weights, choose_features, derive_key
+
+WIDTH = 256
+"""Codes of a histogram."""
+_BLOCK = 8192
+"""Rows that pass through all trees together, so that their records stay in the cache."""
+_LOW = np.int64(0xFFFFFFFF)
+_32 = np.int64(32)
+
+
+@njit(cache=True, nogil=True)
+def _rows_in_bag(codes, first_row, key, nodes, root, depth, mask, weights, rows, places):
+    """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
+    bootstrap_weights(derive_key(key, 0), first_row, weights)
+    n_in = 0
+    for r in range(len(weights)):
+        rows[n_in] = r
+        n_in += weights[r] > 0
+    descend(codes, rows, n_in, nodes, root, depth, mask, places)
+    return n_in
+
+
+@njit(cache=True, nogil=True)
+def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms):
+    """Add the bags of rows to the histograms of the nodes that have a slot.
+
+    Parameters
+    ----------
+    codes : ndarray of uint8
+        Events of this part; the first is row ``first_row`` of all events.
+    nodes, roots, depths
+        The trees as far as they have grown; see ``FlatTrees``.
+    keys : ndarray of uint64
+        Key of each tree.
+    slots : ndarray of int32 of shape (n_nodes,)
+        Which histograms belong to a node; -1 for none.
+    chosen : ndarray of uint8 of shape (n_slots, n_chosen)
+        The features of a slot.
+    histograms : ndarray of int64 of shape (n_slots * n_chosen * WIDTH,)
+        Packed counts.
+    """
+    n_rows = len(codes)
+    weights = np.empty(_BLOCK, dtype=np.uint8)
+    rows = np.empty(_BLOCK + 1, dtype=np.uint32)
+    places = np.empty(_BLOCK, dtype=np.uint32)
+    label, n_chosen = np.uint64(n_features), np.uint64(chosen.shape[1])
+    four = chosen.shape[1] == 4
+    width = np.uint64(WIDTH)
+    for start in range(0, n_rows, _BLOCK):
+        n = min(_BLOCK, n_rows - start)
+        block = codes[start : start + n]
+        for tree in range(len(depths)):
+            n_in = _rows_in_bag(
+                block, first_row + start, keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places
+            )
+            for i in range(np.uint64(n_in)):
+                slot = slots[places[i]]
+                if slot < 0:
+                    continue
+                r, s = rows[i], np.uint64(slot)
+                counts = packed_counts(block[r, label] | weights[r])
+                base = s * n_chosen * width
+                if four:
+                    histograms[base + block[r, chosen[s, np.uint64(0)]]] += counts
+                    histograms[base + width + block[r, chosen[s, np.uint64(1)]]] += counts
+                    histograms[base + np.uint64(2) * width + block[r, chosen[s, np.uint64(2)]]] += counts
+                    histograms[base + np.uint64(3) * width + block[r, chosen[s, np.uint64(3)]]] += counts
+                else:
+                    for k in range(n_chosen):
+                        histograms[base + k * width + block[r, chosen[s, k]]] += counts
+
+
+@njit(cache=True, nogil=True)
+def take_nodes(records, codes, first_row, n_features, nodes, root, depth, mask, key, slots, first_slot, n_slots):
+    """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has.
+
+    The wanted nodes have the slots from ``first_slot`` on. Weights are noted in the records.
+    """
+    n_rows = len(codes)
+    weights = np.empty(n_rows, dtype=np.uint8)
+    found = np.empty(n_rows, dtype=np.uint32)
+    found_slots = np.empty(n_rows, dtype=np.int32)
+    rows = np.empty(_BLOCK + 1, dtype=np.uint32)
+    places = np.empty(_BLOCK, dtype=np.uint32)
+    counts = np.zeros(n_slots, dtype=np.int64)
+    n_found = 0
+    for start in range(0, n_rows, _BLOCK):
+        n = min(_BLOCK, n_rows - start)
+        n_in = _rows_in_bag(
+            codes[start : start + n], first_row + start, key, nodes, root, depth, mask,
+            weights[start : start + n], rows, places,
+        )  # fmt: skip
+        for i in range(n_in):
+            slot = slots[places[i]] - first_slot
+            if 0 <= slot < n_slots:
+                found[n_found] = start + rows[i]
+                found_slots[n_found] = slot
+                n_found += 1
+                counts[slot] += 1
+    cursors = np.zeros(n_slots, dtype=np.int64)
+    for slot in range(1, n_slots):
+        cursors[slot] = cursors[slot - 1] + counts[slot - 1]
+    taken = np.empty((n_found, records.shape[1]), dtype=np.uint64)
+    taken_codes = taken.view(codes.dtype)
+    for i in range(n_found):
+        row, place = found[i], cursors[found_slots[i]]
+        cursors[found_slots[i]] += 1
+        for word in range(records.shape[1]):
+            taken[place, word] = records[row, word]
+        taken_codes[place, n_features] = codes[row, n_features] | weights[row]
+    return taken, counts
+
+
+@njit(cache=True, nogil=True)
+def choose_for_nodes(keys, active, n_features, chosen):
+    """Write the features of the nodes into the rows of ``chosen``."""
+    own = np.empty(chosen.shape[1], dtype=np.int64)
+    for i in range(len(active)):
+        choose_features(keys[active[i]], n_features, chosen.shape[1], own)
+        for k in range(chosen.shape[1]):
+            chosen[i, k] = own[k]
+
+
+@njit(cache=True, nogil=True)
+def split_nodes(
+    nodes, keys, n_nodes, active, n_codes, chosen, histograms,
+    max_depth, min_leaf, criterion, alpha, table, searched, moved, waiting,
+):  # fmt: skip
+    """Split the active nodes of a tree where their histograms allow; there must be room for two children each.
+
+    Children that are to be searched are written into ``searched`` if they have more than ``moved`` events, else into
+    ``waiting``: these few events are better moved to one place.
+
+    Returns
+    -------
+    n_nodes, n_searched, n_waiting : int
+        Nodes of the tree now, and how many children were written.
+    """
+    left_counts = np.zeros(len(nodes), dtype=np.int64)
+    present = np.empty(WIDTH + 1, dtype=np.int64)
+    own = np.empty(chosen.shape[1], dtype=np.int64)
+    n_searched = n_waiting = 0
+    for i in range(len(active)):
+        node = active[i]
+        if node == 0:  # the events of the root are known only now
+            total = np.int64(0)
+            for code in range(WIDTH):
+                total += histograms[i, 0, code]
+            nodes[0, N_ON], nodes[0, N_OFF] = total >> _32, total & _LOW
+            if not may_split(nodes, 0, max_depth, min_leaf):
+                continue
+        for k in range(len(own)):
+            own[k] = chosen[i, k]
+        if not search_node(
+            node, nodes, n_codes, own, histograms[i], None, present, min_leaf, criterion, alpha, table, left_counts
+        ):
+            continue
+        left = n_nodes
+        n_nodes += 2
+        nodes[node, LEFT] = left
+        nodes[left, N_ON], nodes[left, N_OFF] = left_counts[node] >> _32, left_counts[node] & _LOW
+        for column in (N_ON, N_OFF):
+            nodes[left + 1, column] = nodes[node, column] - nodes[left, column]
+        for side in range(2):
+            child = left + side
+            nodes[child, DEPTH] = nodes[node, DEPTH] + 1
+            keys[child] = derive_key(keys[node], side)
+            if may_split(nodes, child, max_depth, min_leaf):
+                if nodes[child, N_ON] + nodes[child, N_OFF] > moved:
+                    searched[n_searched] = child
+                    n_searched += 1
+                else:
+                    waiting[n_waiting] = child
+                    n_waiting += 1
+    return n_nodes, n_searched, n_waiting
+
+
+@njit(cache=True, nogil=True)
+def routes_of(nodes, n_nodes, mask, root, routes):
+    """Write a growing tree as nodes to descend, numbered from ``root`` on; nodes without children are leaves."""
+    for node in range(n_nodes):
+        left = nodes[node, LEFT]
+        if left > 0:
+            routes[root + node, 0] = nodes[node, FEATURE]
+            routes[root + node, 1] = nodes[node, SHIFT]
+            routes[root + node, 2] = nodes[node, LIMIT]
+            routes[root + node, 3] = root + left
+        else:
+            routes[root + node, 0] = routes[root + node, 1] = 0
+            routes[root + node, 2] = mask
+            routes[root + node, 3] = root + node
+
+
+@njit(cache=True, nogil=True)
+def graft(nodes, n_nodes, node, branch):
+    """Hang a finished branch (breadth-first, its leaves pointing to themselves) in the place of a node.
+
+    There must be room for it; return the number of nodes.
+    """
+    for i in range(len(branch)):
+        place = node if i == 0 else n_nodes + i - 1
+        for column in (FEATURE, SHIFT, LIMIT, N_ON, N_OFF):
+            nodes[place, column] = branch[i, column]
+        nodes[place, LEFT] = 0 if branch[i, LEFT] == i else n_nodes + branch[i, LEFT] - 1
+    return n_nodes + len(branch) - 1

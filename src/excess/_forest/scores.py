@@ -1,0 +1,84 @@
+"""Counts of scored events: in cells of a grid of scores, and between cuts in bootstrap resamples.
+
+Counts, smallest and largest scores do not depend on the order of events, so that parts of the events can be counted
+apart and put together.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from excess._rng import bootstrap_weights
+
+_BLOCK = 4096
+
+UNITS_PER_NAT = float(1 << 24)
+"""A log-likelihood is summed in whole numbers of this unit, so that the sum does not depend on the order of events."""
+_LEAST_PROBABILITY = 1e-6
+
+
+@njit(cache=True, nogil=True)
+def count_on_grid(on, score, n_cells, low, high, n_on, n_off):
+    """Add events with scores from 0 to 1 to the counts, the smallest and the largest score of their cells."""
+    for i in range(len(score)):
+        s = score[i]
+        if np.isnan(s):
+            continue
+        cell = min(np.int64(s * n_cells), n_cells - 1)
+        if on[i]:
+            n_on[cell] += 1
+        else:
+            n_off[cell] += 1
+        low[cell] = min(low[cell], s)
+        high[cell] = max(high[cell], s)
+
+
+@njit(cache=True, nogil=True)
+def count_resamples(on, score, first, cuts, keys, counts):
+    """Add the bootstrap weights of events to ``counts[resample, cut, label]``.
+
+    An event counts at the last cut that is not above its score. ``first`` is the number of the first event; events
+    without a score (NaN) have no number.
+    """
+    places = np.empty(_BLOCK, dtype=np.int64)
+    weights = np.empty(_BLOCK, dtype=np.uint8)
+    steps = 1
+    while steps < len(cuts):
+        steps *= 2
+    i = 0
+    while i < len(score):
+        n = 0
+        while n < _BLOCK and i < len(score):
+            s = score[i]
+            if not np.isnan(s):
+                below = 0
+                step = steps
+                while step > 0:
+                    position = below + step
+                    if position <= len(cuts) and cuts[position - 1] <= s:
+                        below = position
+                    step //= 2
+                places[n] = 2 * (below - 1) + (1 if on[i] else 0)
+                n += 1
+            i += 1
+        for k in range(len(keys)):
+            bootstrap_weights(keys[k], first, weights[:n])
+            flat = counts[k]
+            for r in range(n):
+                flat[places[r] >> 1, places[r] & 1] += weights[r]
+        first += n
+
+
+@njit(cache=True, nogil=True)
+def add_log_likelihood(on, score):
+    """Return the log-likelihood of labels under their scores in whole units, and how many events have a score."""
+    total, n = np.int64(0), np.int64(0)
+    for i in range(len(score)):
+        if not np.isnan(score[i]):
+            probability = score[i] if on[i] else 1.0 - score[i]
+            total += np.int64(np.rint(math.log(max(probability, _LEAST_PROBABILITY)) * UNITS_PER_NAT))
+            n += 1
+    return total, n

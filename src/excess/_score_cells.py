@@ -1,0 +1,152 @@
+"""Cells of scores: counts of On and Off events by score, for as many events as there may be.
+
+Up to a million events, a cell is a distinct score. Beyond that it is a span of 2^-20 of the scale from 0 to 1, which
+also keeps its smallest and largest score. Counts at the borders of cells are exact, and a threshold between two cells
+still lies midway between neighbouring scores; only the cuts within a cell are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._checks import BoolArray, FloatArray
+from excess._forest.scores import count_on_grid, count_resamples
+from excess._sweep import sort_scores
+from excess.curve import ThresholdCurve, curve_of_ranges
+
+MAX_EXACT = 1 << 20
+"""Events up to which every distinct score is a cell of its own."""
+N_GRID = 1 << 20
+"""Cells of the scale from 0 to 1 where there are more events."""
+
+
+class ScoreCells(NamedTuple):
+    """Cells in ascending order of their scores.
+
+    Attributes
+    ----------
+    low, high : ndarray of shape (n_cells,)
+        Smallest and largest score in a cell.
+    n_on, n_off : ndarray of int64 of shape (n_cells,)
+        Events.
+    """
+
+    low: FloatArray
+    high: FloatArray
+    n_on: NDArray[np.int64]
+    n_off: NDArray[np.int64]
+
+    def held(self) -> ScoreCells:
+        """Return the cells that hold events."""
+        kept = np.flatnonzero(self.n_on + self.n_off)
+        return ScoreCells(self.low[kept], self.high[kept], self.n_on[kept], self.n_off[kept])
+
+    def curve(self, alpha: float) -> ThresholdCurve:
+        """Return the curve over the cuts between cells."""
+        return curve_of_ranges(*self, alpha)
+
+
+class ScoredEvents(Protocol):
+    """Events with scores, wherever they are; what a threshold rule may ask of them."""
+
+    def cells(self) -> ScoreCells:
+        """Return their cells."""
+
+    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the weights of Off and On events at each cut (the last not above their score) in each resample."""
+
+    def arrays(self) -> tuple[BoolArray, FloatArray]:
+        """Return who is On and all scores."""
+
+
+class EventsInMemory:
+    """Scored events in two arrays.
+
+    Parameters
+    ----------
+    on : ndarray of bool
+        Who is On.
+    score : ndarray
+        Scores; from 0 to 1 where there are more than ``MAX_EXACT`` and ``exact`` is not set.
+    exact : bool, default=False
+        Whether every distinct score is a cell whatever their number.
+    """
+
+    def __init__(self, on: BoolArray, score: FloatArray, *, exact: bool = False) -> None:
+        self._on, self._score = on, score
+        self._on_grid = not exact and len(score) > MAX_EXACT
+
+    def cells(self) -> ScoreCells:
+        """Return their cells."""
+        return count_cells(self._on, self._score, on_grid=self._on_grid)
+
+    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the weights of Off and On events at each cut in each resample."""
+        return resample(self._on, self._score, 0, cuts, keys)
+
+    def arrays(self) -> tuple[BoolArray, FloatArray]:
+        """Return who is On and all scores."""
+        return self._on, self._score
+
+
+def count_cells(on: BoolArray, score: FloatArray, *, on_grid: bool) -> ScoreCells:
+    """Return the cells of some events; those without a score (NaN) are left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess._score_cells import count_cells
+    >>> cells = count_cells(np.array([True, False, True]), np.array([0.5, 0.5, 0.75]), on_grid=False)
+    >>> cells.low, cells.n_on, cells.n_off
+    (array([0.5 , 0.75]), array([1, 1]), array([1, 0]))
+    """
+    if on_grid:
+        return add_to_grid(empty_grid(), on, score).held()
+    scored = ~np.isnan(score)
+    if not scored.all():
+        on, score = on[scored], score[scored]
+    return _joined(score, score, score, on.astype(np.int64), (~on).astype(np.int64))
+
+
+def merge_cells(parts: Sequence[ScoreCells]) -> ScoreCells:
+    """Return the cells of all events from those of parts of them, where a cell is a distinct score."""
+    low, high, n_on, n_off = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return _joined(low, low, high, n_on, n_off)
+
+
+def empty_grid() -> ScoreCells:
+    """Return all cells of the grid, without events."""
+    counts = np.zeros((2, N_GRID), dtype=np.int64)
+    return ScoreCells(np.full(N_GRID, np.inf), np.full(N_GRID, -np.inf), counts[0], counts[1])
+
+
+def add_to_grid(grid: ScoreCells, on: BoolArray, score: FloatArray) -> ScoreCells:
+    """Count events in the cells of a grid, in place."""
+    count_on_grid(on, score, N_GRID, *grid)
+    return grid
+
+
+def resample(
+    on: BoolArray, score: FloatArray, first: int, cuts: FloatArray, keys: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    """Return the weights of some Off and On events at each cut in each resample; ``first`` numbers the first event."""
+    counts = np.zeros((len(keys), len(cuts), 2), dtype=np.int64)
+    count_resamples(on, score, first, cuts, keys, counts)
+    return counts
+
+
+def _joined(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:
+    """Join what has the same key."""
+    order, values, starts = sort_scores(key)
+    if len(values) == 0:
+        return ScoreCells(low, high, n_on, n_off)
+    return ScoreCells(
+        np.minimum.reduceat(low[order], starts),
+        np.maximum.reduceat(high[order], starts),
+        np.add.reduceat(n_on[order], starts),
+        np.add.reduceat(n_off[order], starts),
+    )

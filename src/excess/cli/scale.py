@@ -1,0 +1,59 @@
+"""Training and applying on more events than fit into memory, or on a Dask cluster, as the commands ask for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from excess.application import Applied
+    from excess.cli.inputs import SavedModel
+    from excess.distributed import TrainedOnFiles
+    from excess.events import AnalysisConfig
+
+ChunkRows = Annotated[
+    int | None,
+    typer.Option(help="Train a forest chunk by chunk, on more events than fit into memory: events at a time.", min=1),
+]
+DaskAddress = Annotated[
+    str | None, typer.Option("--dask", help="Address of a Dask scheduler, such as tcp://host:8786; its workers do it.")
+]
+
+
+def train_at_scale(
+    files: list[Path],
+    config: AnalysisConfig,
+    estimator: Any,
+    groups: str | None,
+    not_possible: dict[str, Any],
+    chunk_rows: int | None,
+    dask: str | None,
+    *,
+    shown: bool,
+) -> TrainedOnFiles:
+    """Train a forest chunk by chunk, or on Dask; ``not_possible`` are the options that do not go with that."""
+    from excess.distributed import train_on_files
+    from excess.forest import OnOffForestClassifier
+
+    for option, value in not_possible.items():
+        if value:
+            raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=option)
+    if not isinstance(estimator, OnOffForestClassifier):
+        raise typer.BadParameter("must be a forest with --chunk-rows or --dask", param_hint="--model")
+    estimator.set_params(verbose=int(shown))
+    trained = train_on_files(
+        estimator, files, config, groups=groups, chunk_rows=200_000 if chunk_rows is None else chunk_rows, client=dask
+    )
+    trained.model.set_params(verbose=0)  # the file of a model is the same whether its progress was shown or not
+    return trained
+
+
+def apply_on_dask(saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, dask: str) -> dict[Path, Applied]:
+    """Apply a model to files, one worker per file; they must see the files under these names."""
+    from excess.distributed import apply_to_files
+
+    absolute = {path.resolve(): target.resolve() for path, target in targets.items()}
+    applied = apply_to_files(saved.fitted, saved.config, absolute, client=dask, chunk_rows=chunk_rows)
+    return dict(zip(targets, applied.values(), strict=True))

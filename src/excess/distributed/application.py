@@ -1,0 +1,52 @@
+"""A fitted model on many files, one worker per file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from excess._onoff import n_threads
+from excess.application import Applied, apply_model
+from excess.distributed.fit import working
+from excess.events import AnalysisConfig
+
+__all__ = ["apply_to_files"]
+
+
+def apply_to_files(
+    model: Any,
+    config: AnalysisConfig,
+    targets: Mapping[Path, Path],
+    *,
+    client: Any = None,
+    chunk_rows: int = 200_000,
+) -> dict[Path, Applied]:
+    """Write copies of files with the columns ``gamma_prediction`` and ``selected``, on workers; see `apply_model`.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        With ``predict_proba`` and ``threshold_``.
+    config : AnalysisConfig
+        Features and cuts, as the model was trained with.
+    targets : mapping of Path to Path
+        File to write for each file to read. Workers on other machines must see both under these names.
+    client : None, dask.distributed.Client, str or Executor, default=None
+        Who works; as for `fit_forest`.
+    chunk_rows : int, default=200_000
+        Events in the memory of a worker at a time.
+
+    Returns
+    -------
+    dict of Path to Applied
+        What was done to each file.
+    """
+    threads = n_threads(getattr(model, "n_jobs", None))
+    with working(client, threads) as executor:
+        arguments = [(config, path, target, chunk_rows) for path, target in targets.items()]
+        return dict(zip(targets, executor.run_with(model, _apply, arguments), strict=True))
+
+
+def _apply(model: Any, config: AnalysisConfig, path: Path, target: Path, chunk_rows: int) -> Applied:
+    return apply_model(model, config, path, target, chunk_rows=chunk_rows)

@@ -1,0 +1,341 @@
+"""Executors: who works on the parts of the events. In this process on threads, or in processes through joblib.
+
+All of them do the same few things, so that a fit need not know which one it has: fold over parts, derive further parts,
+collect, and move pieces of all parts into one place. `excess.distributed.dask_executor` has the third one.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._forest.ensemble import run_tasks
+from excess.distributed.parts import InMemory, Part
+
+__all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
+
+
+_MAX_SHARES = 50_000
+"""Shares of tasks in pieces that are put together one by one."""
+
+
+class DistributedError(ConnectionError):
+    """Workers, or who directs them, cannot be reached or were lost for good.
+
+    Examples
+    --------
+    >>> from excess.distributed import DistributedError
+    >>> issubclass(DistributedError, OSError)
+    True
+    """
+
+
+class Fold(Protocol):
+    """A sum over parts; the order of parts must not matter."""
+
+    def start(self) -> Any:
+        """Return the sum over nothing."""
+
+    def add(self, total: Any, events: Any) -> Any:
+        """Return the sum with the events of one more part."""
+
+    def merge(self, total: Any, other: Any) -> Any:
+        """Return the sum of two sums."""
+
+
+class Move(Protocol):
+    """Pieces of all parts that are needed in one place, in several jobs of several tasks each."""
+
+    def n_tasks(self, job: int) -> int:
+        """Return how many tasks a job has."""
+
+    def split(self, job: int, events: Any) -> Any:
+        """Return the piece of a part that a job needs."""
+
+    def expected(self, job: int, task: int) -> int:
+        """Return about how many rows the shares of a task have in all."""
+
+    def own(self, job: int, task: int, piece: Any) -> NDArray[Any]:
+        """Return the share of a task in a piece."""
+
+    def join(self, job: int, task: int, rows: NDArray[Any]) -> Any:
+        """Do a task of a job, with its shares of all pieces in one array, which is used up."""
+
+
+class Executor(ABC):
+    """Who works on parts, and how much may be moved.
+
+    Attributes
+    ----------
+    n_workers : int
+        How many work side by side.
+    max_moved : int or None
+        The largest node (in events, bootstrap weights included) that is moved into one place; None for as many as fit
+        into memory.
+    in_place : bool
+        Whether parts are made by workers from their own partitions; else by the caller.
+    """
+
+    n_workers: int = 1
+    max_moved: int | None = None
+    in_place: bool = False
+
+    def tidy(self) -> None:  # noqa: B027, because there may be nothing to let go of
+        """Let go of what a fit has left behind."""
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.tidy()
+
+    def record_path(self, n_bytes: int, memory: int) -> Path | None:
+        """Return the file for so many bytes of records; None where they stay in memory."""
+        return None
+
+    def place(self, parts: Sequence[Part]) -> list[Any]:
+        """Put parts where they are worked on."""
+        return list(parts)
+
+    @abstractmethod
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to each set of arguments."""
+
+    def run_with(self, shared: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to something large that all share and to each set of arguments."""
+        return self.run(function, [(shared, *own) for own in arguments])
+
+    def make(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return parts with what a function says to each set of arguments."""
+        return [InMemory(value) for value in self.run(function, arguments)]
+
+    @abstractmethod
+    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
+        """Return the sum over parts."""
+
+    @abstractmethod
+    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts with what a function says to each."""
+
+    def collect(self, parts: Sequence[Any]) -> list[Any]:
+        """Return the events of all parts, in order."""
+        return [part.load() for part in parts]
+
+    @abstractmethod
+    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
+        """Give each job's number and what its tasks returned."""
+
+
+class _Local(Executor):
+    """What executors on one machine share: records in a temporary file when there are many."""
+
+    _always_in_file = False
+
+    def __init__(self) -> None:
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def record_path(self, n_bytes: int, memory: int) -> Path | None:
+        """Return a file for so many bytes of records, if that is more than a small part of the memory."""
+        if n_bytes <= memory // 16 and not self._always_in_file:
+            return None
+        self._folder = TemporaryDirectory(prefix="excess-")
+        return Path(self._folder.name) / "records"
+
+    def tidy(self) -> None:
+        """Remove the temporary file."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+class InProcess(_Local):
+    """Threads of this process.
+
+    Parameters
+    ----------
+    n_threads : int, default=1
+        How many.
+    """
+
+    def __init__(self, n_threads: int = 1) -> None:
+        super().__init__()
+        self.n_workers = n_threads
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to each set of arguments, one after the other."""
+        return [function(*own) for own in arguments]
+
+    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
+        """Return the sum over parts; every thread has a sum of its own."""
+        totals: list[list[Any]] = []
+
+        def start() -> list[Any]:
+            totals.append([fold.start()])
+            return totals[-1]
+
+        def add(number: int, total: list[Any]) -> None:
+            total[0] = fold.add(total[0], parts[number].load())
+
+        run_tasks(range(len(parts)), add, start, self.n_workers)
+        result = totals[0][0]
+        for total in totals[1:]:
+            result = fold.merge(result, total[0])
+        return result
+
+    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts in memory."""
+        found: list[Any] = [None] * len(parts)
+
+        def work(number: int, _: None) -> None:
+            found[number] = InMemory(function(parts[number].load()))
+
+        run_tasks(range(len(parts)), work, lambda: None, self.n_workers)
+        return found
+
+    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
+        """Do one job after the other, the tasks of each on threads."""
+        for job in range(n_jobs):
+            results = [None] * move.n_tasks(job)
+            rows = self._rows(move, job, parts, len(results))
+
+            def join(task: int, _: None, job: int = job, rows: Any = rows, results: Any = results) -> None:
+                results[task] = move.join(job, task, rows(task))
+
+            run_tasks(range(len(results)), join, lambda: None, self.n_workers)
+            yield job, results
+
+    def _rows(self, move: Move, job: int, parts: Sequence[Any], n_tasks: int) -> Callable[[int], NDArray[Any]]:
+        """Split all parts; return what gives a task its rows.
+
+        Those of a few large tasks are put together as they come, so that events are in memory once; those of many small
+        ones stay in the pieces.
+        """
+        if n_tasks * len(parts) > _MAX_SHARES:
+            pieces: list[Any] = [None] * len(parts)
+
+            def keep(number: int, _: None) -> None:
+                pieces[number] = move.split(job, parts[number].load())
+
+            run_tasks(range(len(parts)), keep, lambda: None, self.n_workers)
+            return lambda task: np.concatenate([move.own(job, task, piece) for piece in pieces])
+
+        joined = [_Joined(move.expected(job, task)) for task in range(n_tasks)]
+
+        def put(number: int, _: None) -> None:
+            piece = move.split(job, parts[number].load())
+            for task, rows in enumerate(joined):
+                rows.append(move.own(job, task, piece))
+
+        run_tasks(range(len(parts)), put, lambda: None, self.n_workers)
+        return lambda task: joined[task].take()
+
+
+class _Joined:
+    """Rows from several threads in one array."""
+
+    def __init__(self, n_expected: int) -> None:
+        self._n_expected, self._n_rows = n_expected, 0
+        self._rows: NDArray[Any] | None = None
+        self._lock = threading.Lock()
+
+    def append(self, rows: NDArray[Any]) -> None:
+        """Add rows; their order does not matter."""
+        with self._lock:
+            end = self._n_rows + len(rows)
+            if self._rows is None:
+                self._rows = np.empty((max(self._n_expected, end), *rows.shape[1:]), dtype=rows.dtype)
+            elif end > len(self._rows):
+                larger = np.empty((end + end // 8, *rows.shape[1:]), dtype=rows.dtype)
+                larger[: self._n_rows] = self._rows[: self._n_rows]
+                self._rows = larger
+            self._rows[self._n_rows : end] = rows
+            self._n_rows = end
+
+    def take(self) -> NDArray[Any]:
+        """Give the rows away."""
+        rows, self._rows = self._rows, None
+        assert rows is not None
+        return rows[: self._n_rows]
+
+
+class Joblib(_Local):
+    """Processes of this machine, through joblib.
+
+    Parameters
+    ----------
+    n_jobs : int, default=-1
+        How many processes; -1 is all cores.
+    max_moved : int, default=65_536
+        The largest node whose events are moved into one process.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess import OnOffForestClassifier
+    >>> from excess.distributed import Joblib, fit_forest
+    >>> X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) >= 20
+    >>> forest = OnOffForestClassifier(5, min_samples_leaf=2, random_state=0)
+    >>> fitted = fit_forest(forest, [(X[:30], y[:30]), (X[30:], y[30:])], client=Joblib(1))
+    >>> fitted.predict([[3.0], [33.0]])
+    array([False,  True])
+    """
+
+    _always_in_file = True  # from which all processes read
+
+    def __init__(self, n_jobs: int = -1, *, max_moved: int = 65_536) -> None:
+        from joblib import effective_n_jobs
+
+        super().__init__()
+        self.n_workers = effective_n_jobs(n_jobs)
+        self.max_moved = max_moved
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Return what a function says to each set of arguments, in processes."""
+        from joblib import Parallel, delayed
+
+        return list(Parallel(n_jobs=self.n_workers)(delayed(function)(*own) for own in arguments))
+
+    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
+        """Return the sum over parts; every process has a sum of its own."""
+        shares = [parts[first :: self.n_workers] for first in range(min(self.n_workers, len(parts)))]
+        first, *others = self.run(fold_loaded, [(fold, share) for share in shares])
+        for other in others:
+            first = fold.merge(first, other)
+        return first
+
+    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts in the memory of the caller."""
+        return [InMemory(value) for value in self.run(_applied, [(function, part) for part in parts])]
+
+    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
+        """Give jobs to processes; each reads all parts."""
+        yield from enumerate(self.run(_whole_job, [(move, job, parts) for job in range(n_jobs)]))
+
+
+def fold_loaded(fold: Fold, parts: Sequence[Any]) -> Any:
+    """Return the sum over parts."""
+    total = fold.start()
+    for part in parts:
+        total = fold.add(total, part.load())
+    return total
+
+
+def join_all(move: Move, job: int, pieces: Sequence[Any]) -> list[Any]:
+    """Do all tasks of a job; pieces stay as they are, in case the job has to be done again."""
+    return [
+        move.join(job, task, np.concatenate([move.own(job, task, piece) for piece in pieces]))
+        for task in range(move.n_tasks(job))
+    ]
+
+
+def _applied(function: Callable[[Any], Any], part: Part) -> Any:
+    return function(part.load())
+
+
+def _whole_job(move: Move, job: int, parts: Sequence[Any]) -> list[Any]:
+    return join_all(move, job, [move.split(job, part.load()) for part in parts])

@@ -1,0 +1,193 @@
+"""Sources: where the chunks of a fit come from, as partitions that can be read again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from excess._checks import as_int
+from excess.events import AnalysisConfig, EventFileError, describe, iter_events, to_features
+from excess.events._errors import missing_column
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from excess.regions import Regions
+
+__all__ = ["EventFiles", "ObservedFiles", "Partition", "partitions_of"]
+
+Chunk = tuple[Any, Any]
+
+
+class Partition(Protocol):
+    """Events that are read by one worker, chunk by chunk."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Give its events as pairs of features and labels, the same ones each time."""
+
+
+@dataclass(frozen=True)
+class EventFiles:
+    r"""Files with a column for each feature and one for the label: Parquet, HDF5, or any that `read_events` knows.
+
+    A worker reads whole files, a chunk at a time, so that several workers need several files.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        The files. The order matters: it numbers the events.
+    features : sequence of str
+        Columns of the features.
+    label : str
+        Column of the labels, such as 0 for Off and 1 for On.
+    chunk_rows : int, default=200_000
+        Events that are read at a time.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.distributed import EventFiles
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "events.csv")
+    ...     _ = path.write_text("width,length,on\n1,2,0\n3,4,1\n5,6,0\n")
+    ...     files = EventFiles(path, ["width", "length"], "on", chunk_rows=2)
+    ...     [partition] = files.partitions()
+    ...     [len(y) for X, y in partition.chunks()]
+    [2, 1]
+    """
+
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]]
+    features: Sequence[str]
+    label: str
+    chunk_rows: int = 200_000
+
+    def partitions(self) -> list[Partition]:
+        """Return one partition per file."""
+        as_int("chunk_rows", self.chunk_rows, minimum=1)
+        features = tuple(self.features)
+        if self.label in features:
+            raise ValueError(f"features must not hold the label, {self.label!r}")
+        return [_File(path, features, self.label, self.chunk_rows) for path in _as_paths(self.paths)]
+
+
+@dataclass(frozen=True)
+class _File:
+    path: Path
+    features: tuple[str, ...]
+    label: str
+    chunk_rows: int
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def chunks(self) -> Iterator[Chunk]:
+        for table in iter_events(self.path, [*self.features, self.label], chunk_rows=self.chunk_rows):
+            yield table[list(self.features)], table[self.label].to_numpy()
+
+
+@dataclass(frozen=True)
+class ObservedFiles:
+    """Files of an observation: On and Off events by their regions, features and cuts by a configuration.
+
+    The events are those of `excess.observation.observe`. Events that are there twice are not looked for, because that
+    needs all of them at once.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        The files, one partition each.
+    config : AnalysisConfig
+        Features, cuts and regions.
+    chunk_rows : int, default=200_000
+        Events that are read at a time.
+    """
+
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]]
+    config: AnalysisConfig
+    chunk_rows: int = 200_000
+
+    def partitions(self) -> list[Partition]:
+        """Return one partition per file."""
+        as_int("chunk_rows", self.chunk_rows, minimum=1)
+        return [_ObservedFile(path, self.config, self.chunk_rows) for path in _as_paths(self.paths)]
+
+
+@dataclass(frozen=True)
+class _ObservedFile:
+    path: Path
+    config: AnalysisConfig
+    chunk_rows: int
+
+    @property
+    def name(self) -> str:
+        return str(self.path)
+
+    def chunks(self) -> Iterator[Chunk]:
+        import pandas as pd
+
+        for table, found in self.tables():
+            features = to_features(table, self.config)
+            frame = pd.DataFrame(features.X[features.valid], columns=list(features.names), copy=False)
+            yield frame, (found.region[found.inside][features.valid] == 0).astype(np.int64)
+
+    def tables(self, *more: str) -> Iterator[tuple[pd.DataFrame, Regions]]:
+        """Give the events inside regions, and the regions of all, with further columns if the file has them."""
+        from excess.regions import SKY_COLUMNS, find_regions, theta_columns
+
+        present = describe(self.path).columns
+        wanted = [*self.config.columns_needed()]
+        for column in wanted:
+            if column not in present:
+                raise EventFileError(f"{self.path}: {missing_column(column, present)}")
+        thetas = theta_columns(self.config.regions.n_regions)
+        where = thetas if all(name in present for name in thetas) else (*thetas, *SKY_COLUMNS)
+        wanted += [name for name in (*where, *more) if name in present]
+        for table in iter_events(self.path, list(dict.fromkeys(wanted)), chunk_rows=self.chunk_rows):
+            found = find_regions(table, self.config.regions)
+            yield table.iloc[np.flatnonzero(found.inside)], found
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """An iterable of pairs, which stays in the process of the caller."""
+
+    pairs: Iterable[Chunk]
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return "chunks"
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Give the pairs."""
+        return iter(self.pairs)
+
+
+def partitions_of(chunks: Any) -> list[Partition]:
+    """Return the partitions of whatever `fit_forest` was given."""
+    if hasattr(chunks, "partitions"):
+        return list(chunks.partitions())
+    if isinstance(chunks, Iterator) or not isinstance(chunks, Iterable):
+        raise TypeError(
+            "chunks must be something that can be read again, such as a list of (X, y) pairs or EventFiles, got "
+            f"{'an iterator' if isinstance(chunks, Iterator) else type(chunks).__name__}"
+        )
+    return [Pairs(chunks)]
+
+
+def _as_paths(paths: Any) -> list[Path]:
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    if not given:
+        raise ValueError("paths must hold at least one file")
+    return [Path(path) for path in given]

@@ -1,0 +1,168 @@
+"""Training on the files of an observation that need not fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from excess._onoff import n_threads, with_alpha
+from excess.distributed.fit import fit_forest, working
+from excess.distributed.sources import ObservedFiles
+from excess.events import AnalysisConfig, EventFileError, to_features
+from excess.forest import OnOffForestClassifier
+from excess.significance import OnOffCounts
+
+__all__ = ["TrainedOnFiles", "train_on_files"]
+
+_MAX_OVERLAP = 0.01
+"""Share of events in several regions from which On may not have them all; as when events are read at once."""
+
+
+@dataclass
+class _Census:
+    """What files hold: how many events, in which regions and groups."""
+
+    n_read: int = 0
+    n_inside: int = 0
+    n_overlapping: int = 0
+    n_on: int = 0
+    n_off: int = 0
+    groups: set[Any] = field(default_factory=set)
+
+    def add(self, other: _Census) -> None:
+        self.n_read += other.n_read
+        self.n_inside += other.n_inside
+        self.n_overlapping += other.n_overlapping
+        self.n_on += other.n_on
+        self.n_off += other.n_off
+        self.groups |= other.groups
+
+
+@dataclass(frozen=True)
+class TrainedOnFiles:
+    """A forest that was trained on files.
+
+    Attributes
+    ----------
+    model : OnOffForestClassifier
+        Fitted.
+    counts : OnOffCounts
+        The events it was trained on.
+    groups : list
+        Their groups, such as nights.
+    n_read, n_outside, n_cut : int
+        Events that were read, that lie in no region, and that lie in one and fail the quality cuts.
+    """
+
+    model: OnOffForestClassifier
+    counts: OnOffCounts
+    groups: list[Any]
+    n_read: int
+    n_outside: int
+    n_cut: int
+
+    @property
+    def n_events(self) -> int:
+        """Events it was trained on."""
+        return int(self.counts.n_on + self.counts.n_off)
+
+    def __str__(self) -> str:
+        """Say what was read and what was left."""
+        left_out = f"{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+        return f"{self.n_read:,} events read, {left_out}; {self.counts}"
+
+
+def train_on_files(
+    estimator: OnOffForestClassifier,
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
+    config: AnalysisConfig,
+    *,
+    groups: str | None = None,
+    chunk_rows: int = 200_000,
+    client: Any = None,
+) -> TrainedOnFiles:
+    """Train a forest on the On and Off events of files, chunk by chunk.
+
+    The model is that of a fit on `excess.observation.observe`, to the bit. Files are read once more than by
+    `fit_forest`, to count events and groups. Events that are there twice are not looked for.
+
+    Parameters
+    ----------
+    estimator : OnOffForestClassifier
+        What to fit; its ``alpha`` is set to that of the regions.
+    paths : path or sequence of paths
+        Event files of one format.
+    config : AnalysisConfig
+        Features, cuts, regions and groups.
+    groups : str or None, default=None
+        Column of the groups; by default that of the configuration. ``"none"`` is for no groups.
+    chunk_rows : int, default=200_000
+        Events that are read at a time.
+    client : None, dask.distributed.Client, str or Executor, default=None
+        Who works; as for `fit_forest`. A worker reads whole files, which it must see under the same names.
+
+    Returns
+    -------
+    TrainedOnFiles
+        The model, and what it was trained on.
+    """
+    if not isinstance(estimator, OnOffForestClassifier):
+        raise TypeError(f"only forests can be trained in chunks, got {type(estimator).__name__}")
+    column = config.groups if groups is None else groups
+    given = [paths] if isinstance(paths, (str, PathLike)) else paths
+    files = ObservedFiles([Path(path).resolve() for path in given], config, chunk_rows)  # workers start elsewhere
+    partitions = files.partitions()
+    alpha = 1 / (config.regions.n_regions - 1)
+    census = _Census()
+    with working(client, n_threads(estimator.n_jobs)) as executor:
+        for found in executor.run(_count, [(partition, column) for partition in partitions]):
+            census.add(found)
+        _check(census, partitions[0].name if len(partitions) == 1 else f"{partitions[0].name} and others", config)
+        model = fit_forest(with_alpha(estimator, alpha), files, client=executor)
+    counts = OnOffCounts(census.n_on, census.n_off, alpha)
+    n_cut = census.n_inside - census.n_on - census.n_off
+    return TrainedOnFiles(model, counts, sorted(census.groups), census.n_read, census.n_read - census.n_inside, n_cut)
+
+
+def _count(partition: Any, column: str) -> _Census:
+    """Count the events of a file."""
+    census = _Census()
+    for table, found in partition.tables(*([] if column == "none" else [column])):
+        inside = found.inside
+        census.n_read += len(inside)
+        census.n_inside += len(table)
+        census.n_overlapping += found.n_overlapping
+        valid = to_features(table, partition.config).valid
+        n_on = int(np.count_nonzero(valid & (found.region[inside] == 0)))
+        census.n_on += n_on
+        census.n_off += int(np.count_nonzero(valid)) - n_on
+        if column != "none":
+            if column not in table:
+                raise ValueError(f"{partition.name}: groups: there is no column {column!r}; choose another, or 'none'")
+            labels = table.loc[valid, column]
+            if labels.isna().any():
+                raise ValueError(f"{partition.name}: groups: column {column!r} has missing values")
+            census.groups |= set(labels.unique().tolist())
+    return census
+
+
+def _check(census: _Census, where: str, config: AnalysisConfig) -> None:
+    """Refuse files without On or Off events, and regions that overlap, as reading them at once does."""
+    for name, number in (("On", census.n_on), ("Off", census.n_off)):
+        if number == 0:
+            raise EventFileError(
+                f"{where}: no {name} events are left of {census.n_read:,} events read "
+                f"({census.n_read - census.n_inside:,} outside all regions, "
+                f"{census.n_inside - census.n_on - census.n_off:,} cut away)"
+            )
+    used = census.n_on + census.n_off
+    if config.regions.overlap == "on_first" and census.n_overlapping > _MAX_OVERLAP * used:
+        raise EventFileError(
+            f"{where}: the regions overlap: {census.n_overlapping:,} of {used:,} events lie in several, and giving "
+            "them to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy 'drop'"
+        )
