@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import FloatArray, as_int, as_random_state, as_scalar_alpha
+from excess._checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._forest import ensemble
 from excess._forest.compiling import compile_kernels
 from excess._forest.criterion import CRITERIA
@@ -23,8 +23,10 @@ from excess.curve import ThresholdCurve
 
 __all__ = ["OnOffForestClassifier"]
 
-LEAF_SIZES = (10, 40, 160)
-"""What ``min_samples_leaf="auto"`` chooses from."""
+LEAF_SIZES = (160, 40, 10)
+"""What ``min_samples_leaf="auto"`` chooses from; the largest is the fastest to grow."""
+N_PILOT_TREES = 100
+"""Trees of each leaf size that the choice is made on."""
 
 
 class OnOffForestClassifier(BaseOnOffTrees):
@@ -42,8 +44,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     max_depth : int or None, default=None
         Largest number of cuts on the way to a leaf.
     min_samples_leaf : int or "auto", default="auto"
-        Fewest events in a leaf, bootstrap weights included. ``"auto"`` grows a forest each with 10, 40 and 160 and
-        keeps the one of the largest out-of-bag likelihood.
+        Fewest events in a leaf, bootstrap weights included. ``"auto"`` grows the first 100 trees with 160, with 40
+        and with 10, as long as their out-of-bag likelihood increases, and all trees with the best of these sizes.
     max_features : int, float, "sqrt", "log2" or None, default="sqrt"
         Features that a node looks at, drawn anew for each; None is all of them.
     max_bins : int or None, default=255
@@ -163,29 +165,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
         """
         plan = self._plan()
         X, on, classes = self._check_events(X, y)
-        threads = n_threads(self.n_jobs)
-        compile_kernels(X, self.max_bins)
-        events = ensemble.bin_events(X, on, self.max_bins, threads)
-        sizes = plan.leaf_sizes(len(X))
-        max_features = resolve_max_features(self.max_features, X.shape[1])
-
-        best_likelihood, leaf_size, trees = -np.inf, sizes[0], None
-        with progress_bar("Growing trees", plan.n_trees * len(sizes), shown=plan.verbose) as tick:
-            for size in sizes:
-                settings = plan.settings(len(X), size, max_features)
-                tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
-                grown = GrownTrees.of(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
-                score = ensemble.out_of_bag_scores(events, grown.flat, grown.values, plan.keys, threads)
-                likelihood = mean_log_likelihood(*add_log_likelihood(on, score)) if len(sizes) > 1 else 0.0
-                if trees is None or likelihood > best_likelihood:
-                    best_likelihood, leaf_size, trees, best_score = likelihood, size, grown, score
-        assert trees is not None
-        if self.output == "assignment":
-            trees = trees.with_votes(plan.alpha)
-            best_score = ensemble.out_of_bag_scores(events, trees.flat, trees.values, plan.keys, threads)
-        del events, score  # the records are not needed any more, and what follows takes memory of its own
-        threshold, curve = plan.rule(on, best_score, plan.alpha, plan.seed)
-        return self._finish(trees, leaf_size, classes, threshold, curve, best_score)
+        leaf_size, trees, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
+        threshold, curve = plan.rule(on, score, plan.alpha, plan.seed)
+        return self._finish(trees, leaf_size, classes, threshold, curve, score)
 
     @property
     def oob_decision_function_(self) -> FloatArray:
@@ -227,6 +209,28 @@ class OnOffForestClassifier(BaseOnOffTrees):
         return ForestPlan(
             alpha, ensemble.tree_keys(seed, n_trees), criteria, self.max_depth, sizes, rule, seed, verbose
         )
+
+    def _grow(self, plan: ForestPlan, X: FloatArray, on: BoolArray) -> tuple[int, GrownTrees, FloatArray]:
+        """Return leaf size, trees and out-of-bag scores."""
+        threads = n_threads(self.n_jobs)
+        compile_kernels(X, self.max_bins)
+        events = ensemble.bin_events(X, on, self.max_bins, threads)
+        max_features = resolve_max_features(self.max_features, X.shape[1])
+
+        def grow(trees: slice, leaf_size: int, tick: ensemble.Tick) -> list[NDArray[np.int64]]:
+            settings = plan.settings(len(X), leaf_size, max_features)
+            return ensemble.grow_trees(events, plan.keys[trees], plan.criteria[trees], settings, threads, tick)
+
+        def out_of_bag(grown: GrownTrees) -> FloatArray:
+            return ensemble.out_of_bag_scores(events, grown.flat, grown.values, plan.keys[: grown.n_trees], threads)
+
+        leaf_size, trees = plan.grow(
+            len(X), int(on.sum()), events.edges, grow, lambda grown: add_log_likelihood(on, out_of_bag(grown))
+        )
+        if self.output == "assignment":
+            trees = trees.with_votes(plan.alpha)
+        score = out_of_bag(trees)
+        return leaf_size, trees, score
 
     def _finish(
         self,
@@ -296,6 +300,53 @@ class ForestPlan:
     def leaf_sizes(self, n_events: int) -> tuple[int, ...]:
         """Return the leaf sizes to choose from for so many events."""
         return tuple(min(size, n_events) for size in self.wanted_leaf_sizes)
+
+    def grow(
+        self,
+        n_events: int,
+        n_on: int,
+        edges: list[FloatArray],
+        grow: Callable[[slice, int, ensemble.Tick], list[NDArray[np.int64]]],
+        log_likelihood: Callable[[GrownTrees], tuple[int, int]],
+    ) -> tuple[int, GrownTrees]:
+        """Grow all trees, the first of them with several leaf sizes if there is a choice; return the leaf size too.
+
+        Parameters
+        ----------
+        n_events, n_on : int
+            Events, and how many of them are On.
+        edges : list of ndarray
+            Bin edges of each feature.
+        grow : callable
+            Grows some of the trees, of a leaf size, and ticks for each.
+        log_likelihood : callable
+            Returns the out-of-bag log-likelihood of the labels under some trees, summed in whole units, and the number
+            of events in the sum.
+
+        Returns
+        -------
+        leaf_size : int
+            The one in use.
+        trees : GrownTrees
+            All trees.
+        """
+        sizes = self.leaf_sizes(n_events)
+        n_pilot = min(N_PILOT_TREES, self.n_trees) if len(sizes) > 1 else 0
+        leaf_size, first_trees, best = sizes[0], list[NDArray[np.int64]](), -np.inf
+        with progress_bar("Growing trees", self.n_trees + (len(sizes) - 1) * n_pilot, shown=self.verbose) as tick:
+
+            def grown(tables: list[NDArray[np.int64]]) -> GrownTrees:
+                return GrownTrees.of(tables, edges, "fraction", self.alpha, prior=n_on / n_events)
+
+            for number, size in enumerate(sizes if n_pilot else ()):
+                pilot = grow(slice(0, n_pilot), size, tick)
+                likelihood = mean_log_likelihood(*log_likelihood(grown(pilot)))
+                if number > 0 and likelihood <= best:
+                    tick(n_pilot * (len(sizes) - 1 - number))
+                    break
+                leaf_size, first_trees, best = size, pilot, likelihood
+            rest = grow(slice(n_pilot, None), leaf_size, tick) if n_pilot < self.n_trees else []
+        return leaf_size, grown(first_trees + rest)
 
     def settings(self, n_events: int, leaf_size: int, max_features: int) -> ensemble.GrowthSettings:
         """Return what shapes each tree besides the events."""

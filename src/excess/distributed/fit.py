@@ -13,18 +13,17 @@ from sklearn.base import clone
 
 from excess._checks import FloatArray, as_int
 from excess._forest.compiling import compile_kernels
-from excess._forest.ensemble import encode_events
+from excess._forest.ensemble import Tick, encode_events
 from excess._onoff import n_threads
 from excess._onoff_trees import GrownTrees, resolve_max_features
 from excess._oob_threshold import check_scored
-from excess._progress import progress_bar
 from excess.distributed.executors import Executor, InProcess
 from excess.distributed.growth import Budget, grow_forest
 from excess.distributed.parts import Binned, RecordFile
 from excess.distributed.scoring import Likelihood, OutOfBag, ScoredParts
 from excess.distributed.sources import Pairs, Partition, partitions_of
 from excess.distributed.survey import CheckedChunk, Survey, checked_chunks, count_rows, survey_partition
-from excess.forest import OnOffForestClassifier, mean_log_likelihood
+from excess.forest import OnOffForestClassifier
 
 __all__ = ["fit_forest", "working"]
 
@@ -98,25 +97,21 @@ def fit_forest(
         n_words = -(-(survey.n_features + 1) // 8)
         budget = Budget.of(memory, executor, max_features, n_words, survey.n_rows)
         n_on = survey.n_on()
-        sizes = plan.leaf_sizes(survey.n_rows)
-        best_likelihood, leaf_size, trees = -np.inf, sizes[0], None
-        with progress_bar("Growing trees", plan.n_trees * len(sizes), shown=plan.verbose) as tick:
-            for size in sizes:
-                settings = plan.settings(survey.n_rows, size, max_features)
-                tables = grow_forest(
-                    executor, parts, plan.keys, plan.criteria, settings, n_codes, survey.n_rows, budget, threads, tick
-                )
-                grown = GrownTrees.of(tables, edges, "fraction", plan.alpha, prior=n_on / survey.n_rows)
-                likelihood = 0.0
-                if len(sizes) > 1:
-                    scores = OutOfBag(grown.flat, grown.values, plan.keys)
-                    likelihood = mean_log_likelihood(*executor.fold(Likelihood(scores), parts))
-                if trees is None or likelihood > best_likelihood:
-                    best_likelihood, leaf_size, trees = likelihood, size, grown
-        assert trees is not None
+
+        def grow(trees: slice, leaf_size: int, tick: Tick) -> list[NDArray[np.int64]]:
+            settings = plan.settings(survey.n_rows, leaf_size, max_features)
+            keys, criteria = plan.keys[trees], plan.criteria[trees]
+            return grow_forest(executor, parts, keys, criteria, settings, n_codes, survey.n_rows, budget, threads, tick)
+
+        def out_of_bag(grown: GrownTrees) -> OutOfBag:
+            return OutOfBag(grown.flat, grown.values, plan.keys[: grown.n_trees])
+
+        leaf_size, trees = plan.grow(
+            survey.n_rows, n_on, edges, grow, lambda grown: executor.fold(Likelihood(out_of_bag(grown)), parts)
+        )
         if forest.output == "assignment":
             trees = trees.with_votes(plan.alpha)
-        scored = ScoredParts(executor, executor.derive(OutOfBag(trees.flat, trees.values, plan.keys), parts))
+        scored = ScoredParts(executor, executor.derive(out_of_bag(trees), parts))
         check_scored(n_on, survey.n_rows - n_on, *scored.n_scored)
         threshold, curve = plan.rule.tune(scored, plan.alpha, plan.seed)
         score = scored.collected()[1] if oob_scores else None
