@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from helpers import run_command
 
 import excess
 from excess import OnOffForestClassifier, _score_cells
@@ -211,6 +212,9 @@ def test_what_else_is_refused(events):
         fit_forest(excess.OnOffTreeClassifier(), cut(events, 2))
     with pytest.raises(TypeError, match=r"client must be a dask.distributed.Client.*got int"):
         fit_forest(forest(), cut(events, 2), client=7)
+    for address in ("nonsense", "tcp://10.0.0.1", "http://10.0.0.1:8786"):
+        with pytest.raises(ValueError, match=f"'{address}' is no address of a Dask scheduler"):
+            Dask(address)
     with pytest.raises(DistributedError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
         Dask("tcp://127.0.0.1:9", patience=0.5)
     growing = [cut(events, 2), cut(events, 3)[:2]]
@@ -324,7 +328,7 @@ def test_costs_are_the_sizes_of_what_is_sent(events):
 )
 def test_what_the_command_line_refuses(model, not_possible, message):
     with pytest.raises(typer.BadParameter, match=message):
-        train_at_scale([Path("a")], load_config(), model, None, not_possible, 100, None, shown=False)
+        train_at_scale([Path("a")], load_config(), model, None, not_possible, 100, None, as_json=True)
 
 
 class Cluster:
@@ -409,6 +413,25 @@ def test_training_and_applying_on_workers(tmp_path, cluster, client):
         scores[number] = [read_events(target, ["gamma_prediction", "selected"]) for target in targets.values()]
         assert [found.n_events for found in applied.values()] == [20_000] * 2
     for ours, theirs in zip(scores[0], scores[1], strict=True):
+        pd.testing.assert_frame_equal(ours, theirs)
+
+
+def test_commands_on_chunks_and_workers_write_the_same_files(tmp_path, cluster, client):
+    cluster.add_workers(2)
+    client.wait_for_workers(2, timeout=60)
+    paths = [tmp_path / f"{night}.hdf5" for night in range(2)]
+    for night, path in enumerate(paths):
+        table = simulate_observation(20_000, 400, n_nights=1, first_night=20131101 + night, random_state=night)
+        write_events(table, path)
+    ways = {"memory": (), "chunks": ("--chunk-rows", 7_000), "dask": ("--dask", cluster.address)}
+    for way, options in ways.items():
+        assert run_command("train", *paths, "-o", tmp_path / f"{way}.excess", "--json", *options) == 0
+    model = (tmp_path / "memory.excess").read_bytes()
+    assert [(tmp_path / f"{way}.excess").read_bytes() == model for way in ways] == [True] * 3
+    for way, options in {"memory": (), "dask": ways["dask"]}.items():
+        assert run_command("apply", tmp_path / "memory.excess", *paths, "-o", tmp_path / way, *options) == 0
+    for path in paths:
+        ours, theirs = (read_events(tmp_path / way / path.name) for way in ("dask", "memory"))
         pd.testing.assert_frame_equal(ours, theirs)
 
 

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(description: str, total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts finished steps; with ``shown``, a bar with the time left follows it."""
+def progress_bar(description: str, total: int | None, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Give a function that counts finished steps; with ``shown``, a bar with the time left follows it.
+
+    Where the total is not known (None), the bar has the steps alone.
+    """
     if not shown:
         yield lambda steps: None
         return

@@ -42,6 +42,10 @@ class Applied:
     n_scored: int
     n_selected: int
 
+    def __str__(self) -> str:
+        """Say it."""
+        return f"{self.n_events:,} events, {self.n_scored:,} scored, {self.n_selected:,} selected"
+
 
 def apply_model(
     model: Any,

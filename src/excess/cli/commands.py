@@ -34,7 +34,8 @@ from excess.cli.options import (
 )
 from excess.cli.printing import fail, print_json, print_table, say, sentence_of, shortened
 from excess.cli.reproduce import reproduce
-from excess.cli.running import describe_file, finish, report_run, search
+from excess.cli.running import apply_here, describe_file, finish, report_run, search, train_here
+from excess.cli.scale import ChunkRows, DaskAddress, apply_on_dask, train_at_scale
 
 __all__ = ["app", "main"]
 
@@ -302,6 +303,8 @@ def train(
     alpha: Alpha = None,
     source_ra: SourceRa = None,
     source_dec: SourceDec = None,
+    chunk_rows: ChunkRows = None,
+    dask: DaskAddress = None,
     seed: Seed = 0,
     jobs: Jobs = -1,
     as_json: Json = False,
@@ -316,23 +319,19 @@ def train(
         raise IsADirectoryError(f"{output} is a folder; give the name of a file")
     settings = configuration(config, source_ra, source_dec)
     estimator = make_model(model, random_state=seed, n_jobs=jobs)
-    observation = observe_files(files, settings, groups, join, off, alpha)
-    say(str(observation), as_json)
-    shown = {"verbose"} & set(estimator.get_params()) if not as_json else set()
-    estimator.set_params(alpha=observation.alpha, **dict.fromkeys(shown, 1))
-    # the file of a model is the same whether its progress was shown or not
-    fitted = estimator.fit(observation.frame, observation.on).set_params(**dict.fromkeys(shown, 0))
+    if chunk_rows is None and dask is None:
+        observation = observe_files(files, settings, groups, join, off, alpha)
+        trained = train_here(estimator, observation, as_json)
+    else:
+        others = {"--join": join, "--off": off, "--alpha": alpha}
+        trained = train_at_scale(files, settings, estimator, groups, others, chunk_rows, dask, as_json)
     record = RunRecord("train", seed, [*files, *(join or []), *(off or [])], {"model": model}).to_dict()
-    trained_on = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
-    save(
-        fitted,
-        output,
-        metadata={"config": settings.to_yaml(), "groups": trained_on, "run": record, "angles": "deg"},
-    )
-    tuned = fitted.tuned_counts_
+    metadata = {"config": settings.to_yaml(), "groups": trained.groups, "run": record, "angles": "deg"}
+    save(trained.model, output, metadata=metadata)
+    tuned = trained.model.tuned_counts_
     say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", as_json)
     if as_json:
-        print_json({"model": str(output), "n_events": len(observation.X), "threshold": fitted.threshold_})
+        print_json({"model": str(output), "n_events": trained.n_events, "threshold": trained.model.threshold_})
 
 
 @app.command()
@@ -343,33 +342,19 @@ def apply(
         Path, typer.Option("--output", "-o", help="File to write; a folder, where there are several files.")
     ],
     chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
+    dask: DaskAddress = None,
     jobs: Jobs = -1,
     as_json: Json = False,
 ) -> None:
     """Add gamma_prediction and the selection to copies of event files, in constant memory."""
-    from time import perf_counter
-
-    from excess._progress import progress_bar
-    from excess.application import apply_model
-    from excess.events import describe
-
     saved = load_model(model, jobs)
     targets = output_of_each(files, output)
-    found = []
-    for path, target in targets.items():
-        n_events = describe(path).n_events
-        start = perf_counter()
-        with progress_bar(f"Applying to {path.name}", n_events, shown=not as_json) as tick:
-            applied = apply_model(saved.fitted, saved.config, path, target, chunk_rows=chunk_rows, tick=tick)
-        rate = applied.n_events / max(perf_counter() - start, 1e-9)
-        say(
-            f"{target}: {applied.n_events:,} events, {applied.n_scored:,} scored, {applied.n_selected:,} selected "
-            f"({rate:,.0f} events per second)",
-            as_json,
-        )
-        found.append({"path": str(target), **vars(applied), "events_per_second": rate})
+    if dask is None:
+        done = apply_here(saved, targets, chunk_rows, as_json)
+    else:
+        done = apply_on_dask(saved, targets, chunk_rows, dask, as_json)
     if as_json:
-        print_json(found)
+        print_json([{"path": str(targets[path]), **vars(applied)} for path, applied in done.items()])
 
 
 app.command()(reproduce)

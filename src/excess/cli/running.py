@@ -1,13 +1,15 @@
-"""What commands do: search for a source, write what was found, describe a file."""
+"""What commands do: search for a source, write what was found, train and apply a model, describe a file."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from excess.cli.printing import print_findings, print_json, say
 
 if TYPE_CHECKING:
+    from excess.application import Applied
+    from excess.cli.inputs import SavedModel
     from excess.events import AnalysisConfig
     from excess.finished_run import FinishedRun
     from excess.observation import Observation
@@ -158,3 +160,41 @@ def describe_file(file: Path, config: Path | None) -> tuple[dict[str, Any], dict
             counts["nights"] = ", ".join(map(str, sorted(nights)))
     fields = ("format", "n_events", "n_array_events", "columns")
     return {name: getattr(found, name) for name in fields} | {"columns": list(found.columns)}, counts
+
+
+class Trained(NamedTuple):
+    """A fitted model, and what it was trained on."""
+
+    model: Any
+    n_events: int
+    groups: list[Any]
+
+
+def train_here(estimator: Any, observation: Observation, as_json: bool) -> Trained:
+    """Train a model on events in memory."""
+    say(str(observation), as_json)
+    shown = {"verbose"} & set(estimator.get_params()) if not as_json else set()
+    estimator.set_params(alpha=observation.alpha, **dict.fromkeys(shown, 1))
+    # the file of a model is the same whether its progress was shown or not
+    fitted = estimator.fit(observation.frame, observation.on).set_params(**dict.fromkeys(shown, 0))
+    groups = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
+    return Trained(fitted, len(observation.X), groups)
+
+
+def apply_here(saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, as_json: bool) -> dict[Path, Applied]:
+    """Apply a model to one file after the other."""
+    from time import perf_counter
+
+    from excess._progress import progress_bar
+    from excess.application import apply_model
+    from excess.events import describe
+
+    done = {}
+    for path, target in targets.items():
+        n_events = describe(path).n_events
+        start = perf_counter()
+        with progress_bar(f"Applying to {path.name}", n_events, shown=not as_json) as tick:
+            done[path] = apply_model(saved.fitted, saved.config, path, target, chunk_rows=chunk_rows, tick=tick)
+        rate = n_events / max(perf_counter() - start, 1e-9)
+        say(f"{target}: {done[path]} ({rate:,.0f} events per second)", as_json)
+    return done

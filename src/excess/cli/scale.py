@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excess.cli.printing import say
+from excess.cli.running import Trained
+
 if TYPE_CHECKING:
     from excess.application import Applied
     from excess.cli.inputs import SavedModel
-    from excess.distributed import TrainedOnFiles
     from excess.events import AnalysisConfig
 
 ChunkRows = Annotated[
     int | None,
-    typer.Option(help="Train a forest chunk by chunk, on more events than fit into memory: events at a time.", min=1),
+    typer.Option(help="Train a forest on more events than fit into memory, reading so many at a time.", min=1),
 ]
 DaskAddress = Annotated[
-    str | None, typer.Option("--dask", help="Address of a Dask scheduler, such as tcp://host:8786; its workers do it.")
+    str | None,
+    typer.Option("--dask", metavar="ADDRESS", help="Let the workers of the Dask scheduler at this address do it."),
 ]
 
 
@@ -30,9 +33,8 @@ def train_at_scale(
     not_possible: dict[str, Any],
     chunk_rows: int | None,
     dask: str | None,
-    *,
-    shown: bool,
-) -> TrainedOnFiles:
+    as_json: bool,
+) -> Trained:
     """Train a forest chunk by chunk, or on Dask; ``not_possible`` are the options that do not go with that."""
     from excess.distributed import train_on_files
     from excess.forest import OnOffForestClassifier
@@ -42,18 +44,26 @@ def train_at_scale(
             raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=option)
     if not isinstance(estimator, OnOffForestClassifier):
         raise typer.BadParameter("must be a forest with --chunk-rows or --dask", param_hint="--model")
-    estimator.set_params(verbose=int(shown))
+    estimator.set_params(verbose=int(not as_json))
     trained = train_on_files(
         estimator, files, config, groups=groups, chunk_rows=200_000 if chunk_rows is None else chunk_rows, client=dask
     )
-    trained.model.set_params(verbose=0)  # the file of a model is the same whether its progress was shown or not
-    return trained
+    say(str(trained), as_json)
+    # the file of a model is the same whether its progress was shown or not
+    return Trained(trained.model.set_params(verbose=0), trained.n_events, trained.groups)
 
 
-def apply_on_dask(saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, dask: str) -> dict[Path, Applied]:
-    """Apply a model to files, one worker per file; they must see the files under these names."""
+def apply_on_dask(
+    saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, dask: str, as_json: bool
+) -> dict[Path, Applied]:
+    """Apply a model to files, one worker per file; workers must see the files under these names."""
     from excess.distributed import apply_to_files
 
     absolute = {path.resolve(): target.resolve() for path, target in targets.items()}
-    applied = apply_to_files(saved.fitted, saved.config, absolute, client=dask, chunk_rows=chunk_rows)
-    return dict(zip(targets, applied.values(), strict=True))
+    applied = apply_to_files(
+        saved.fitted, saved.config, absolute, client=dask, chunk_rows=chunk_rows, verbose=int(not as_json)
+    )
+    done = dict(zip(targets, applied.values(), strict=True))
+    for path, target in targets.items():
+        say(f"{target}: {done[path]}", as_json)
+    return done

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from excess._onoff import n_threads
+from excess._progress import progress_bar
 from excess.application import Applied, apply_model
 from excess.distributed.fit import working
 from excess.events import AnalysisConfig
@@ -21,6 +22,7 @@ def apply_to_files(
     *,
     client: Any = None,
     chunk_rows: int = 200_000,
+    verbose: int = 0,
 ) -> dict[Path, Applied]:
     """Write copies of files with the columns ``gamma_prediction`` and ``selected``, on workers; see `apply_model`.
 
@@ -36,6 +38,8 @@ def apply_to_files(
         Who works; as for `fit_forest`.
     chunk_rows : int, default=200_000
         Events in the memory of a worker at a time.
+    verbose : int, default=0
+        With 1, show a progress bar.
 
     Returns
     -------
@@ -43,9 +47,10 @@ def apply_to_files(
         What was done to each file.
     """
     threads = n_threads(getattr(model, "n_jobs", None))
-    with working(client, threads) as executor:
-        arguments = [(config, path, target, chunk_rows) for path, target in targets.items()]
-        return dict(zip(targets, executor.run_with(model, _apply, arguments), strict=True))
+    arguments = [(config, path, target, chunk_rows) for path, target in targets.items()]
+    bar = progress_bar("Applying to files", len(targets), shown=verbose > 0)
+    with working(client, threads) as executor, bar as tick:
+        return dict(zip(targets, executor.run_with(model, _apply, arguments, tick), strict=True))
 
 
 def _apply(model: Any, config: AnalysisConfig, path: Path, target: Path, chunk_rows: int) -> Applied:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
-from excess.distributed.executors import DistributedError, Executor, Fold, Move, join_all
+from excess._forest.ensemble import Tick
+from excess.distributed.executors import Arguments, DistributedError, Executor, Fold, Move, join_all, not_shown
 from excess.distributed.parts import Part
 
 __all__ = ["Dask"]
@@ -62,6 +63,7 @@ class Dask(Executor):
         self._patience = patience
         self._own = isinstance(client, str)
         if self._own:
+            self._check_address(client)
             try:
                 client = self._distributed.Client(client, timeout=min(patience, _ANSWER), set_as_default=False)
             except (OSError, ValueError, RuntimeError) as error:
@@ -98,26 +100,27 @@ class Dask(Executor):
         makers = [send(part) for part in parts]
         return self._retried(lambda: [_Held(make(), make) for make in makers])
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return what a function says to each set of arguments, on workers."""
         return self._retried(
-            lambda: self._gathered([self._client.submit(function, *own, pure=False) for own in arguments])
+            lambda: self._gathered([self._client.submit(function, *own, pure=False) for own in arguments], tick)
         )
 
-    def run_with(self, shared: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def run_with(
+        self, shared: Any, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown
+    ) -> list[Any]:
         """Return what a function says to something that is sent to all workers once and to each set of arguments."""
 
         def attempt() -> list[Any]:
             sent = _Shared(self._client, shared).future()
-            return self._gathered([self._client.submit(function, sent, *own, pure=False) for own in arguments])
+            return self._gathered([self._client.submit(function, sent, *own, pure=False) for own in arguments], tick)
 
         return self._retried(attempt)
 
-    def make(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[_Held]:
+    def make(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[_Held]:
         """Leave what a function says to each set of arguments on the workers."""
-        return self._kept(
-            [(lambda own=own: self._client.submit(function, *own, pure=False)) for own in arguments]  # type: ignore[misc]
-        )
+        makers = [(lambda own=own: self._client.submit(function, *own, pure=False)) for own in arguments]
+        return self._kept(makers, tick=tick)
 
     def derive(self, function: Callable[[Any], Any], parts: Sequence[_Held]) -> list[_Held]:
         """Leave what a function says to each part where the part is."""
@@ -181,13 +184,15 @@ class Dask(Executor):
 
                 yield number, self._retried(attempt, parts)
 
-    def _kept(self, makers: Sequence[Callable[[], Any]], parts: Sequence[_Held] = ()) -> list[_Held]:
+    def _kept(
+        self, makers: Sequence[Callable[[], Any]], parts: Sequence[_Held] = (), tick: Tick = not_shown
+    ) -> list[_Held]:
         """Wait until all parts are made; raise what went wrong."""
         held: list[_Held] = []
 
         def attempt() -> None:
             held[:] = [_Held(make(), make) for make in makers]
-            self._finished([part.future for part in held])
+            self._finished([part.future for part in held], tick)
 
         self._retried(attempt, parts)
         return held
@@ -207,13 +212,13 @@ class Dask(Executor):
             shares += [(address, own[first::n]) for first in range(min(n, len(own)))]
         return [share for share in shares if share[1]]
 
-    def _gathered(self, futures: Sequence[Any]) -> list[Any]:
-        self._finished(futures)
+    def _gathered(self, futures: Sequence[Any], tick: Tick = not_shown) -> list[Any]:
+        self._finished(futures, tick)
         return list(self._client.gather(list(futures)))
 
-    def _finished(self, futures: Sequence[Any]) -> None:
+    def _finished(self, futures: Sequence[Any], tick: Tick = not_shown) -> None:
         """Wait for futures; raise the error of one that failed, or if there is nobody to work on them."""
-        alone_since = None
+        alone_since, n_done = None, 0
         while True:
             try:
                 with self._client.as_current():
@@ -223,6 +228,8 @@ class Dask(Executor):
                     raise ConnectionError("the client is not connected") from None
                 if any(future.status in _LOST for future in futures):  # for these, Dask would wait for ever
                     raise ConnectionError("a worker was lost with what had been sent to it") from None
+                n_before, n_done = n_done, sum(future.done() for future in futures)
+                tick(n_done - n_before)
                 if self._client.nthreads():
                     alone_since = None
                 elif alone_since is None:
@@ -236,6 +243,7 @@ class Dask(Executor):
             for future in done.done:
                 if future.status == "error":
                     raise future.exception()
+            tick(len(futures) - n_done)
             return
 
     def _retried(self, attempt: Callable[[], T], parts: Sequence[_Held] = ()) -> T:
@@ -259,6 +267,17 @@ class Dask(Executor):
             f"the workers of the Dask scheduler at {self._address} were lost {_ATTEMPTS} times ({_said(failure)}); do "
             "they have enough memory?"
         ) from failure
+
+    def _check_address(self, address: str) -> None:
+        """Refuse what cannot be the address of a scheduler before a client tries it, and goes on trying."""
+        if address.startswith("inproc://"):
+            return
+        try:
+            self._distributed.comm.get_address_host_port(address)
+        except ValueError as error:
+            raise ValueError(
+                f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {error}"
+            ) from error
 
     def _check_scheduler(self, cause: BaseException) -> None:
         """Raise DistributedError unless the scheduler answers."""

@@ -16,14 +16,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._forest.ensemble import run_tasks
+from excess._forest.ensemble import Tick, run_tasks
 from excess.distributed.parts import InMemory, Part
 
 __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
 
 
+Arguments = tuple[Any, ...]
+
 _MAX_SHARES = 50_000
 """Shares of tasks in pieces that are put together one by one."""
+
+
+def not_shown(steps: int) -> None:
+    """Tick for nobody."""
 
 
 class DistributedError(ConnectionError):
@@ -103,16 +109,18 @@ class Executor(ABC):
         return list(parts)
 
     @abstractmethod
-    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Return what a function says to each set of arguments."""
+    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
+        """Return what a function says to each set of arguments; tick for each."""
 
-    def run_with(self, shared: Any, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def run_with(
+        self, shared: Any, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown
+    ) -> list[Any]:
         """Return what a function says to something large that all share and to each set of arguments."""
-        return self.run(function, [(shared, *own) for own in arguments])
+        return self.run(function, [(shared, *own) for own in arguments], tick)
 
-    def make(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def make(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return parts with what a function says to each set of arguments."""
-        return [InMemory(value) for value in self.run(function, arguments)]
+        return [InMemory(value) for value in self.run(function, arguments, tick)]
 
     @abstractmethod
     def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
@@ -166,9 +174,13 @@ class InProcess(_Local):
         super().__init__()
         self.n_workers = n_threads
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return what a function says to each set of arguments, one after the other."""
-        return [function(*own) for own in arguments]
+        found = []
+        for own in arguments:
+            found.append(function(*own))
+            tick(1)
+        return found
 
     def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
         """Return the sum over parts; every thread has a sum of its own."""
@@ -294,11 +306,15 @@ class Joblib(_Local):
         self.n_workers = effective_n_jobs(n_jobs)
         self.max_moved = max_moved
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return what a function says to each set of arguments, in processes."""
         from joblib import Parallel, delayed
 
-        return list(Parallel(n_jobs=self.n_workers)(delayed(function)(*own) for own in arguments))
+        found = []
+        for one in Parallel(n_jobs=self.n_workers, return_as="generator")(delayed(function)(*own) for own in arguments):
+            found.append(one)
+            tick(1)
+        return found
 
     def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
         """Return the sum over parts; every process has a sum of its own."""

@@ -17,6 +17,7 @@ from excess._forest.ensemble import Tick, encode_events
 from excess._onoff import n_threads
 from excess._onoff_trees import GrownTrees, resolve_max_features
 from excess._oob_threshold import check_scored
+from excess._progress import progress_bar
 from excess.distributed.executors import Executor, InProcess
 from excess.distributed.growth import Budget, grow_forest
 from excess.distributed.parts import Binned, RecordFile
@@ -83,14 +84,14 @@ def fit_forest(
     partitions = partitions_of(chunks)
     threads = n_threads(forest.n_jobs)
     with working(client, threads) as executor:
-        survey, firsts = _survey(executor, partitions, forest.max_bins)
+        survey, firsts = _survey(executor, partitions, forest.max_bins, shown=plan.verbose)
         classes, edges = survey.classes(), survey.edges()
         if not 2 <= survey.n_rows <= MAX_EVENTS:
             raise ValueError(f"chunks hold {survey.n_rows} events; at least 2 and at most {MAX_EVENTS} can be fitted")
         forest.n_features_in_ = survey.n_features
         if survey.names is not None:
             forest.feature_names_in_ = np.array(survey.names, dtype=object)
-        parts = _bin(executor, partitions, firsts, survey, classes[1], edges, threads, memory)
+        parts = _bin(executor, partitions, firsts, survey, classes[1], edges, threads, memory, shown=plan.verbose)
 
         max_features = resolve_max_features(forest.max_features, survey.n_features)
         n_codes = np.array([len(own) + 2 for own in edges])
@@ -137,22 +138,27 @@ def working(client: Any, threads: int) -> Iterator[Executor]:
             executor.close()
 
 
-def _survey(executor: Executor, partitions: Sequence[Partition], limit: int | None) -> tuple[Survey, list[int]]:
+def _survey(
+    executor: Executor, partitions: Sequence[Partition], limit: int | None, *, shown: bool
+) -> tuple[Survey, list[int]]:
     """Return the survey of all events, and the number of each partition's first."""
     assert limit is not None
     total = Survey(limit)
     firsts = []
     if _read_here(executor, partitions):
-        for partition in partitions:
-            firsts.append(total.n_rows)
-            for chunk in _ahead(checked_chunks(partition)):
-                total.add(chunk, total.n_rows)
+        with progress_bar("Looking at events", None, shown=shown) as tick:
+            for partition in partitions:
+                firsts.append(total.n_rows)
+                for chunk in _ahead(checked_chunks(partition)):
+                    total.add(chunk, total.n_rows)
+                    tick(len(chunk.labels))
         return total, firsts
-    counts = executor.run(count_rows, [(partition,) for partition in partitions])
-    firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1].tolist()
-    arguments = [(partition, first, limit) for partition, first in zip(partitions, firsts, strict=True)]
-    for survey in executor.run(survey_partition, arguments):
-        total.merge(survey)
+    with progress_bar("Looking at files", 2 * len(partitions), shown=shown) as tick:
+        counts = executor.run(count_rows, [(partition,) for partition in partitions], tick)
+        firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1].tolist()
+        arguments = [(partition, first, limit) for partition, first in zip(partitions, firsts, strict=True)]
+        for survey in executor.run(survey_partition, arguments, tick):
+            total.merge(survey)
     return total, firsts
 
 
@@ -165,19 +171,24 @@ def _bin(
     edges: list[FloatArray],
     threads: int,
     memory: int,
+    *,
+    shown: bool,
 ) -> list[Any]:
     """Return all events as parts of binned records, where they are worked on."""
     if not _read_here(executor, partitions):
         arguments = [(partition, first, on, edges) for partition, first in zip(partitions, firsts, strict=True)]
-        return executor.make(bin_partition, arguments)
+        with progress_bar("Binning files", len(partitions), shown=shown) as tick:
+            return executor.make(bin_partition, arguments, tick)
     n_bytes = 8 * -(-(survey.n_features + 1) // 8) * survey.n_rows
     file = RecordFile(executor.record_path(n_bytes, memory), survey.n_features)
     n_rows = 0
     try:
-        for partition in partitions:
-            for chunk in _ahead(checked_chunks(partition)):
-                file.append(_records(chunk, on, edges, threads))
-                n_rows += len(chunk.labels)
+        with progress_bar("Binning events", survey.n_rows, shown=shown) as tick:
+            for partition in partitions:
+                for chunk in _ahead(checked_chunks(partition)):
+                    file.append(_records(chunk, on, edges, threads))
+                    n_rows += len(chunk.labels)
+                    tick(len(chunk.labels))
         if n_rows != survey.n_rows:
             raise ValueError(f"chunks gave {survey.n_rows} events at first and {n_rows} when they were read again")
         return executor.place(file.parts())

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from excess._onoff import n_threads, with_alpha
+from excess._progress import progress_bar
 from excess.distributed.fit import fit_forest, working
 from excess.distributed.sources import ObservedFiles
 from excess.events import AnalysisConfig, EventFileError, to_features
@@ -120,8 +121,9 @@ def train_on_files(
     alpha = 1 / (config.regions.n_regions - 1)
     census = _Census()
     with working(client, n_threads(estimator.n_jobs)) as executor:
-        for found in executor.run(_count, [(partition, column) for partition in partitions]):
-            census.add(found)
+        with progress_bar("Counting events in files", len(partitions), shown=estimator.verbose > 0) as tick:
+            for found in executor.run(_count, [(partition, column) for partition in partitions], tick):
+                census.add(found)
         _check(census, partitions[0].name if len(partitions) == 1 else f"{partitions[0].name} and others", config)
         model = fit_forest(with_alpha(estimator, alpha), files, client=executor)
     counts = OnOffCounts(census.n_on, census.n_off, alpha)
