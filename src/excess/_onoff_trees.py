@@ -122,11 +122,6 @@ class GrownTrees:
         return replace(self, values=self.assignment(alpha).astype(np.float64))
 
     @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.flat.depths)
-
-    @property
     def leaves(self) -> BoolArray:
         """True for the nodes that are leaves."""
         return leaf_mask(self.flat)

@@ -24,9 +24,7 @@ from excess.curve import ThresholdCurve
 __all__ = ["OnOffForestClassifier"]
 
 LEAF_SIZES = (160, 40, 10)
-"""What ``min_samples_leaf="auto"`` chooses from; the largest is the fastest to grow."""
-N_PILOT_TREES = 100
-"""Trees of each leaf size that the choice is made on."""
+"""What ``min_samples_leaf="auto"`` chooses from, in this order; the largest is the fastest to grow."""
 
 
 class OnOffForestClassifier(BaseOnOffTrees):
@@ -44,8 +42,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     max_depth : int or None, default=None
         Largest number of cuts on the way to a leaf.
     min_samples_leaf : int or "auto", default="auto"
-        Fewest events in a leaf, bootstrap weights included. ``"auto"`` grows the first 100 trees with 160, with 40
-        and with 10, as long as their out-of-bag likelihood increases, and all trees with the best of these sizes.
+        Fewest events in a leaf, bootstrap weights included. ``"auto"`` grows a forest with 160, then with 40,
+        then with 10, as long as the out-of-bag likelihood increases, and keeps the best.
     max_features : int, float, "sqrt", "log2" or None, default="sqrt"
         Features that a node looks at, drawn anew for each; None is all of them.
     max_bins : int or None, default=255
@@ -217,20 +215,18 @@ class OnOffForestClassifier(BaseOnOffTrees):
         events = ensemble.bin_events(X, on, self.max_bins, threads)
         max_features = resolve_max_features(self.max_features, X.shape[1])
 
-        def grow(trees: slice, leaf_size: int, tick: ensemble.Tick) -> list[NDArray[np.int64]]:
+        def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
             settings = plan.settings(len(X), leaf_size, max_features)
-            return ensemble.grow_trees(events, plan.keys[trees], plan.criteria[trees], settings, threads, tick)
+            tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
+            return GrownTrees.of(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
 
-        def out_of_bag(grown: GrownTrees) -> FloatArray:
-            return ensemble.out_of_bag_scores(events, grown.flat, grown.values, plan.keys[: grown.n_trees], threads)
+        def out_of_bag(trees: GrownTrees) -> FloatArray:
+            return ensemble.out_of_bag_scores(events, trees.flat, trees.values, plan.keys, threads)
 
-        leaf_size, trees = plan.grow(
-            len(X), int(on.sum()), events.edges, grow, lambda grown: add_log_likelihood(on, out_of_bag(grown))
-        )
+        leaf_size, trees = plan.grow(len(X), grow, lambda trees: add_log_likelihood(on, out_of_bag(trees)))
         if self.output == "assignment":
             trees = trees.with_votes(plan.alpha)
-        score = out_of_bag(trees)
-        return leaf_size, trees, score
+        return leaf_size, trees, out_of_bag(trees)
 
     def _finish(
         self,
@@ -304,21 +300,17 @@ class ForestPlan:
     def grow(
         self,
         n_events: int,
-        n_on: int,
-        edges: list[FloatArray],
-        grow: Callable[[slice, int, ensemble.Tick], list[NDArray[np.int64]]],
+        grow: Callable[[int, ensemble.Tick], GrownTrees],
         log_likelihood: Callable[[GrownTrees], tuple[int, int]],
     ) -> tuple[int, GrownTrees]:
-        """Grow all trees, the first of them with several leaf sizes if there is a choice; return the leaf size too.
+        """Grow a forest of each leaf size as long as they get better; return the best, and its leaf size.
 
         Parameters
         ----------
-        n_events, n_on : int
-            Events, and how many of them are On.
-        edges : list of ndarray
-            Bin edges of each feature.
+        n_events : int
+            Number of events.
         grow : callable
-            Grows some of the trees, of a leaf size, and ticks for each.
+            Grows all trees of a leaf size, and ticks for each.
         log_likelihood : callable
             Returns the out-of-bag log-likelihood of the labels under some trees, summed in whole units, and the number
             of events in the sum.
@@ -330,23 +322,19 @@ class ForestPlan:
         trees : GrownTrees
             All trees.
         """
-        sizes = self.leaf_sizes(n_events)
-        n_pilot = min(N_PILOT_TREES, self.n_trees) if len(sizes) > 1 else 0
-        leaf_size, first_trees, best = sizes[0], list[NDArray[np.int64]](), -np.inf
-        with progress_bar("Growing trees", self.n_trees + (len(sizes) - 1) * n_pilot, shown=self.verbose) as tick:
-
-            def grown(tables: list[NDArray[np.int64]]) -> GrownTrees:
-                return GrownTrees.of(tables, edges, "fraction", self.alpha, prior=n_on / n_events)
-
-            for number, size in enumerate(sizes if n_pilot else ()):
-                pilot = grow(slice(0, n_pilot), size, tick)
-                likelihood = mean_log_likelihood(*log_likelihood(grown(pilot)))
-                if number > 0 and likelihood <= best:
-                    tick(n_pilot * (len(sizes) - 1 - number))
+        first, *smaller = self.leaf_sizes(n_events)
+        with progress_bar("Growing trees", self.n_trees * (1 + len(smaller)), shown=self.verbose) as tick:
+            best = first, grow(first, tick)
+            if smaller:
+                likelihood = mean_log_likelihood(*log_likelihood(best[1]))
+            for number, size in enumerate(smaller, start=1):
+                trees = grow(size, tick)
+                before, likelihood = likelihood, mean_log_likelihood(*log_likelihood(trees))
+                if likelihood <= before:
+                    tick(self.n_trees * (len(smaller) - number))
                     break
-                leaf_size, first_trees, best = size, pilot, likelihood
-            rest = grow(slice(n_pilot, None), leaf_size, tick) if n_pilot < self.n_trees else []
-        return leaf_size, grown(first_trees + rest)
+                best = size, trees
+        return best
 
     def settings(self, n_events: int, leaf_size: int, max_features: int) -> ensemble.GrowthSettings:
         """Return what shapes each tree besides the events."""

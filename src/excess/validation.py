@@ -145,7 +145,7 @@ def cross_val_detect(
     >>> forest = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
     >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
     >>> print(detection)
-    pooled, 5 folds: On 465, Off 27, alpha 0.2: excess 459.6 +- 21.6, 38.3 sigma
+    pooled, 5 folds: On 464, Off 26, alpha 0.2: excess 458.8 +- 21.6, 38.3 sigma
     without a cut: 14.5 sigma
     38.3 sigma on hold-out events, 5 required: On has more signal than Off, and it could be learned from these labels.
     """

@@ -99,16 +99,18 @@ def fit_forest(
         budget = Budget.of(memory, executor, max_features, n_words, survey.n_rows)
         n_on = survey.n_on()
 
-        def grow(trees: slice, leaf_size: int, tick: Tick) -> list[NDArray[np.int64]]:
+        def grow(leaf_size: int, tick: Tick) -> GrownTrees:
             settings = plan.settings(survey.n_rows, leaf_size, max_features)
-            keys, criteria = plan.keys[trees], plan.criteria[trees]
-            return grow_forest(executor, parts, keys, criteria, settings, n_codes, survey.n_rows, budget, threads, tick)
+            tables = grow_forest(
+                executor, parts, plan.keys, plan.criteria, settings, n_codes, survey.n_rows, budget, threads, tick
+            )
+            return GrownTrees.of(tables, edges, "fraction", plan.alpha, prior=n_on / survey.n_rows)
 
-        def out_of_bag(grown: GrownTrees) -> OutOfBag:
-            return OutOfBag(grown.flat, grown.values, plan.keys[: grown.n_trees])
+        def out_of_bag(trees: GrownTrees) -> OutOfBag:
+            return OutOfBag(trees.flat, trees.values, plan.keys)
 
         leaf_size, trees = plan.grow(
-            survey.n_rows, n_on, edges, grow, lambda grown: executor.fold(Likelihood(out_of_bag(grown)), parts)
+            survey.n_rows, grow, lambda trees: executor.fold(Likelihood(out_of_bag(trees)), parts)
         )
         if forest.output == "assignment":
             trees = trees.with_votes(plan.alpha)
