@@ -75,7 +75,8 @@ def _correlation(first: FloatArray, second: FloatArray) -> float:
     if len(first) < 2:
         return float("nan")
     a, b = first - first.mean(), second - second.mean()
-    scale = float(np.sqrt((a @ a) * (b @ b)))
+    # sums, not products of vectors, whose last digits depend on the number of threads
+    scale = float(np.sqrt(np.sum(a * a) * np.sum(b * b)))
     # the spread of a constant is a few last digits
     tiny = 1e-14 * len(first) * (np.abs(first).max() * np.abs(second).max())
-    return float("nan") if scale <= tiny else float(np.clip((a @ b) / scale, -1.0, 1.0))
+    return float("nan") if scale <= tiny else float(np.clip(np.sum(a * b) / scale, -1.0, 1.0))

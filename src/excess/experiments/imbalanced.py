@@ -47,9 +47,9 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     """Run one trial: one draw of noise and folds on one set, and some of the methods."""
     X, clean = imbalanced_set(parameters["set"], settings)
     number = list(IMBALANCED_SETS).index(parameters["set"])
-    seed = settings.trial_seed(parameters["trial"], number)
-    on = inject_label_noise(clean, parameters["p_plus"], P_MINUS, random_state=seed).astype(np.bool_)
-    splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
+    for_noise, for_folds, for_models = (settings.trial_seed(parameters["trial"], number, thing) for thing in range(3))
+    on = inject_label_noise(clean, parameters["p_plus"], P_MINUS, random_state=for_noise).astype(np.bool_)
+    splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=for_folds)
     folds = list(splitter.split(X, clean))
     methods = {key: METHODS[key] for key in PARTS[parameters["part"]]}
     rows = {}
@@ -58,7 +58,7 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
         if settings.small:
             forest.set_params(n_estimators=10)
         rules = [method.rule for method in sharing.values()]
-        judged = judge_folds(forest, rules, X, on, folds, alpha=1.0, seed=seed)
+        judged = judge_folds(forest, rules, X, on, folds, alpha=1.0, seed=for_models)
         for key, method in sharing.items():
             found = judged[method.rule]
             each = [f1_score(clean[test], found.selected[test], zero_division=0.0) for _, test in folds]
