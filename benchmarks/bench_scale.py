@@ -1,8 +1,9 @@
 """Fits that do not fit into memory: time and peak memory from Parquet beside the fit in memory, and Dask workers.
 
-Run with ``python benchmarks/bench_scale.py --data DIR``; the files (90 MB per million events) are written there once.
-``--quick`` takes a tenth of the events. Every fit runs in a process of its own, after a warm-up. Nothing is printed for
-a size before the model files of all ways to fit it are equal, byte for byte. Exits with an error if a limit is missed.
+Run with ``python benchmarks/bench_scale.py``; the files (90 MB per million events) are written into ``--data DIR``
+once, or into a folder that is removed afterwards. ``--quick`` takes a tenth of the events. Every fit runs in a process
+of its own, after a warm-up. Nothing is printed for a size before the model files of all ways to fit it are equal, byte
+for byte. Exits with an error if a limit is missed.
 """
 
 from __future__ import annotations
@@ -232,9 +233,9 @@ def bench_dask(folder: Path, n: int, console: Console) -> list[tuple[str, float,
 
 
 def main() -> int:
-    """Print the tables; return 1 if a limit is missed."""
+    """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, help="folder for the files")
+    parser.add_argument("--data", type=Path, help="folder for the files; by default a temporary one")
     parser.add_argument("--quick", action="store_true", help="a tenth of the events")
     parser.add_argument("--only", choices=("files", "dask"))
     parser.add_argument("--measure", help=argparse.SUPPRESS)
@@ -245,16 +246,22 @@ def main() -> int:
         print(json.dumps(measure(given.measure, given.paths, given.address)))
         return 0
     if given.data is None:
-        parser.error("--data is needed")
+        with tempfile.TemporaryDirectory() as folder:
+            return bench(Path(folder), given.only, quick=given.quick)
     given.data.mkdir(parents=True, exist_ok=True)
+    return bench(given.data, given.only, quick=given.quick)
+
+
+def bench(folder: Path, only: str | None, *, quick: bool) -> int:
+    """Print the tables; return 1 if a limit is missed."""
     console = Console(width=120)
     million = 1_000_000
     limits = []
-    if given.only != "dask":
-        sizes = [million, 2 * million] if given.quick else [2 * million, 5 * million, 10 * million, 20 * million]
-        limits += bench_files(given.data, sizes, console)
-    if given.only != "files":
-        limits += bench_dask(given.data, million if given.quick else 4 * million, console)
+    if only != "dask":
+        sizes = [million, 2 * million] if quick else [2 * million, 5 * million, 10 * million, 20 * million]
+        limits += bench_files(folder, sizes, console)
+    if only != "files":
+        limits += bench_dask(folder, million if quick else 4 * million, console)
     missed = False
     for name, value, limit in limits:
         missed |= value > limit
