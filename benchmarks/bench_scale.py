@@ -148,7 +148,7 @@ class Cluster:
     def __init__(self, n_workers: int) -> None:
         self.folder = tempfile.TemporaryDirectory()
         file = Path(self.folder.name) / "scheduler.json"
-        options = ["--no-dashboard", "--host", "127.0.0.1"]
+        options = ["--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0"]
         self.processes = [self._start("scheduler", "--port", "0", "--scheduler-file", str(file), *options)]
         while not file.exists() or not file.read_text():
             time.sleep(0.05)

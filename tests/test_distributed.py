@@ -3,9 +3,11 @@
 The Dask tests start a scheduler and workers as processes of their own on loopback, and stop them.
 """
 
+import gc
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from excess.distributed import (
     apply_to_files,
     fit_forest,
     scoring,
+    survey,
     train_on_files,
 )
 from excess.distributed.costs import LevelCost
@@ -193,10 +196,16 @@ def test_training_on_files_of_an_observation(tmp_path):
         (iter([]), TypeError, "can be read again.*got an iterator"),
         ([], ValueError, "chunks hold no events"),
         ([([[1.0], [2.0]], [0, 0])], ValueError, "one class only"),
-        ([([[1.0], [2.0]], [0, 1]), ([[1.0, 2.0]], [1])], ValueError, "chunks differ: 1 features.*2 features"),
+        (
+            [([[1.0], [2.0]], [0, 1]), ([[1.0, 2.0]], [1])],
+            ValueError,
+            "1 features.* chunk 0, 2 features.* chunk 1",
+        ),
         ([([[1.0], [2.0]], [0, 1]), ([[np.inf]], [1])], ValueError, "chunks, chunk 1: Input X contains infinity"),
         ([([[1.0], [2.0]], [0, 1]), ([[1.0]], [1, 0])], ValueError, "chunk 1: X and y must have the same length"),
-        ([([[1.0], [2.0]], [0, 1]), ([[1.0]], [2])], ValueError, "Only binary classification"),
+        ([([[1.0], [2.0]], [0, 1]), ([[1.0]], [2])], ValueError, "Only binary .* 3 labels, .* 2 in chunks, chunk 1"),
+        ([(pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, np.inf]}), [0, 1])], ValueError, r"infinity.*\(column 'b'\)"),
+        ([(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [0, 1])], ValueError, r"float.*\(column 'b'\)"),
         ([[[1.0], [2.0], [3.0]]], TypeError, "chunk 0: a chunk must be a pair"),
     ],
 )
@@ -223,8 +232,79 @@ def test_what_else_is_refused(events):
         def __iter__(self):
             return iter(growing.pop(0))
 
-    with pytest.raises(ValueError, match="gave 3000 events at first and 2000 when"):
+    with pytest.raises(ValueError, match="chunks: gave 3000 events at first and 2000 when"):
         fit_forest(forest(), Shrinking())
+    with pytest.raises(ValueError, match="n_jobs must not be 0"):
+        InProcess(0)
+    with pytest.raises(ValueError, match="max_moved must be at least 0"):
+        Joblib(1, max_moved=-1)
+    with pytest.raises(ValueError, match="features must name at least one column"):
+        fit_forest(forest(), EventFiles("a.parquet", [], "on"))
+
+    class Collection:
+        partitions = ()
+
+    with pytest.raises(TypeError, match=r"such as EventFiles, got Collection; give the files"):
+        fit_forest(forest(), Collection())
+
+
+def test_a_file_that_changes_is_noticed(events, tmp_path):
+    class InPlace(InProcess):
+        """Reads partitions as workers do."""
+
+        in_place = True
+
+        def run(self, function, arguments, tick=lambda steps: None):
+            found = super().run(function, arguments, tick)
+            if self.changes == function.__name__:
+                write_events(events[0].iloc[:5].assign(on=events[1][:5]), tmp_path / "2.parquet")
+            return found
+
+    for changes in ("count_rows", "survey_partition"):
+        files = EventFiles(_write(events, tmp_path), NAMES, "on")
+        executor = InPlace(1)
+        executor.changes = changes
+        with pytest.raises(ValueError, match=r"2\.parquet: gave 100 events at first and 5 when read again"):
+            fit_forest(forest(), files, client=executor)
+
+
+def test_too_little_room_for_records(events, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("excess.distributed.executors.disk_usage", lambda path: shutil._ntuple_diskusage(9, 8, 1))
+    with pytest.raises(OSError, match=f"{tmp_path}: binned events take 0.00 GB, .* free; set TMPDIR"):
+        fit_forest(forest(), cut(events, 3), memory=2**16)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("max_moved", [0, 50])
+def test_more_features_than_a_byte_counts(tmp_path, max_moved):
+    rng = np.random.default_rng(2)
+    y = rng.random(800) < 0.4
+    X = rng.normal(size=(800, 300)) + y[:, None] * (np.arange(300) > 280)
+    executor = InProcess(2)
+    executor.max_moved = max_moved
+    chunked = fit_forest(forest(), [(X[:300], y[:300]), (X[300:], y[300:])], client=executor)
+    assert bits(chunked, tmp_path) == bits(forest().fit(X, y), tmp_path)
+
+
+def test_surveys_of_many_files_stay_small(monkeypatch):
+    monkeypatch.setattr(survey, "N_SAMPLED", 400)
+    X, y = np.random.default_rng(0).random((5000, 2)), np.arange(5000) % 2
+    whole = survey.Survey(9)
+    whole.add(survey.CheckedChunk(X, y, None, "all"), 0)
+    cutoff = survey.sample_cutoff(5000)
+    parts = []
+    for first in range(0, 5000, 500):
+        parts.append(survey.Survey(9, cutoff))
+        chunk = survey.CheckedChunk(X[first : first + 500], y[first : first + 500], None, "a part")
+        parts[-1].add(chunk, first)
+    assert 400 <= sum(len(part.sample) for part in parts) < 800
+    merged = survey.Survey(9, cutoff)
+    for part in parts[::-1]:
+        merged.merge(part)
+    np.testing.assert_array_equal(np.sort(merged.hashes), np.sort(whole.hashes))
+    assert merged.labels == whole.labels == {0: 2500, 1: 2500}
+    assert survey.sample_cutoff(500) is None
 
 
 def test_edges_do_not_depend_on_chunks(events, monkeypatch):
@@ -331,13 +411,16 @@ def test_what_the_command_line_refuses(model, not_possible, message):
         train_at_scale([Path("a")], load_config(), model, None, not_possible, 100, None, as_json=True)
 
 
+LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+
+
 class Cluster:
     """A scheduler and workers in processes of their own."""
 
     def __init__(self, folder):
         self.folder = folder
         self.file = folder / "scheduler.json"
-        self.scheduler = self._start("scheduler", "--port", "0", "--host", "127.0.0.1", "--scheduler-file", self.file)
+        self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", self.file)
         self.workers = []
         end = time.monotonic() + 60
         while not self.file.exists() or not self.file.read_text():
@@ -346,12 +429,20 @@ class Cluster:
         self.address = json.loads(self.file.read_text())["address"]
 
     def _start(self, what, *options):
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *map(str, options), "--no-dashboard"]
+        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *map(str, options), *LOOPBACK]
         with (self.folder / "log").open("a") as log:
             return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "NUMBA_NUM_THREADS": "1"})
 
-    def add_workers(self, n):
-        options = ("--scheduler-file", self.file, "--no-nanny", "--nthreads", 1, "--local-directory", self.folder)
+    def add_workers(self, n, n_threads=1):
+        options = (
+            "--scheduler-file",
+            self.file,
+            "--no-nanny",
+            "--nthreads",
+            n_threads,
+            "--local-directory",
+            self.folder,
+        )
         self.workers += [self._start("worker", *options) for _ in range(n)]
 
     def stop(self):
@@ -435,38 +526,91 @@ def test_commands_on_chunks_and_workers_write_the_same_files(tmp_path, cluster, 
         pd.testing.assert_frame_equal(ours, theirs)
 
 
-class Striking(Dask):
-    """Kills a process shortly after a fold has begun."""
+def test_another_version_on_workers_is_refused(cluster, client, monkeypatch):
+    monkeypatch.setattr(excess, "__version__", "0.0.1")
+    with pytest.raises(DistributedError, match=r"Dask scheduler has excess .*, here it is 0\.0\.1; install the same"):
+        Dask(client)
 
-    def __init__(self, client, process, number):
+
+def test_workers_with_several_threads(events, tmp_path, cluster, client):
+    cluster.add_workers(1, n_threads=3)
+    client.wait_for_workers(1, timeout=60)
+    executor = Dask(client, max_moved=300)
+    assert (executor.n_workers, executor.n_sharing) == (3, 3)
+    chunked = fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), client=executor)
+    assert bits(chunked, tmp_path) == bits(forest().fit(*events), tmp_path)
+
+
+def test_errors_of_tasks_are_raised_once_and_keep_nothing(cluster, client):
+    cluster.add_workers(1)
+    client.wait_for_workers(1, timeout=60)
+    executor = Dask(client)
+
+    def fail(events):
+        raise TimeoutError(f"no answer for {len(events)} events")
+
+    parts = executor.place([InMemory(np.zeros(1_000_000))])
+    with pytest.raises(TimeoutError, match="no answer for"):  # no error of the network, so it is not tried again
+        executor.derive(fail, parts)
+    del parts
+    end = time.monotonic() + 20
+    while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) > 0:
+        assert time.monotonic() < end, "events are still on the worker"
+        gc.collect()
+        time.sleep(0.05)
+
+
+class Striking(Dask):
+    """Kills a process shortly after something has begun for the nth time: a fold, a move, the making of parts."""
+
+    def __init__(self, client, process, phase, number, delay=0.01):
         super().__init__(client, max_moved=300, patience=30)
-        self.process, self.left = process, number
+        self.process, self.phase, self.left, self.delay = process, phase, number, delay
+
+    def _begin(self, phase):
+        self.left -= phase == self.phase
+        if self.left == 0 and self.process.poll() is None and phase == self.phase:
+            threading.Timer(self.delay, self.process.send_signal, [signal.SIGKILL]).start()
+
+    def make(self, *arguments):
+        self._begin("make")
+        return super().make(*arguments)
 
     def fold(self, fold, parts):
-        self.left -= 1
-        if self.left == 0:
-            threading.Timer(0.01, self.process.send_signal, [signal.SIGKILL]).start()
+        self._begin("fold")
         return super().fold(fold, parts)
 
+    def move(self, *arguments):
+        self._begin("move")
+        yield from super().move(*arguments)
 
-@pytest.mark.parametrize("source", ["files", "pairs"])
-def test_a_killed_worker_changes_nothing(events, tmp_path, cluster, client, source):
+    def derive(self, *arguments):
+        self._begin("derive")
+        return super().derive(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("source", "phase", "number"),
+    [("files", "fold", 3), ("pairs", "fold", 3), ("files", "move", 1), ("pairs", "move", 1)],
+)
+def test_a_killed_worker_changes_nothing(events, tmp_path, cluster, client, source, phase, number):
     cluster.add_workers(2)
     client.wait_for_workers(2, timeout=60)
     chunks = EventFiles(_write(events, tmp_path), NAMES, "on") if source == "files" else cut(events, 6)
     expected = bits(forest().fit(*events), tmp_path)
-    executor = Striking(client, cluster.workers[0], 3)
+    executor = Striking(client, cluster.workers[0], phase, number)
     assert bits(fit_forest(forest(), chunks, client=executor), tmp_path) == expected
-    assert executor.left < 0
+    assert executor.left <= 0
     assert cluster.workers[0].wait(10) == -signal.SIGKILL
     assert len(client.nthreads()) == 1
 
 
 @pytest.mark.filterwarnings("ignore")  # what Dask says about a connection that is gone
-def test_a_lost_scheduler_is_a_clear_error(events, tmp_path, cluster, client):
+@pytest.mark.parametrize(("phase", "number"), [("make", 1), ("fold", 2), ("move", 1), ("derive", 1)])
+def test_a_lost_scheduler_is_a_clear_error(events, tmp_path, cluster, client, phase, number):
     cluster.add_workers(1)
     client.wait_for_workers(1, timeout=60)
-    executor = Striking(client, cluster.scheduler, 2)
+    executor = Striking(client, cluster.scheduler, phase, number, delay=0)
     start = time.monotonic()
     with pytest.raises(DistributedError, match=f"scheduler at {cluster.address} was lost .*nothing was written"):
         fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), client=executor)

@@ -50,7 +50,7 @@ def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, s
         Key of each tree.
     slots : ndarray of int32 of shape (n_nodes,)
         Which histograms belong to a node; -1 for none.
-    chosen : ndarray of uint8 of shape (n_slots, n_chosen)
+    chosen : ndarray of uint32 of shape (n_slots, n_chosen)
         The features of a slot.
     histograms : ndarray of int64 of shape (n_slots * n_chosen * WIDTH,)
         Packed counts.

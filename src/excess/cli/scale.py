@@ -59,11 +59,9 @@ def apply_on_dask(
     """Apply a model to files, one worker per file; workers must see the files under these names."""
     from excess.distributed import apply_to_files
 
-    absolute = {path.resolve(): target.resolve() for path, target in targets.items()}
-    applied = apply_to_files(
-        saved.fitted, saved.config, absolute, client=dask, chunk_rows=chunk_rows, verbose=int(not as_json)
+    done = apply_to_files(
+        saved.fitted, saved.config, targets, client=dask, chunk_rows=chunk_rows, verbose=int(not as_json)
     )
-    done = dict(zip(targets, applied.values(), strict=True))
     for path, target in targets.items():
         say(f"{target}: {done[path]}", as_json)
     return done

@@ -14,6 +14,8 @@ from excess.events import AnalysisConfig
 
 __all__ = ["apply_to_files"]
 
+_START_AGAIN = "files that are there are whole, the others were not written; apply the model again"
+
 
 def apply_to_files(
     model: Any,
@@ -47,9 +49,10 @@ def apply_to_files(
         What was done to each file.
     """
     threads = n_threads(getattr(model, "n_jobs", None))
-    arguments = [(config, path, target, chunk_rows) for path, target in targets.items()]
+    # workers have folders of their own
+    arguments = [(config, Path(path).resolve(), Path(to).resolve(), chunk_rows) for path, to in targets.items()]
     bar = progress_bar("Applying to files", len(targets), shown=verbose > 0)
-    with working(client, threads) as executor, bar as tick:
+    with working(client, threads, _START_AGAIN) as executor, bar as tick:
         return dict(zip(targets, executor.run_with(model, _apply, arguments, tick), strict=True))
 
 

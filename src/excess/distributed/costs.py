@@ -28,7 +28,7 @@ class LevelCost:
     --------
     >>> from excess.distributed.costs import LevelCost
     >>> LevelCost(n_slots=12_800, n_nodes=25_500, n_chosen=4, n_workers=2).total
-    316256400
+    316717200
     """
 
     n_slots: int
@@ -43,8 +43,8 @@ class LevelCost:
 
     @property
     def routes(self) -> int:
-        """Size of what workers need to know: 20 bytes per node of the trees, a byte per feature of a wanted node."""
-        return 20 * self.n_nodes + self.n_chosen * self.n_slots
+        """Size of what workers need to know: 20 bytes per node of the trees, 4 per feature of a wanted node."""
+        return 20 * self.n_nodes + 4 * self.n_chosen * self.n_slots
 
     @property
     def total(self) -> int:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
+from excess._checks import as_counts, as_int, as_scalar
 from excess._forest.ensemble import Tick
 from excess.distributed.executors import Arguments, DistributedError, Executor, Fold, Move, join_all, not_shown
 from excess.distributed.parts import Part
@@ -28,7 +30,7 @@ _LOST = ("cancelled", "lost")
 _PATIENCE = 60.0
 """Seconds without any worker before a fit is given up."""
 _ANSWER = 10.0
-"""Seconds for the scheduler to answer at first."""
+"""Seconds for the scheduler to answer."""
 
 
 @dataclass
@@ -58,9 +60,14 @@ class Dask(Executor):
         If the scheduler cannot be reached, or is lost.
     """
 
+    in_place = True
+    shares_jobs = True
+
     def __init__(self, client: Any, *, max_moved: int = 65_536, patience: float = _PATIENCE) -> None:
+        super().__init__()
+        self.max_moved = as_int("max_moved", max_moved, minimum=0)
+        self._patience = as_scalar("patience", as_counts("patience", patience))
         self._distributed = _import_distributed()
-        self._patience = patience
         self._own = isinstance(client, str)
         if self._own:
             self._check_address(client)
@@ -77,16 +84,25 @@ class Dask(Executor):
             )
         self._client = client
         self._address = str(getattr(client.scheduler, "address", client))
-        self.max_moved = max_moved
-        self.in_place = True
+        try:
+            self._check_versions()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def n_workers(self) -> int:  # type: ignore[override]
         """Threads of all workers."""
-        return max(1, sum(self._client.nthreads().values()))
+        return max(1, sum(self._threads().values()))
+
+    @property
+    def n_sharing(self) -> int:  # type: ignore[override]
+        """Threads of the worker that has most."""
+        return max(self._threads().values(), default=1)
 
     def close(self) -> None:
         """Close the client, if it was opened here."""
+        super().close()
         if self._own:
             with suppress(Exception):  # a lost scheduler must not hide the error that told of it
                 self._client.close(timeout=2)
@@ -102,25 +118,28 @@ class Dask(Executor):
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return what a function says to each set of arguments, on workers."""
+        progress = _Progress(tick)
         return self._retried(
-            lambda: self._gathered([self._client.submit(function, *own, pure=False) for own in arguments], tick)
+            lambda: self._gathered([self._client.submit(function, *own, pure=False) for own in arguments], progress)
         )
 
     def run_with(
         self, shared: Any, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown
     ) -> list[Any]:
         """Return what a function says to something that is sent to all workers once and to each set of arguments."""
+        progress = _Progress(tick)
 
         def attempt() -> list[Any]:
             sent = _Shared(self._client, shared).future()
-            return self._gathered([self._client.submit(function, sent, *own, pure=False) for own in arguments], tick)
+            futures = [self._client.submit(function, sent, *own, pure=False) for own in arguments]
+            return self._gathered(futures, progress)
 
         return self._retried(attempt)
 
     def make(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[_Held]:
         """Leave what a function says to each set of arguments on the workers."""
         makers = [(lambda own=own: self._client.submit(function, *own, pure=False)) for own in arguments]
-        return self._kept(makers, tick=tick)
+        return self._kept(makers, progress=_Progress(tick))
 
     def derive(self, function: Callable[[Any], Any], parts: Sequence[_Held]) -> list[_Held]:
         """Leave what a function says to each part where the part is."""
@@ -167,32 +186,34 @@ class Dask(Executor):
             groups[:] = self._by_worker(parts)
 
         self._retried(prepare, parts)
-        waiting: deque[tuple[int, Any]] = deque()
-        coming = iter(range(n_jobs))
-        for job in coming:
-            waiting.append((job, submit(job)))
-            if len(waiting) < 2 * self.n_workers and job + 1 < n_jobs:
-                continue
-            while waiting and (len(waiting) >= 2 * self.n_workers or job + 1 == n_jobs):
-                number, future = waiting.popleft()
+        n_ahead = 2 * self.n_workers
+        under_way: dict[int, Any] = {}
+        for job in range(n_jobs):
+            for further in range(job + len(under_way), min(job + n_ahead, n_jobs)):
+                under_way[further] = self._retried(lambda number=further: submit(number))  # type: ignore[misc]
+            again = False
 
-                def attempt(number: int = number, future: Any = future) -> Any:
-                    if future.status in _LOST:
-                        prepare()
-                        future = submit(number)
-                    return self._gathered([future])[0]
+            def attempt(job: int = job) -> Any:
+                nonlocal again
+                if under_way[job].status in _LOST or (again and under_way[job].status == "error"):
+                    prepare()
+                    under_way[job] = submit(job)
+                again = True
+                return self._gathered([under_way[job]])[0]
 
-                yield number, self._retried(attempt, parts)
+            found = self._retried(attempt, parts)
+            del under_way[job]
+            yield job, found
 
     def _kept(
-        self, makers: Sequence[Callable[[], Any]], parts: Sequence[_Held] = (), tick: Tick = not_shown
+        self, makers: Sequence[Callable[[], Any]], parts: Sequence[_Held] = (), progress: _Progress | None = None
     ) -> list[_Held]:
         """Wait until all parts are made; raise what went wrong."""
         held: list[_Held] = []
 
         def attempt() -> None:
             held[:] = [_Held(make(), make) for make in makers]
-            self._finished([part.future for part in held], tick)
+            self._finished([part.future for part in held], progress)
 
         self._retried(attempt, parts)
         return held
@@ -201,7 +222,7 @@ class Dask(Executor):
         """Return the parts of each thread of each worker."""
         futures = [part.future for part in parts]
         where = self._client.who_has(futures)
-        threads = self._client.nthreads()
+        threads = self._ask("ncores")
         groups: dict[str | None, list[Any]] = defaultdict(list)
         for future in futures:
             holders = [address for address in where.get(future.key, ()) if address in threads]
@@ -212,13 +233,24 @@ class Dask(Executor):
             shares += [(address, own[first::n]) for first in range(min(n, len(own)))]
         return [share for share in shares if share[1]]
 
-    def _gathered(self, futures: Sequence[Any], tick: Tick = not_shown) -> list[Any]:
-        self._finished(futures, tick)
+    def _threads(self) -> dict[str, int]:
+        """Return the threads of each worker."""
+        found: dict[str, int] = self._retried(lambda: self._ask("ncores"))
+        return found
+
+    def _ask(self, question: str) -> Any:
+        """Ask the scheduler, and do not wait as long as Dask would if it is gone."""
+        if self._client.status != "running":
+            raise ConnectionError(f"the client is {self._client.status}")
+        return self._client.sync(getattr(self._client.scheduler, question), callback_timeout=_ANSWER)
+
+    def _gathered(self, futures: Sequence[Any], progress: _Progress | None = None) -> list[Any]:
+        self._finished(futures, progress)
         return list(self._client.gather(list(futures)))
 
-    def _finished(self, futures: Sequence[Any], tick: Tick = not_shown) -> None:
+    def _finished(self, futures: Sequence[Any], progress: _Progress | None = None) -> None:
         """Wait for futures; raise the error of one that failed, or if there is nobody to work on them."""
-        alone_since, n_done = None, 0
+        alone_since = None
         while True:
             try:
                 with self._client.as_current():
@@ -228,9 +260,9 @@ class Dask(Executor):
                     raise ConnectionError("the client is not connected") from None
                 if any(future.status in _LOST for future in futures):  # for these, Dask would wait for ever
                     raise ConnectionError("a worker was lost with what had been sent to it") from None
-                n_before, n_done = n_done, sum(future.done() for future in futures)
-                tick(n_done - n_before)
-                if self._client.nthreads():
+                if progress is not None:
+                    progress.reach(sum(future.done() for future in futures))
+                if self._ask("ncores"):
                     alone_since = None
                 elif alone_since is None:
                     alone_since = monotonic()
@@ -242,14 +274,28 @@ class Dask(Executor):
                 continue
             for future in done.done:
                 if future.status == "error":
-                    raise future.exception()
-            tick(len(futures) - n_done)
+                    self._raise(future)
+            if progress is not None:
+                progress.reach(len(futures))
             return
+
+    def _raise(self, future: Any) -> None:
+        """Raise what a task has raised, as an error that is not tried again unless its worker was lost."""
+        error = future.exception()
+        if isinstance(error, self._distributed.KilledWorker):
+            raise ConnectionError(_said(error))
+        # the client keeps the error, and with a traceback everything that this fit has on workers
+        with suppress(Exception):
+            own = copy(error)
+            own.__cause__, error.__traceback__ = error.__cause__, None
+            error = own
+        raise _TaskError(error)
 
     def _retried(self, attempt: Callable[[], T], parts: Sequence[_Held] = ()) -> T:
         """Run what may fail because a worker was lost; put parts back whose data was only there."""
         from concurrent.futures import CancelledError
 
+        said = ""
         for number in range(_ATTEMPTS):
             try:
                 if number > 0:
@@ -257,16 +303,17 @@ class Dask(Executor):
                         if part.future.status in (*_LOST, "error"):
                             part.future = part.again()
                 return attempt()
+            except _TaskError as failed:
+                raise failed.error from failed.error.__cause__
             except DistributedError:
                 raise
-            except (CancelledError, ConnectionError, self._distributed.CancelledError, self._distributed.KilledWorker,
-                    self._distributed.comm.CommClosedError, TimeoutError) as error:  # fmt: skip
+            except (CancelledError, self._distributed.CancelledError, OSError) as error:  # TimeoutError is an OSError
                 self._check_scheduler(error)
-                failure = error
+                said = _said(error)
         raise DistributedError(
-            f"the workers of the Dask scheduler at {self._address} were lost {_ATTEMPTS} times ({_said(failure)}); do "
-            "they have enough memory?"
-        ) from failure
+            f"the workers of the Dask scheduler at {self._address} were lost {_ATTEMPTS} times ({said}); do they have "
+            "enough memory?"
+        )
 
     def _check_address(self, address: str) -> None:
         """Refuse what cannot be the address of a scheduler before a client tries it, and goes on trying."""
@@ -279,17 +326,59 @@ class Dask(Executor):
                 f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {error}"
             ) from error
 
+    def _check_versions(self) -> None:
+        """Refuse a scheduler or workers that have another version of this package, or none."""
+        from excess import __version__
+
+        def version() -> str | None:  # sent as code, because there may be no package to find it in
+            from importlib.util import find_spec
+
+            if find_spec("excess") is None:
+                return None
+            from excess import __version__
+
+            return __version__
+
+        def ask() -> dict[str, str | None]:
+            workers = list(self._ask("ncores"))
+            futures = [self._client.submit(version, workers=[worker], pure=False) for worker in workers]
+            named = zip([f"worker at {worker}" for worker in workers], self._gathered(futures), strict=True)
+            return {"scheduler": self._client.run_on_scheduler(version), **dict(named)}
+
+        for who, theirs in self._retried(ask).items():
+            if theirs != __version__:
+                raise DistributedError(
+                    f"the Dask {who} has {'no excess' if theirs is None else f'excess {theirs}'}, here it is "
+                    f"{__version__}; install the same everywhere"
+                )
+
     def _check_scheduler(self, cause: BaseException) -> None:
         """Raise DistributedError unless the scheduler answers."""
         try:
-            if self._client.status != "running":
-                raise ConnectionError(f"the client is {self._client.status}")
-            self._client.sync(self._client.scheduler.identity, callback_timeout=5)
+            self._ask("identity")
         except Exception as error:  # whatever it is, there is no scheduler to talk to
-            raise DistributedError(
-                f"the Dask scheduler at {self._address} was lost ({_said(cause)}); nothing was written, start the fit "
-                "again when there is a scheduler"
-            ) from error
+            raise DistributedError(f"the Dask scheduler at {self._address} was lost ({_said(cause)})") from error
+
+
+class _TaskError(Exception):
+    """What a task has raised, as it would have been raised here."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class _Progress:
+    """Ticks that are not repeated when something is done again."""
+
+    def __init__(self, tick: Tick) -> None:
+        self._tick, self._n_done = tick, 0
+
+    def reach(self, n_done: int) -> None:
+        """Say how many are done."""
+        if n_done > self._n_done:
+            self._tick(n_done - self._n_done)
+            self._n_done = n_done
 
 
 class _Shared:

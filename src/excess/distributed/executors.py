@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from shutil import disk_usage
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from excess._checks import as_int
 from excess._forest.ensemble import Tick, run_tasks
+from excess._onoff import n_threads
 from excess.distributed.parts import InMemory, Part
 
 __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
@@ -59,6 +62,9 @@ class Fold(Protocol):
 class Move(Protocol):
     """Pieces of all parts that are needed in one place, in several jobs of several tasks each."""
 
+    def only(self, job: int) -> Move:
+        """Return what one job needs to know; there it has the number 0."""
+
     def n_tasks(self, job: int) -> int:
         """Return how many tasks a job has."""
 
@@ -85,24 +91,46 @@ class Executor(ABC):
     max_moved : int or None
         The largest node (in events, bootstrap weights included) that is moved into one place; None for as many as fit
         into memory.
+    n_sharing : int
+        How many of them share the memory that a fit may use.
     in_place : bool
         Whether parts are made by workers from their own partitions; else by the caller.
+    shares_jobs : bool
+        Whether the jobs of a move are done side by side; else one after the other, with their tasks side by side.
     """
 
     n_workers: int = 1
     max_moved: int | None = None
+    n_sharing: int = 1
     in_place: bool = False
+    shares_jobs: bool = False
+    _always_in_file = False
 
-    def tidy(self) -> None:  # noqa: B027, because there may be nothing to let go of
-        """Let go of what a fit has left behind."""
+    def __init__(self) -> None:
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def tidy(self) -> None:
+        """Let go of what a fit has left behind: a temporary file."""
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
     def close(self) -> None:
         """Let go of everything."""
         self.tidy()
 
     def record_path(self, n_bytes: int, memory: int) -> Path | None:
-        """Return the file for so many bytes of records; None where they stay in memory."""
-        return None
+        """Return a file for so many bytes of records; None if they are a small part of the memory, and stay there."""
+        if n_bytes <= memory // 16 and not self._always_in_file:
+            return None
+        self._folder = TemporaryDirectory(prefix="excess-")
+        free = disk_usage(self._folder.name).free
+        if free < n_bytes:
+            raise OSError(
+                f"{Path(self._folder.name).parent}: binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are "
+                "free; set TMPDIR to a folder with more room"
+            )
+        return Path(self._folder.name) / "records"
 
     def place(self, parts: Sequence[Part]) -> list[Any]:
         """Put parts where they are worked on."""
@@ -139,40 +167,18 @@ class Executor(ABC):
         """Give each job's number and what its tasks returned."""
 
 
-class _Local(Executor):
-    """What executors on one machine share: records in a temporary file when there are many."""
-
-    _always_in_file = False
-
-    def __init__(self) -> None:
-        self._folder: TemporaryDirectory[str] | None = None
-
-    def record_path(self, n_bytes: int, memory: int) -> Path | None:
-        """Return a file for so many bytes of records, if that is more than a small part of the memory."""
-        if n_bytes <= memory // 16 and not self._always_in_file:
-            return None
-        self._folder = TemporaryDirectory(prefix="excess-")
-        return Path(self._folder.name) / "records"
-
-    def tidy(self) -> None:
-        """Remove the temporary file."""
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
-
-
-class InProcess(_Local):
+class InProcess(Executor):
     """Threads of this process.
 
     Parameters
     ----------
-    n_threads : int, default=1
-        How many.
+    n_jobs : int, default=1
+        How many; -1 is all cores.
     """
 
-    def __init__(self, n_threads: int = 1) -> None:
+    def __init__(self, n_jobs: int = 1) -> None:
         super().__init__()
-        self.n_workers = n_threads
+        self.n_workers = self.n_sharing = n_threads(n_jobs)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return what a function says to each set of arguments, one after the other."""
@@ -275,7 +281,7 @@ class _Joined:
         return rows[: self._n_rows]
 
 
-class Joblib(_Local):
+class Joblib(Executor):
     """Processes of this machine, through joblib.
 
     Parameters
@@ -298,20 +304,17 @@ class Joblib(_Local):
     """
 
     _always_in_file = True  # from which all processes read
+    shares_jobs = True
 
     def __init__(self, n_jobs: int = -1, *, max_moved: int = 65_536) -> None:
-        from joblib import effective_n_jobs
-
         super().__init__()
-        self.n_workers = effective_n_jobs(n_jobs)
-        self.max_moved = max_moved
+        self.n_workers = self.n_sharing = n_threads(n_jobs)
+        self.max_moved = as_int("max_moved", max_moved, minimum=0)
 
     def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
         """Return what a function says to each set of arguments, in processes."""
-        from joblib import Parallel, delayed
-
         found = []
-        for one in Parallel(n_jobs=self.n_workers, return_as="generator")(delayed(function)(*own) for own in arguments):
+        for one in self._stream(function, arguments):
             found.append(one)
             tick(1)
         return found
@@ -330,7 +333,13 @@ class Joblib(_Local):
 
     def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
         """Give jobs to processes; each reads all parts."""
-        yield from enumerate(self.run(_whole_job, [(move, job, parts) for job in range(n_jobs)]))
+        yield from enumerate(self._stream(_whole_job, ((move.only(job), parts) for job in range(n_jobs))))
+
+    def _stream(self, function: Callable[..., Any], arguments: Iterable[Arguments]) -> Iterator[Any]:
+        """Give what a function says to each set of arguments, as soon as it is said."""
+        from joblib import Parallel, delayed
+
+        yield from Parallel(n_jobs=self.n_workers, return_as="generator")(delayed(function)(*own) for own in arguments)
 
 
 def fold_loaded(fold: Fold, parts: Sequence[Any]) -> Any:
@@ -353,5 +362,5 @@ def _applied(function: Callable[[Any], Any], part: Part) -> Any:
     return function(part.load())
 
 
-def _whole_job(move: Move, job: int, parts: Sequence[Any]) -> list[Any]:
-    return join_all(move, job, [move.split(job, part.load()) for part in parts])
+def _whole_job(move: Move, parts: Sequence[Any]) -> list[Any]:
+    return join_all(move, 0, [move.split(0, part.load()) for part in parts])

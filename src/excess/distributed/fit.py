@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,27 @@ from excess._onoff import n_threads
 from excess._onoff_trees import GrownTrees, resolve_max_features
 from excess._oob_threshold import check_scored
 from excess._progress import progress_bar
-from excess.distributed.executors import Executor, InProcess
+from excess.distributed.executors import DistributedError, Executor, InProcess
 from excess.distributed.growth import Budget, grow_forest
 from excess.distributed.parts import Binned, RecordFile
 from excess.distributed.scoring import Likelihood, OutOfBag, ScoredParts
 from excess.distributed.sources import Pairs, Partition, partitions_of
-from excess.distributed.survey import CheckedChunk, Survey, checked_chunks, count_rows, survey_partition
+from excess.distributed.survey import (
+    CheckedChunk,
+    Survey,
+    check_unchanged,
+    checked_chunks,
+    count_rows,
+    sample_cutoff,
+    survey_partition,
+)
 from excess.forest import OnOffForestClassifier
 
-__all__ = ["fit_forest", "working"]
+__all__ = ["START_AGAIN", "fit_forest", "working"]
 
-MAX_EVENTS = 2**31 - 1
-"""Counts of On and of Off events share 64 bits."""
+MAX_EVENTS = 2_000_000_000
+"""Counts of On and of Off events, with bootstrap weights, share 64 bits."""
+START_AGAIN = "nothing was written, start the fit again"
 
 
 def fit_forest(
@@ -83,7 +93,7 @@ def fit_forest(
     plan = forest._plan()
     partitions = partitions_of(chunks)
     threads = n_threads(forest.n_jobs)
-    with working(client, threads) as executor:
+    with working(client, threads, START_AGAIN) as executor:
         survey, firsts = _survey(executor, partitions, forest.max_bins, shown=plan.verbose)
         classes, edges = survey.classes(), survey.edges()
         if not 2 <= survey.n_rows <= MAX_EVENTS:
@@ -122,8 +132,8 @@ def fit_forest(
 
 
 @contextmanager
-def working(client: Any, threads: int) -> Iterator[Executor]:
-    """Give who works: what was given as ``client`` to `fit_forest`."""
+def working(client: Any, threads: int, advice: str) -> Iterator[Executor]:
+    """Give who works, by what was given as ``client`` to `fit_forest`; add advice to the errors of lost workers."""
     if isinstance(client, Executor):
         executor = client
     elif client is None:
@@ -134,6 +144,10 @@ def working(client: Any, threads: int) -> Iterator[Executor]:
         executor = Dask(client)
     try:
         yield executor
+    except DistributedError as error:
+        if advice in str(error):
+            raise
+        raise DistributedError(f"{error}; {advice}") from error
     finally:
         executor.tidy()
         if executor is not client:
@@ -143,7 +157,7 @@ def working(client: Any, threads: int) -> Iterator[Executor]:
 def _survey(
     executor: Executor, partitions: Sequence[Partition], limit: int | None, *, shown: bool
 ) -> tuple[Survey, list[int]]:
-    """Return the survey of all events, and the number of each partition's first."""
+    """Return the survey of all events, and the number of each partition's first, with that of the end."""
     assert limit is not None
     total = Survey(limit)
     firsts = []
@@ -154,14 +168,16 @@ def _survey(
                 for chunk in _ahead(checked_chunks(partition)):
                     total.add(chunk, total.n_rows)
                     tick(len(chunk.labels))
-        return total, firsts
+        return total, [*firsts, total.n_rows]
     with progress_bar("Looking at files", 2 * len(partitions), shown=shown) as tick:
         counts = executor.run(count_rows, [(partition,) for partition in partitions], tick)
-        firsts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)[:-1].tolist()
-        arguments = [(partition, first, limit) for partition, first in zip(partitions, firsts, strict=True)]
+        n_rows = np.array(counts, dtype=np.int64)
+        firsts = (np.cumsum(n_rows) - n_rows).tolist()
+        cutoff = sample_cutoff(int(n_rows.sum()))
+        arguments = [(*own, limit, cutoff) for own in zip(partitions, firsts, counts, strict=True)]
         for survey in executor.run(survey_partition, arguments, tick):
             total.merge(survey)
-    return total, firsts
+    return total, [*firsts, total.n_rows]
 
 
 def _bin(
@@ -178,29 +194,29 @@ def _bin(
 ) -> list[Any]:
     """Return all events as parts of binned records, where they are worked on."""
     if not _read_here(executor, partitions):
-        arguments = [(partition, first, on, edges) for partition, first in zip(partitions, firsts, strict=True)]
+        arguments = [(*own, on, edges) for own in zip(partitions, firsts, np.diff(firsts).tolist(), strict=False)]
         with progress_bar("Binning files", len(partitions), shown=shown) as tick:
             return executor.make(bin_partition, arguments, tick)
     n_bytes = 8 * -(-(survey.n_features + 1) // 8) * survey.n_rows
     file = RecordFile(executor.record_path(n_bytes, memory), survey.n_features)
-    n_rows = 0
     try:
         with progress_bar("Binning events", survey.n_rows, shown=shown) as tick:
-            for partition in partitions:
+            for partition, (first, last) in zip(partitions, pairwise(firsts), strict=True):
+                n_rows = 0
                 for chunk in _ahead(checked_chunks(partition)):
                     file.append(_records(chunk, on, edges, threads))
                     n_rows += len(chunk.labels)
                     tick(len(chunk.labels))
-        if n_rows != survey.n_rows:
-            raise ValueError(f"chunks gave {survey.n_rows} events at first and {n_rows} when they were read again")
+                check_unchanged(partition, last - first, n_rows)
         return executor.place(file.parts())
     finally:
         file.close()
 
 
-def bin_partition(partition: Partition, first_row: int, on: Any, edges: list[FloatArray]) -> Binned:
-    """Return the events of a partition as records."""
+def bin_partition(partition: Partition, first_row: int, n_rows: int, on: Any, edges: list[FloatArray]) -> Binned:
+    """Return the events of a partition, as many as there were, as records."""
     records = [_records(chunk, on, edges, 1) for chunk in checked_chunks(partition)]
+    check_unchanged(partition, n_rows, sum(map(len, records)))
     n_words = -(-(len(edges) + 1) // 8)
     return Binned(np.concatenate([np.empty((0, n_words), dtype=np.uint64), *records]), first_row, len(edges))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,7 +62,7 @@ class Budget:
         that threads are working on once more. Every job reads all events, so that where these are many
         times the memory, large nodes are not moved.
         """
-        threads = 1 if executor.in_place else executor.n_workers
+        threads = executor.n_sharing
         slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
         job = memory / 2 / (8 * n_words) / _IN_BAG
         moved = job / threads
@@ -139,7 +139,7 @@ class Histograms:
     """The fold that counts events in the histograms of nodes."""
 
     routes: _Routes
-    chosen: NDArray[np.uint8]
+    chosen: NDArray[np.uint32]
 
     def start(self) -> NDArray[np.int64]:
         """Return empty histograms."""
@@ -186,6 +186,10 @@ class Branches:
     settings: GrowthSettings
     n_codes: NDArray[np.int64]
     n_events: int
+
+    def only(self, job: int) -> Branches:
+        """Return what a job needs to know, with that job as its only one."""
+        return replace(self, routes=[self.routes[job]], tasks=[self.tasks[job]])
 
     def n_tasks(self, job: int) -> int:
         """Return the number of nodes of a job."""
@@ -278,7 +282,7 @@ def grow_forest(
         for batch in _batches(active, budget.max_slots):
             members = sorted(batch)
             routes = _Routes.to([trees[t] for t in members], keys[members], [batch[t] for t in members])
-            chosen = np.empty((routes.first_slots[-1], settings.max_features), dtype=np.uint8)
+            chosen = np.empty((routes.first_slots[-1], settings.max_features), dtype=np.uint32)
             for t, first, last in zip(members, routes.first_slots, routes.first_slots[1:], strict=False):
                 choose_for_nodes(trees[t].keys, batch[t], len(n_codes), chosen[first:last])
             counts = executor.fold(Histograms(routes, chosen), parts).reshape(*chosen.shape, WIDTH)
@@ -316,7 +320,12 @@ def grow_forest(
         active = following
     tick(len(trees) - len({t for t, _ in waiting}))
     _grow_branches(executor, parts, trees, sorted(waiting), keys, criteria, settings, n_codes, n_events, budget, tick)
-    return [breadth_first(tree.nodes, tree.n_nodes, _MASK) for tree in trees]
+    finished = []
+    trees.reverse()
+    while trees:  # each is let go when its table is made
+        tree = trees.pop()
+        finished.append(breadth_first(tree.nodes, tree.n_nodes, _MASK))
+    return finished
 
 
 def _batches(active: dict[int, NDArray[np.int64]], max_slots: int) -> list[dict[int, NDArray[np.int64]]]:
@@ -354,7 +363,7 @@ def _grow_branches(
         int(trees[t].nodes[node, N_ON] + trees[t].nodes[node, N_OFF]) if node > 0 else n_events for t, node in waiting
     ]
     max_job = budget.max_job
-    if executor.in_place:  # jobs are what workers share
+    if executor.shares_jobs:
         max_job = min(max_job, sum(sizes) // (4 * executor.n_workers) + 1)
     size_of = dict(zip(waiting, sizes, strict=True))
     for (t, node), size in size_of.items():

@@ -140,7 +140,15 @@ class RecordFile:
         if self._file is None:
             self._kept.append(records)
         else:
-            records.tofile(self._file)
+            try:
+                records.tofile(self._file)
+                self._file.flush()
+            except OSError as error:
+                assert self._path is not None
+                raise OSError(
+                    f"{self._path.parent.parent}: the binned events cannot be written ({error}); is there room? TMPDIR "
+                    "names another folder"
+                ) from error
         self._n_rows += len(records)
         self._n_words = records.shape[1]
 

@@ -75,6 +75,8 @@ class EventFiles:
         """Return one partition per file."""
         as_int("chunk_rows", self.chunk_rows, minimum=1)
         features = tuple(self.features)
+        if not features:
+            raise ValueError("features must name at least one column")
         if self.label in features:
             raise ValueError(f"features must not hold the label, {self.label!r}")
         return [_File(path, features, self.label, self.chunk_rows) for path in _as_paths(self.paths)]
@@ -176,8 +178,13 @@ class Pairs:
 
 def partitions_of(chunks: Any) -> list[Partition]:
     """Return the partitions of whatever `fit_forest` was given."""
-    if hasattr(chunks, "partitions"):
+    if callable(getattr(chunks, "partitions", None)):
         return list(chunks.partitions())
+    if hasattr(chunks, "partitions"):  # a collection of Dask
+        raise TypeError(
+            f"chunks must be a list of (X, y) pairs or a dataset such as EventFiles, got {type(chunks).__name__}; give "
+            "the files it is made of"
+        )
     if isinstance(chunks, Iterator) or not isinstance(chunks, Iterable):
         raise TypeError(
             "chunks must be something that can be read again, such as a list of (X, y) pairs or EventFiles, got "
@@ -190,4 +197,4 @@ def _as_paths(paths: Any) -> list[Path]:
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     if not given:
         raise ValueError("paths must hold at least one file")
-    return [Path(path) for path in given]
+    return [Path(path).resolve() for path in given]  # workers have folders of their own

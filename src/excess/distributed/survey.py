@@ -20,16 +20,25 @@ from excess._forest.binning import N_SAMPLED, edges_of, few_distinct
 from excess._rng import row_hashes
 from excess.distributed.sources import Partition
 
-__all__ = ["CheckedChunk", "Survey", "checked_chunks", "count_rows", "survey_partition"]
+__all__ = [
+    "CheckedChunk",
+    "Survey",
+    "check_unchanged",
+    "checked_chunks",
+    "count_rows",
+    "sample_cutoff",
+    "survey_partition",
+]
 
 
 @dataclass(frozen=True)
 class CheckedChunk:
-    """A chunk with at least one event: floats, labels, and the names of the features if there are any."""
+    """A chunk with at least one event: floats, labels, names of the features if there are any, and what to call it."""
 
     X: NDArray[Any]
     labels: NDArray[Any]
     names: tuple[str, ...] | None
+    place: str
 
 
 def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
@@ -43,7 +52,8 @@ def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
             pair = next(chunks, None)
         if pair is None:
             return
-        with _naming(f"{partition.name}, chunk {number}: "):
+        place = f"{partition.name}, chunk {number}"
+        with _naming(f"{place}: "):
             try:
                 X, y = pair
             except (TypeError, ValueError) as error:
@@ -53,12 +63,30 @@ def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
                 continue
             labels = as_labels(column_or_1d(y, warn=True))
             blank = OnOffForestClassifier()
-            X = validate_data(
-                blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=1
-            )
-            check_same_length(X=X, y=labels)
+            try:
+                floats = validate_data(
+                    blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=1
+                )
+            except (ValueError, TypeError) as error:
+                raise type(error)(f"{error}{_of_column(X)}") from error
+            check_same_length(X=floats, y=labels)
             names = getattr(blank, "feature_names_in_", None)
-        yield CheckedChunk(X, labels, None if names is None else tuple(names))
+        yield CheckedChunk(floats, labels, None if names is None else tuple(names), place)
+
+
+def _of_column(X: Any) -> str:
+    """Return which column of a chunk cannot be used, as the end of a message; nothing where that is not clear."""
+    columns = getattr(X, "columns", None)
+    if columns is None:
+        return ""
+    for name in columns:
+        try:
+            values = np.asarray(X[name], dtype=np.float64)
+        except (ValueError, TypeError):
+            return f" (column {name!r})"
+        if np.isinf(values).any():
+            return f" (column {name!r})"
+    return ""
 
 
 @contextmanager
@@ -85,18 +113,27 @@ class Survey:
         Events.
     labels : dict
         Events of each label.
+    places : dict
+        Where each label was seen first.
+    place : str
+        What to call these events.
     names : tuple of str or None
         Names of the features.
     distinct : list of (ndarray or None)
         The distinct values of each feature; None if there are more than ``limit``.
     hashes, sample : ndarray
         The rows with the smallest hashes.
+    cutoff : int or None
+        Hashes from which on no row is needed, where that is known beforehand.
     """
 
     limit: int
+    cutoff: int | None = None
     n_rows: int = 0
     labels: dict[Any, int] = field(default_factory=dict)
     label_type: Any = None
+    places: dict[Any, str] = field(default_factory=dict)
+    place: str = ""
     names: tuple[str, ...] | None = None
     distinct: list[FloatArray | None] = field(default_factory=list)
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
@@ -110,10 +147,11 @@ class Survey:
     def add(self, chunk: CheckedChunk, first_row: int) -> None:
         """Take account of a chunk, whose first event has this number among all."""
         if self.n_rows > 0:
-            self._check_same(chunk.X.shape[1], chunk.names)
+            self._check_same(chunk.X.shape[1], chunk.names, chunk.place)
         hashes = np.empty(len(chunk.X), dtype=np.uint64)
         row_hashes(first_row, hashes)
-        rows = np.arange(len(hashes)) if len(self.hashes) < N_SAMPLED else np.flatnonzero(hashes < self.hashes.max())
+        cutoff = self.cutoff if len(self.hashes) < N_SAMPLED else self.hashes.max()
+        rows = np.arange(len(hashes)) if cutoff is None else np.flatnonzero(hashes < np.uint64(cutoff))
         if len(rows) > N_SAMPLED:
             rows = np.sort(np.argpartition(hashes, N_SAMPLED)[:N_SAMPLED])
         known = self.distinct or [np.empty(0)] * chunk.X.shape[1]
@@ -125,9 +163,12 @@ class Survey:
         self.merge(
             Survey(
                 self.limit,
+                self.cutoff,
                 len(chunk.X),
                 dict(zip(labels.tolist(), counts.tolist(), strict=True)),
                 labels.dtype,
+                dict.fromkeys(labels.tolist(), chunk.place),
+                chunk.place,
                 chunk.names,
                 distinct,
                 hashes[rows],
@@ -141,9 +182,9 @@ class Survey:
             return
         if self.n_rows == 0:
             self.names, self.distinct, self.sample = other.names, list(other.distinct), other.sample
-            self.hashes, self.label_type = other.hashes, other.label_type
+            self.hashes, self.label_type, self.place = other.hashes, other.label_type, other.place
         else:
-            self._check_same(other.n_features, other.names)
+            self._check_same(other.n_features, other.names, other.place)
             self.distinct = [_union(a, b, self.limit) for a, b in zip(self.distinct, other.distinct, strict=True)]
             self.hashes = np.concatenate([self.hashes, other.hashes])
             self.sample = np.concatenate([self.sample, other.sample])
@@ -155,18 +196,22 @@ class Survey:
         self.n_rows += other.n_rows
         for label, count in other.labels.items():
             self.labels[label] = self.labels.get(label, 0) + count
+            self.places.setdefault(label, other.places[label])
 
-    def _check_same(self, n_features: int, names: tuple[str, ...] | None) -> None:
+    def _check_same(self, n_features: int, names: tuple[str, ...] | None, place: str) -> None:
         if (n_features, names) != (self.n_features, self.names):
             raise ValueError(
-                f"chunks differ: {self.n_features} features {list(self.names or ())} in the first, "
-                f"{n_features} features {list(names or ())} in another"
+                f"chunks differ: {self.n_features} features {list(self.names or ())} in {self.place}, "
+                f"{n_features} features {list(names or ())} in {place}"
             )
 
     def classes(self) -> NDArray[Any]:
         """Return Off and On; ValueError unless there are two classes."""
         if self.n_rows == 0:
             raise ValueError("chunks hold no events: On and Off events are both needed")
+        if len(self.labels) > 2:
+            seen = ", ".join(f"{label!r} in {self.places[label]}" for label in list(self.labels)[:4])
+            raise ValueError(f"Only binary classification is supported: there are {len(self.labels)} labels, {seen}")
         try:
             labels = np.array(sorted(self.labels), dtype=self.label_type)
         except TypeError as error:
@@ -194,10 +239,25 @@ def count_rows(partition: Partition) -> int:
     return sum(len(chunk.labels) for chunk in checked_chunks(partition))
 
 
-def survey_partition(partition: Partition, first_row: int, limit: int) -> Survey:
-    """Survey the events of a partition, the first of which has this number among all."""
-    survey = Survey(limit)
+def survey_partition(partition: Partition, first_row: int, n_rows: int, limit: int, cutoff: int | None) -> Survey:
+    """Survey the events of a partition, as many as there were, the first of which has this number among all."""
+    survey = Survey(limit, cutoff)
     for chunk in checked_chunks(partition):
-        with _naming(f"{partition.name}: "):
-            survey.add(chunk, first_row + survey.n_rows)
+        survey.add(chunk, first_row + survey.n_rows)
+    check_unchanged(partition, n_rows, survey.n_rows)
     return survey
+
+
+def check_unchanged(partition: Partition, n_before: int, n_now: int) -> None:
+    """Raise ValueError if a partition has not the events that it had."""
+    if n_before != n_now:
+        raise ValueError(
+            f"{partition.name}: gave {n_before} events at first and {n_now} when read again; leave it as it is while "
+            "it is in use"
+        )
+
+
+def sample_cutoff(n_rows: int) -> int | None:
+    """Return a hash below which there are surely enough rows, and not many more; None where all rows are needed."""
+    wanted = N_SAMPLED + 10 * N_SAMPLED**0.5  # ten standard deviations more than enough
+    return None if wanted >= n_rows else int(2**64 * (wanted / n_rows))

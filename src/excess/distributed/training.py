@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from excess._onoff import n_threads, with_alpha
 from excess._progress import progress_bar
-from excess.distributed.fit import fit_forest, working
+from excess.distributed.fit import START_AGAIN, fit_forest, working
 from excess.distributed.sources import ObservedFiles
 from excess.events import AnalysisConfig, EventFileError, to_features
 from excess.forest import OnOffForestClassifier
@@ -115,12 +114,11 @@ def train_on_files(
     if not isinstance(estimator, OnOffForestClassifier):
         raise TypeError(f"only forests can be trained in chunks, got {type(estimator).__name__}")
     column = config.groups if groups is None else groups
-    given = [paths] if isinstance(paths, (str, PathLike)) else paths
-    files = ObservedFiles([Path(path).resolve() for path in given], config, chunk_rows)  # workers start elsewhere
+    files = ObservedFiles(paths, config, chunk_rows)
     partitions = files.partitions()
     alpha = 1 / (config.regions.n_regions - 1)
     census = _Census()
-    with working(client, n_threads(estimator.n_jobs)) as executor:
+    with working(client, n_threads(estimator.n_jobs), START_AGAIN) as executor:
         with progress_bar("Counting events in files", len(partitions), shown=estimator.verbose > 0) as tick:
             for found in executor.run(_count, [(partition, column) for partition in partitions], tick):
                 census.add(found)
