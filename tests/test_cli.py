@@ -314,6 +314,8 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-m", "absent.excess"), "which is no file either"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
+        (("train", "away.hdf5", "--chunk-rows", 500), "the quality cuts leave none of"),
+        (("train", "far.hdf5", "--chunk-rows", 500), "none of 3,000 events lies in a region"),
         (("info", "absent.hdf5"), "absent.hdf5"),
         (("apply", "good", "good"), "is not a model file of excess"),
         (("apply", "saved", "missing.hdf5"), "width"),

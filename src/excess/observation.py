@@ -39,6 +39,61 @@ _NEARBY = 4.0
 """Events count as near a region up to so many times the cut in theta^2; far enough to see the background beyond it."""
 
 
+@dataclass
+class Census:
+    """How many events were read, and what became of them.
+
+    Attributes
+    ----------
+    n_read : int
+        Events that were read.
+    n_inside : int
+        Events in any region.
+    n_on, n_off : int
+        Events in the On region and in Off regions that pass the quality cuts.
+    n_overlapping : int
+        Events in several regions.
+    """
+
+    n_read: int = 0
+    n_inside: int = 0
+    n_on: int = 0
+    n_off: int = 0
+    n_overlapping: int = 0
+
+    def check(self, where: str, config: AnalysisConfig) -> None:
+        """Raise EventFileError unless there are On and Off events, in regions that do not overlap.
+
+        ``where`` names the files, as the beginning of a message.
+        """
+        n_used = self.n_on + self.n_off
+        if self.n_read == 0:
+            raise EventFileError(f"{where}there are no events")
+        if self.n_inside == 0:
+            raise EventFileError(
+                f"{where}none of {self.n_read:,} events lies in a region (theta^2 < "
+                f"{config.regions.theta_squared_cut:g} deg^2); check the units of the angles, or the position of the "
+                "source"
+            )
+        if n_used == 0:
+            raise EventFileError(
+                f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
+                f"{', '.join(config.quality_cuts)}, and that features are not missing"
+            )
+        for name, number in (("On", self.n_on), ("Off", self.n_off)):
+            if number == 0:
+                raise EventFileError(
+                    f"{where}no {name} events are left of {self.n_read:,} events read "
+                    f"({self.n_read - self.n_inside:,} outside all regions, {self.n_inside - n_used:,} cut away)"
+                )
+        if config.regions.overlap == "on_first" and self.n_overlapping > _MAX_OVERLAP * n_used:
+            raise EventFileError(
+                f"{where}the regions overlap: {self.n_overlapping:,} of {n_used:,} events lie in several, and giving "
+                "them to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy "
+                "'drop'"
+            )
+
+
 @dataclass(frozen=True, eq=False)
 class NearbyEvents:
     """Events of no region that are near one, and pass the quality cuts.
@@ -337,34 +392,13 @@ def _observation(parts: Sequence[_Part], config: AnalysisConfig, alpha: float | 
 
     where = f"{source}: " if source else ""
     n_read = sum(part.n_read for part in parts)
-    if n_read == 0:
-        raise EventFileError(f"{where}there are no events")
-    region = np.concatenate([array for part in parts for array in part.region])
+    region = np.concatenate([np.empty(0, dtype=np.int64), *(array for part in parts for array in part.region)])
     n_outside = sum(part.n_outside for part in parts)
     n_cut = n_read - n_outside - len(region)
-    if n_outside == n_read:
-        raise EventFileError(
-            f"{where}none of {n_read:,} events lies in a region (theta^2 < {config.regions.theta_squared_cut:g} "
-            "deg^2); check the units of the angles, or the position of the source"
-        )
-    if len(region) == 0:
-        raise EventFileError(
-            f"{where}the quality cuts leave none of {n_cut:,} events in the regions; check "
-            f"{', '.join(config.quality_cuts)}, and that features are not missing"
-        )
-    for name, mask in (("On", region == 0), ("Off", region > 0)):
-        if not mask.any():
-            raise EventFileError(
-                f"{where}no {name} events are left of {n_read:,} events read ({n_outside:,} outside all regions, "
-                f"{n_cut:,} cut away)"
-            )
     first = parts[0]
     n_overlapping = sum(part.n_overlapping for part in parts)
-    if config.regions.overlap == "on_first" and n_overlapping > _MAX_OVERLAP * len(region):
-        raise EventFileError(
-            f"{where}the regions overlap: {n_overlapping:,} of {len(region):,} events lie in several, and giving them "
-            "to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy 'drop'"
-        )
+    n_on = int(np.count_nonzero(region == 0))
+    Census(n_read, n_read - n_outside, n_on, len(region) - n_on, n_overlapping).check(where, config)
     table = pd.concat([table for part in parts for table in part.tables], ignore_index=True)
     for keys in _KEYS:
         known = [key for key in keys if key in table]

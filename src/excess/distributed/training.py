@@ -13,28 +13,21 @@ from excess._onoff import n_threads, with_alpha
 from excess._progress import progress_bar
 from excess.distributed.fit import START_AGAIN, fit_forest, working
 from excess.distributed.sources import ObservedFiles
-from excess.events import AnalysisConfig, EventFileError, to_features
+from excess.events import AnalysisConfig, to_features
 from excess.forest import OnOffForestClassifier
+from excess.observation import Census
 from excess.significance import OnOffCounts
 
 __all__ = ["TrainedOnFiles", "train_on_files"]
 
-_MAX_OVERLAP = 0.01
-"""Share of events in several regions from which On may not have them all; as when events are read at once."""
-
 
 @dataclass
-class _Census:
-    """What files hold: how many events, in which regions and groups."""
+class _Counted(Census):
+    """What files hold: how many events, and in which groups."""
 
-    n_read: int = 0
-    n_inside: int = 0
-    n_overlapping: int = 0
-    n_on: int = 0
-    n_off: int = 0
     groups: set[Any] = field(default_factory=set)
 
-    def add(self, other: _Census) -> None:
+    def add(self, other: _Counted) -> None:
         self.n_read += other.n_read
         self.n_inside += other.n_inside
         self.n_overlapping += other.n_overlapping
@@ -117,21 +110,22 @@ def train_on_files(
     files = ObservedFiles(paths, config, chunk_rows)
     partitions = files.partitions()
     alpha = 1 / (config.regions.n_regions - 1)
-    census = _Census()
+    census = _Counted()
     with working(client, n_threads(estimator.n_jobs), START_AGAIN) as executor:
         with progress_bar("Counting events in files", len(partitions), shown=estimator.verbose > 0) as tick:
             for found in executor.run(_count, [(partition, column) for partition in partitions], tick):
                 census.add(found)
-        _check(census, partitions[0].name if len(partitions) == 1 else f"{partitions[0].name} and others", config)
+        others = "" if len(partitions) == 1 else " and others"
+        census.check(f"{partitions[0].name}{others}: ", config)
         model = fit_forest(with_alpha(estimator, alpha), files, client=executor)
     counts = OnOffCounts(census.n_on, census.n_off, alpha)
     n_cut = census.n_inside - census.n_on - census.n_off
     return TrainedOnFiles(model, counts, sorted(census.groups), census.n_read, census.n_read - census.n_inside, n_cut)
 
 
-def _count(partition: Any, column: str) -> _Census:
+def _count(partition: Any, column: str) -> _Counted:
     """Count the events of a file."""
-    census = _Census()
+    census = _Counted()
     for table, found in partition.tables(*([] if column == "none" else [column])):
         inside = found.inside
         census.n_read += len(inside)
@@ -149,20 +143,3 @@ def _count(partition: Any, column: str) -> _Census:
                 raise ValueError(f"{partition.name}: groups: column {column!r} has missing values")
             census.groups |= set(labels.unique().tolist())
     return census
-
-
-def _check(census: _Census, where: str, config: AnalysisConfig) -> None:
-    """Refuse files without On or Off events, and regions that overlap, as reading them at once does."""
-    for name, number in (("On", census.n_on), ("Off", census.n_off)):
-        if number == 0:
-            raise EventFileError(
-                f"{where}: no {name} events are left of {census.n_read:,} events read "
-                f"({census.n_read - census.n_inside:,} outside all regions, "
-                f"{census.n_inside - census.n_on - census.n_off:,} cut away)"
-            )
-    used = census.n_on + census.n_off
-    if config.regions.overlap == "on_first" and census.n_overlapping > _MAX_OVERLAP * used:
-        raise EventFileError(
-            f"{where}: the regions overlap: {census.n_overlapping:,} of {used:,} events lie in several, and giving "
-            "them to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy 'drop'"
-        )
