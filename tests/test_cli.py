@@ -314,11 +314,13 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-m", "absent.excess"), "which is no file either"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
+        (("train", "good", "good", "--chunk-rows", "500"), "was given 2 times; give every file once"),
         (("train", "away.hdf5", "--chunk-rows", "500"), "the quality cuts leave none of"),
         (("train", "far.hdf5", "--chunk-rows", "500"), "none of 3,000 events lies in a region"),
         (("info", "absent.hdf5"), "absent.hdf5"),
         (("apply", "good", "good"), "is not a model file of excess"),
         (("apply", "saved", "missing.hdf5"), "width"),
+        (("apply", "saved", "good", "absent.hdf5", "--dask", "nowhere"), "absent.hdf5: does not exist"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
@@ -370,7 +372,8 @@ def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     read_events(path)
 
 
-def test_interrupt_leaves_the_old_file(folder, tmp_path):
+@pytest.mark.parametrize(("sent", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
+def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, word):
     table = simulate_observation(200_000, 50, random_state=1)
     write_events(table, tmp_path / "in.hdf5")
     (tmp_path / "out.hdf5").write_bytes(b"old")
@@ -389,10 +392,10 @@ def test_interrupt_leaves_the_old_file(folder, tmp_path):
     deadline = time.monotonic() + 60
     while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < deadline:
         time.sleep(0.02)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, getattr(signal, sent))
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130, errors
-    assert "interrupted" in errors
+    assert process.returncode == code, errors
+    assert word in errors
     assert (tmp_path / "out.hdf5").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.hdf5", "out.hdf5"]
 

@@ -241,11 +241,28 @@ def test_what_else_is_refused(events):
     with pytest.raises(ValueError, match="features must name at least one column"):
         fit_forest(forest(), EventFiles("a.parquet", [], "on"))
 
+    with pytest.raises(TypeError, match="features must be a list of columns, got the text 'x0'"):
+        fit_forest(forest(), EventFiles("a.parquet", "x0", "on"))
+    with pytest.raises(EventFileError, match=r"a\.parquet: was given 2 times; give every file once"):
+        fit_forest(forest(), EventFiles(["a.parquet", "./a.parquet"], NAMES, "on"))
+
     class Collection:
         partitions = ()
 
     with pytest.raises(TypeError, match=r"such as EventFiles, got Collection; give the files"):
         fit_forest(forest(), Collection())
+
+
+def test_files_of_an_observation_that_are_refused(tmp_path):
+    table = simulate_observation(20_000, 400, n_nights=1, random_state=0)
+    for name in ("a.csv", "copy.csv"):
+        write_events(table, tmp_path / name)
+    write_events(table.assign(width="wide"), tmp_path / "text.csv")
+    paths = {name: tmp_path / f"{name}.csv" for name in ("a", "copy", "text")}
+    with pytest.raises(EventFileError, match=r"copy\.csv: has the same content as .*a\.csv; give every file once"):
+        train_on_files(forest(), [paths["a"], paths["copy"]], load_config())
+    with pytest.raises(ValueError, match=r"text\.csv: column 'width' holds"):
+        train_on_files(forest(), [paths["a"], paths["text"]], load_config())
 
 
 def test_a_file_that_changes_is_noticed(events, tmp_path):
@@ -402,7 +419,7 @@ def test_costs_are_the_sizes_of_what_is_sent(events):
 @pytest.mark.parametrize(
     ("model", "not_possible", "message"),
     [
-        (excess.OnOffTreeClassifier(), {}, "must be a forest with --chunk-rows or --dask"),
+        (excess.OnOffTreeClassifier(), {}, "must be one of forest, li-ma-forest, noisy-forest with --chunk-rows or"),
         (OnOffForestClassifier(), {"--join": [Path("a")]}, "does not go with --chunk-rows or --dask"),
     ],
 )
@@ -464,7 +481,7 @@ def cluster(tmp_path):
 def client(cluster):
     from distributed import Client
 
-    with Client(cluster.address, set_as_default=False) as connected:
+    with Client(cluster.address, set_as_default=False, timeout=5) as connected:
         yield connected
 
 
@@ -482,7 +499,7 @@ def test_same_bits_on_one_two_and_four_dask_workers(events, tmp_path, cluster, c
     assert client.status == "running"
 
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-200])
-    with pytest.raises(EventFileError, match=r"2\.parquet: .*damaged"):
+    with pytest.raises(EventFileError, match=r"^on a Dask worker: .*2\.parquet: .*damaged"):
         fit_forest(forest(), files, client=client)
 
 
@@ -514,7 +531,7 @@ def test_commands_on_chunks_and_workers_write_the_same_files(tmp_path, cluster, 
     for night, path in enumerate(paths):
         table = simulate_observation(20_000, 400, n_nights=1, first_night=20131101 + night, random_state=night)
         write_events(table, path)
-    ways = {"memory": (), "chunks": ("--chunk-rows", 7_000), "dask": ("--dask", cluster.address)}
+    ways = {"memory": ("-j", 1), "chunks": ("--chunk-rows", 7_000), "dask": ("--dask", cluster.address)}
     for way, options in ways.items():
         assert run_command("train", *paths, "-o", tmp_path / f"{way}.excess", "--json", *options) == 0
     model = (tmp_path / "memory.excess").read_bytes()
@@ -612,6 +629,6 @@ def test_a_lost_scheduler_is_a_clear_error(events, tmp_path, cluster, client, ph
     client.wait_for_workers(1, timeout=60)
     executor = Striking(client, cluster.scheduler, phase, number, delay=0)
     start = time.monotonic()
-    with pytest.raises(DistributedError, match=f"scheduler at {cluster.address} was lost .*nothing was written"):
+    with pytest.raises(DistributedError, match=f"scheduler at {cluster.address} was lost; nothing was written"):
         fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), client=executor)
     assert time.monotonic() - start < 60

@@ -15,6 +15,7 @@ import pandas as pd
 
 from excess._checks import FloatArray
 from excess.events import AnalysisConfig, EventWriter, Features, describe, iter_events, to_features
+from excess.events._errors import naming
 from excess.events._interrupts import interrupted_later
 
 __all__ = ["Applied", "apply_model"]
@@ -123,7 +124,9 @@ def _prepared(
 ) -> Generator[tuple[pd.DataFrame, Features]]:
     """Give chunks of events with their features."""
     for table in iter_events(path, columns, chunk_rows=chunk_rows):
-        yield table, to_features(table, config)
+        with naming(str(path)):
+            features = to_features(table, config)
+        yield table, features
 
 
 def _score(model: Any, features: Features) -> FloatArray:

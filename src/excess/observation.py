@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from excess._checks import FloatArray, as_scalar_alpha
 from excess.events import AnalysisConfig, EventFileError, describe, iter_events, read_events, to_features
+from excess.events._errors import naming
 from excess.events.times import TIME_COLUMNS, seconds_of
 from excess.regions import (
     SKY_COLUMNS,
@@ -318,7 +319,9 @@ def observe_table(
 
     chunks = [tables] if isinstance(tables, pd.DataFrame) else tables
     column = config.groups if groups is None else groups
-    return _observation([_collect(chunks, config, column, side=None, nearby=nearby)], config, None, source)
+    with naming(source):
+        part = _collect(chunks, config, column, side=None, nearby=nearby)
+    return _observation([part], config, None, source)
 
 
 @dataclass

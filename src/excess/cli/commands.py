@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -303,6 +307,9 @@ def train(
     alpha: Alpha = None,
     source_ra: SourceRa = None,
     source_dec: SourceDec = None,
+    max_depth: Annotated[
+        int | None, typer.Option(help="Largest depth of trees; without it that of the model.", min=1)
+    ] = None,
     chunk_rows: ChunkRows = None,
     dask: DaskAddress = None,
     seed: Seed = 0,
@@ -319,6 +326,10 @@ def train(
         raise IsADirectoryError(f"{output} is a folder; give the name of a file")
     settings = configuration(config, source_ra, source_dec)
     estimator = make_model(model, random_state=seed, n_jobs=jobs)
+    if max_depth is not None:
+        if "max_depth" not in estimator.get_params(deep=False):
+            raise typer.BadParameter(f"does not go with {model}, which has no trees", param_hint="--max-depth")
+        estimator.set_params(max_depth=max_depth)
     if chunk_rows is None and dask is None:
         observation = observe_files(files, settings, groups, join, off, alpha)
         trained = train_here(estimator, observation, as_json)
@@ -360,12 +371,35 @@ def apply(
 app.command()(reproduce)
 
 
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[list[int]]:
+    """Let SIGTERM, which batch systems send, end a command as the keyboard does, with all temporary files removed.
+
+    The list that is given has the signal in it afterwards.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    usual = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every failure is one sentence and an exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in given
     try:
-        code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
+        with _terminated_as_interrupted() as received:
+            code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
     except Exception as error:
         if hasattr(error, "exit_code") and hasattr(error, "show"):
             error.show()
@@ -374,5 +408,6 @@ def main(arguments: list[str] | None = None) -> None:
             raise
         sys.exit(fail(sentence_of(error), 1))
     if code == _INTERRUPTED:
-        fail("interrupted; no half-written file is left", code)
+        code = 128 + received[0] if received else code
+        fail(f"{'terminated' if received else 'interrupted'}; no half-written file is left", code)
     sys.exit(code if isinstance(code, int) else 0)

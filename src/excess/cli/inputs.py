@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -150,10 +151,14 @@ def output_of_each(files: list[Path], output: Path) -> dict[Path, Path]:
         prepare_folder(output.parent)
         targets = {files[0]: output}
     else:
+        for name, times in Counter(path.name for path in files).items():
+            if times > 1:
+                raise ValueError(
+                    f"{times} files are called {name}, so that one copy would replace the other; apply the model to "
+                    "one after the other, with an output each"
+                )
         folder = prepare_folder(output)
         targets = {path: folder / path.name for path in files}
-        if len({target.name for target in targets.values()}) < len(files):
-            raise ValueError("several files have the same name, so that one copy would replace the other")
     for path, target in targets.items():
         if target.exists() and path.exists() and path.samefile(target):
             raise ValueError(f"{path} would be written onto itself; give another output")

@@ -175,10 +175,15 @@ def train_here(estimator: Any, observation: Observation, as_json: bool) -> Train
     say(str(observation), as_json)
     shown = {"verbose"} & set(estimator.get_params()) if not as_json else set()
     estimator.set_params(alpha=observation.alpha, **dict.fromkeys(shown, 1))
-    # the file of a model is the same whether its progress was shown or not
-    fitted = estimator.fit(observation.frame, observation.on).set_params(**dict.fromkeys(shown, 0))
+    fitted = estimator.fit(observation.frame, observation.on)
     groups = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
-    return Trained(fitted, len(observation.X), groups)
+    return Trained(to_be_saved(fitted), len(observation.X), groups)
+
+
+def to_be_saved(fitted: Any) -> Any:
+    """Return a model without what does not belong into its file: how many cores it had, whether progress was shown."""
+    usual = {"verbose": 0, "n_jobs": None}
+    return fitted.set_params(**{name: value for name, value in usual.items() if name in fitted.get_params(deep=False)})
 
 
 def apply_here(saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, as_json: bool) -> dict[Path, Applied]:

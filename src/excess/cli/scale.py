@@ -2,26 +2,40 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from excess.cli.printing import say
-from excess.cli.running import Trained
+from excess.cli.running import Trained, to_be_saved
 
 if TYPE_CHECKING:
     from excess.application import Applied
     from excess.cli.inputs import SavedModel
+    from excess.distributed import Dask
     from excess.events import AnalysisConfig
 
 ChunkRows = Annotated[
     int | None,
-    typer.Option(help="Train a forest on more events than fit into memory, reading so many at a time.", min=1),
+    typer.Option(
+        help="Train a forest on more events than fit into memory, reading so many at a time; without --join and "
+        "--off, and without looking for events that are there twice.",
+        min=1,
+    ),
 ]
 DaskAddress = Annotated[
     str | None,
-    typer.Option("--dask", metavar="ADDRESS", help="Let the workers of the Dask scheduler at this address do it."),
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Let the workers of the Dask scheduler at this address do it, such as tcp://host:8786. They must see the "
+        "files under the same names. Models to train: as with --chunk-rows.",
+    ),
 ]
 
 
@@ -38,19 +52,20 @@ def train_at_scale(
     """Train a forest chunk by chunk, or on Dask; ``not_possible`` are the options that do not go with that."""
     from excess.distributed import train_on_files
     from excess.forest import OnOffForestClassifier
+    from excess.models import MODELS
 
     for option, value in not_possible.items():
         if value:
             raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=option)
     if not isinstance(estimator, OnOffForestClassifier):
-        raise typer.BadParameter("must be a forest with --chunk-rows or --dask", param_hint="--model")
+        forests = ", ".join(name for name in MODELS if name.endswith("forest"))
+        raise typer.BadParameter(f"must be one of {forests} with --chunk-rows or --dask", param_hint="--model")
     estimator.set_params(verbose=int(not as_json))
-    trained = train_on_files(
-        estimator, files, config, groups=groups, chunk_rows=200_000 if chunk_rows is None else chunk_rows, client=dask
-    )
+    rows = 200_000 if chunk_rows is None else chunk_rows
+    with _workers(dask, as_json) as client:
+        trained = train_on_files(estimator, files, config, groups=groups, chunk_rows=rows, client=client)
     say(str(trained), as_json)
-    # the file of a model is the same whether its progress was shown or not
-    return Trained(trained.model.set_params(verbose=0), trained.n_events, trained.groups)
+    return Trained(to_be_saved(trained.model), trained.n_events, trained.groups)
 
 
 def apply_on_dask(
@@ -59,9 +74,32 @@ def apply_on_dask(
     """Apply a model to files, one worker per file; workers must see the files under these names."""
     from excess.distributed import apply_to_files
 
-    done = apply_to_files(
-        saved.fitted, saved.config, targets, client=dask, chunk_rows=chunk_rows, verbose=int(not as_json)
-    )
+    for path in targets:
+        if not path.exists():
+            raise FileNotFoundError(f"{path}: does not exist")
+    with _workers(dask, as_json) as client:
+        done = apply_to_files(
+            saved.fitted, saved.config, targets, client=client, chunk_rows=chunk_rows, verbose=int(not as_json)
+        )
     for path, target in targets.items():
         say(f"{target}: {done[path]}", as_json)
     return done
+
+
+@contextmanager
+def _workers(address: str | None, as_json: bool) -> Iterator[Dask | None]:
+    """Give the workers of a Dask cluster; None without an address. What Dask has to tell is for ``--debug``."""
+    if address is None:
+        yield None
+        return
+    from excess.distributed import Dask
+
+    if "--debug" not in sys.argv:
+        logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    executor = Dask(address)
+    try:
+        if not executor.threads():
+            say(f"The Dask scheduler at {address} has no workers yet; waiting for some", as_json)
+        yield executor
+    finally:
+        executor.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ def apply_to_files(
     arguments = [(config, Path(path).resolve(), Path(to).resolve(), chunk_rows) for path, to in targets.items()]
     bar = progress_bar("Applying to files", len(targets), shown=verbose > 0)
     with working(client, threads, _START_AGAIN) as executor, bar as tick:
+        if executor.shares_jobs and "n_jobs" in model.get_params():  # the threads of workers are for other files
+            model = copy(model).set_params(n_jobs=1)
         return dict(zip(targets, executor.run_with(model, _apply, arguments, tick), strict=True))
 
 

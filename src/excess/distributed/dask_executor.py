@@ -93,12 +93,12 @@ class Dask(Executor):
     @property
     def n_workers(self) -> int:  # type: ignore[override]
         """Threads of all workers."""
-        return max(1, sum(self._threads().values()))
+        return max(1, sum(self.threads().values()))
 
     @property
     def n_sharing(self) -> int:  # type: ignore[override]
         """Threads of the worker that has most."""
-        return max(self._threads().values(), default=1)
+        return max(self.threads().values(), default=1)
 
     def close(self) -> None:
         """Close the client, if it was opened here."""
@@ -233,8 +233,8 @@ class Dask(Executor):
             shares += [(address, own[first::n]) for first in range(min(n, len(own)))]
         return [share for share in shares if share[1]]
 
-    def _threads(self) -> dict[str, int]:
-        """Return the threads of each worker."""
+    def threads(self) -> dict[str, int]:
+        """Return the threads of each worker, by its address."""
         found: dict[str, int] = self._retried(lambda: self._ask("ncores"))
         return found
 
@@ -288,6 +288,8 @@ class Dask(Executor):
         with suppress(Exception):
             own = copy(error)
             own.__cause__, error.__traceback__ = error.__cause__, None
+            if len(own.args) == 1 and isinstance(own.args[0], str):
+                own.args = (f"on a Dask worker: {own.args[0]}",)
             error = own
         raise _TaskError(error)
 
@@ -308,7 +310,7 @@ class Dask(Executor):
             except DistributedError:
                 raise
             except (CancelledError, self._distributed.CancelledError, OSError) as error:  # TimeoutError is an OSError
-                self._check_scheduler(error)
+                self._check_scheduler()
                 said = _said(error)
         raise DistributedError(
             f"the workers of the Dask scheduler at {self._address} were lost {_ATTEMPTS} times ({said}); do they have "
@@ -352,12 +354,12 @@ class Dask(Executor):
                     f"{__version__}; install the same everywhere"
                 )
 
-    def _check_scheduler(self, cause: BaseException) -> None:
+    def _check_scheduler(self) -> None:
         """Raise DistributedError unless the scheduler answers."""
         try:
             self._ask("identity")
         except Exception as error:  # whatever it is, there is no scheduler to talk to
-            raise DistributedError(f"the Dask scheduler at {self._address} was lost ({_said(cause)})") from error
+            raise DistributedError(f"the Dask scheduler at {self._address} was lost") from error
 
 
 class _TaskError(Exception):

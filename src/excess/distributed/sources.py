@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -74,6 +75,8 @@ class EventFiles:
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
         as_int("chunk_rows", self.chunk_rows, minimum=1)
+        if isinstance(self.features, str):
+            raise TypeError(f"features must be a list of columns, got the text {self.features!r}")
         features = tuple(self.features)
         if not features:
             raise ValueError("features must name at least one column")
@@ -119,10 +122,14 @@ class ObservedFiles:
     config: AnalysisConfig
     chunk_rows: int = 200_000
 
+    def paths_in_full(self) -> list[Path]:
+        """Return the files, as workers in other folders need them."""
+        return _as_paths(self.paths)
+
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
         as_int("chunk_rows", self.chunk_rows, minimum=1)
-        return [_ObservedFile(path, self.config, self.chunk_rows) for path in _as_paths(self.paths)]
+        return [_ObservedFile(path, self.config, self.chunk_rows) for path in self.paths_in_full()]
 
 
 @dataclass(frozen=True)
@@ -197,4 +204,8 @@ def _as_paths(paths: Any) -> list[Path]:
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     if not given:
         raise ValueError("paths must hold at least one file")
-    return [Path(path).resolve() for path in given]  # workers have folders of their own
+    full = [Path(path).resolve() for path in given]  # workers have folders of their own
+    for path, times in Counter(full).items():
+        if times > 1:
+            raise EventFileError(f"{path}: was given {times} times; give every file once")
+    return full

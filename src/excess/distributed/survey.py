@@ -7,7 +7,6 @@ they are few, and the values in the rows whose numbers have the smallest hashes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from excess._checks import FloatArray, as_binary_target, as_labels, binary_class
 from excess._forest.binning import N_SAMPLED, edges_of, few_distinct
 from excess._rng import row_hashes
 from excess.distributed.sources import Partition
+from excess.events._errors import naming
 
 __all__ = [
     "CheckedChunk",
@@ -48,12 +48,12 @@ def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
     chunks = partition.chunks()
     number = 0
     while True:
-        with _naming(f"{partition.name}: "):
+        with naming(partition.name):
             pair = next(chunks, None)
         if pair is None:
             return
         place = f"{partition.name}, chunk {number}"
-        with _naming(f"{place}: "):
+        with naming(place):
             try:
                 X, y = pair
             except (TypeError, ValueError) as error:
@@ -87,18 +87,6 @@ def _of_column(X: Any) -> str:
         if np.isinf(values).any():
             return f" (column {name!r})"
     return ""
-
-
-@contextmanager
-def _naming(where: str) -> Iterator[None]:
-    """Put the place in front of what errors about events say, unless they say it."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        if where.rstrip(": ").split(", chunk ")[0] in str(error):
-            raise
-        kind = ValueError if isinstance(error, ValueError) else TypeError
-        raise kind(f"{where}{error}") from error
 
 
 @dataclass
@@ -200,10 +188,9 @@ class Survey:
 
     def _check_same(self, n_features: int, names: tuple[str, ...] | None, place: str) -> None:
         if (n_features, names) != (self.n_features, self.names):
-            raise ValueError(
-                f"chunks differ: {self.n_features} features {list(self.names or ())} in {self.place}, "
-                f"{n_features} features {list(names or ())} in {place}"
-            )
+            ours, theirs = (f"{n} features{f' {list(own)}' if own else ''}" for n, own in (
+                (self.n_features, self.names), (n_features, names)))  # fmt: skip
+            raise ValueError(f"chunks differ: {ours} in {self.place}, {theirs} in {place}")
 
     def classes(self) -> NDArray[Any]:
         """Return Off and On; ValueError unless there are two classes."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from excess._files import sha256_of
 from excess._onoff import n_threads, with_alpha
 from excess._progress import progress_bar
 from excess.distributed.fit import START_AGAIN, fit_forest, working
 from excess.distributed.sources import ObservedFiles
-from excess.events import AnalysisConfig, to_features
+from excess.events import AnalysisConfig, EventFileError, to_features
+from excess.events._errors import naming
 from excess.forest import OnOffForestClassifier
 from excess.observation import Census
 from excess.significance import OnOffCounts
@@ -109,6 +112,7 @@ def train_on_files(
     column = config.groups if groups is None else groups
     files = ObservedFiles(paths, config, chunk_rows)
     partitions = files.partitions()
+    _refuse_copies(files.paths_in_full())
     alpha = 1 / (config.regions.n_regions - 1)
     census = _Counted()
     with working(client, n_threads(estimator.n_jobs), START_AGAIN) as executor:
@@ -126,6 +130,12 @@ def train_on_files(
 def _count(partition: Any, column: str) -> _Counted:
     """Count the events of a file."""
     census = _Counted()
+    with naming(partition.name):
+        _count_tables(partition, column, census)
+    return census
+
+
+def _count_tables(partition: Any, column: str, census: _Counted) -> None:
     for table, found in partition.tables(*([] if column == "none" else [column])):
         inside = found.inside
         census.n_read += len(inside)
@@ -137,9 +147,22 @@ def _count(partition: Any, column: str) -> _Counted:
         census.n_off += int(np.count_nonzero(valid)) - n_on
         if column != "none":
             if column not in table:
-                raise ValueError(f"{partition.name}: groups: there is no column {column!r}; choose another, or 'none'")
+                raise ValueError(f"groups: there is no column {column!r}; choose another, or 'none'")
             labels = table.loc[valid, column]
             if labels.isna().any():
-                raise ValueError(f"{partition.name}: groups: column {column!r} has missing values")
+                raise ValueError(f"groups: column {column!r} has missing values")
             census.groups |= set(labels.unique().tolist())
-    return census
+
+
+def _refuse_copies(paths: list[Path]) -> None:
+    """Raise EventFileError if files are the same; events that are in different files twice are not looked for."""
+    by_size: dict[int, list[Path]] = {}
+    for path in paths:
+        if path.is_file():
+            by_size.setdefault(path.stat().st_size, []).append(path)
+    for same_size in by_size.values():
+        seen: dict[str, Path] = {}
+        for path in same_size if len(same_size) > 1 else ():
+            first = seen.setdefault(sha256_of(path), path)
+            if first != path:
+                raise EventFileError(f"{path}: has the same content as {first}; give every file once")

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EventFileError", "missing_column", "nearest", "require", "translated"]
+__all__ = ["EventFileError", "missing_column", "naming", "nearest", "require", "translated"]
 
 
 class EventFileError(ValueError):
@@ -66,6 +66,28 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def missing_column(name: str, known: Iterable[str]) -> str:
     """Say that a table lacks a column, and which ones are near."""
     return f"has no column {name!r}; {nearest(name, known)}"
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Put a place in front of what errors about its events say, unless they say it.
+
+    Examples
+    --------
+    >>> from excess.events._errors import naming
+    >>> with naming("night.hdf5, chunk 3"):
+    ...     raise ValueError("no angles")
+    Traceback (most recent call last):
+        ...
+    ValueError: night.hdf5, chunk 3: no angles
+    """
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if not where or where.split(", chunk ")[0] in str(error):
+            raise
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{where}: {error}") from error
 
 
 @contextmanager
