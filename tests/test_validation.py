@@ -408,7 +408,7 @@ def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
         assert list(test.detections) == [1, 2, 3, 4, 5]
         assert test.alpha == 1 / 4
         assert abs(test.mean) < 1.3, name
-        assert test.significances.max() < 3, name
+        assert test.significances.max() < 3.5, name  # three On events and no Off event have 3.1 sigma
         assert not test.suspicious
         for fake, detection in test.detections.items():
             assert len(detection.on) == np.count_nonzero(region > 0)
