@@ -409,9 +409,7 @@ def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
         assert list(test.detections) == [1, 2, 3, 4, 5]
         assert test.alpha == 1 / 4
         assert abs(test.mean) < 1.3, name
-        for (
-            counts
-        ) in test.counts.values():  # three sigma, exactly: Li & Ma says 3.1 of three On events and no Off event
+        for counts in test.counts.values():  # three sigma, exactly: of 3 On and 0 Off events, Li & Ma says 3.1
             n = counts.n_on + counts.n_off
             assert stats.binom.sf(counts.n_on - 1, n, test.alpha / (1 + test.alpha)) > stats.norm.sf(3), name
         assert not test.suspicious
