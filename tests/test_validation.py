@@ -412,6 +412,7 @@ def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
         for counts in test.counts.values():  # three sigma, exactly: of 3 On and 0 Off events, Li & Ma says 3.1
             n = counts.n_on + counts.n_off
             assert stats.binom.sf(counts.n_on - 1, n, test.alpha / (1 + test.alpha)) > stats.norm.sf(3), name
+            assert n <= 3 or counts.significance < 3, name
         assert not test.suspicious
         for fake, detection in test.detections.items():
             assert len(detection.on) == np.count_nonzero(region > 0)

@@ -18,7 +18,16 @@ from typing import Any, TypeVar
 
 from excess._checks import as_counts, as_int, as_scalar
 from excess._forest.ensemble import Tick
-from excess.distributed.executors import Arguments, DistributedError, Executor, Fold, Move, join_all, not_shown
+from excess.distributed.executors import (
+    Arguments,
+    DistributedError,
+    Executor,
+    Fold,
+    Move,
+    fold_over,
+    join_all,
+    not_shown,
+)
 from excess.distributed.parts import Part
 
 __all__ = ["Dask"]
@@ -160,7 +169,7 @@ class Dask(Executor):
             totals = []
             for where, futures in self._by_worker(parts):
                 place = {} if where is None else {"workers": [where], "allow_other_workers": True}
-                totals.append(self._client.submit(_fold, shared, futures, pure=False, **place))
+                totals.append(self._client.submit(fold_over, shared, futures, pure=False, **place))
             while len(totals) > 1:
                 pairs = [totals[i : i + 2] for i in range(0, len(totals), 2)]
                 totals = [self._client.submit(_merge, shared, pair, pure=False) for pair in pairs]
@@ -424,13 +433,6 @@ def _said(error: BaseException) -> str:
 
 def _apply(function: Callable[[Any], Any], events: Any) -> Any:
     return function(events)
-
-
-def _fold(fold: Fold, parts: Sequence[Any]) -> Any:
-    total = fold.start()
-    for events in parts:
-        total = fold.add(total, events)
-    return total
 
 
 def _merge(fold: Fold, totals: Sequence[Any]) -> Any:

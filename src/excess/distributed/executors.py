@@ -322,7 +322,7 @@ class Joblib(Executor):
     def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
         """Return the sum over parts; every process has a sum of its own."""
         shares = [parts[first :: self.n_workers] for first in range(min(self.n_workers, len(parts)))]
-        first, *others = self.run(fold_loaded, [(fold, share) for share in shares])
+        first, *others = self.run(_fold_parts, [(fold, share) for share in shares])
         for other in others:
             first = fold.merge(first, other)
         return first
@@ -342,11 +342,11 @@ class Joblib(Executor):
         yield from Parallel(n_jobs=self.n_workers, return_as="generator")(delayed(function)(*own) for own in arguments)
 
 
-def fold_loaded(fold: Fold, parts: Sequence[Any]) -> Any:
-    """Return the sum over parts."""
+def fold_over(fold: Fold, parts: Iterable[Any]) -> Any:
+    """Return the sum over the events of parts."""
     total = fold.start()
-    for part in parts:
-        total = fold.add(total, part.load())
+    for events in parts:
+        total = fold.add(total, events)
     return total
 
 
@@ -356,6 +356,10 @@ def join_all(move: Move, job: int, pieces: Sequence[Any]) -> list[Any]:
         move.join(job, task, np.concatenate([move.own(job, task, piece) for piece in pieces]))
         for task in range(move.n_tasks(job))
     ]
+
+
+def _fold_parts(fold: Fold, parts: Sequence[Part]) -> Any:
+    return fold_over(fold, (part.load() for part in parts))
 
 
 def _applied(function: Callable[[Any], Any], part: Part) -> Any:

@@ -188,8 +188,7 @@ class Survey:
 
     def _check_same(self, n_features: int, names: tuple[str, ...] | None, place: str) -> None:
         if (n_features, names) != (self.n_features, self.names):
-            ours, theirs = (f"{n} features{f' {list(own)}' if own else ''}" for n, own in (
-                (self.n_features, self.names), (n_features, names)))  # fmt: skip
+            ours, theirs = _described(self.n_features, self.names), _described(n_features, names)
             raise ValueError(f"chunks differ: {ours} in {self.place}, {theirs} in {place}")
 
     def classes(self) -> NDArray[Any]:
@@ -212,6 +211,10 @@ class Survey:
     def edges(self) -> list[FloatArray]:
         """Return the inner edges of each feature's bins."""
         return [edges_of(values, self.sample[:, j], self.limit) for j, values in enumerate(self.distinct)]
+
+
+def _described(n_features: int, names: tuple[str, ...] | None) -> str:
+    return f"{n_features} features" if names is None else f"{n_features} features {list(names)}"
 
 
 def _union(first: FloatArray | None, second: FloatArray | None, limit: int) -> FloatArray | None:
