@@ -1,10 +1,13 @@
 """ctapipe's layout: files written with its own writer, and files that try to run code."""
 
 import os
+import pickle
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import run_command
 
 from excess.events import EventFileError, describe, iter_events, read_events
 
@@ -149,20 +152,65 @@ class Payload:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("place", ["/", "/dl1/event", "/dl1/event/telescope/parameters/tel_001"])
-def test_no_code_of_a_file_is_run(tmp_path, place):
+def plain_pickle(trace: Path) -> bytes:
+    return pickle.dumps(Payload(trace), 0)
+
+
+def odd_pickle(trace: Path) -> bytes:
+    """Return a pickle that begins with an integer which pickletools cannot parse and pickle can."""
+    return b"I0x10\n0" + plain_pickle(trace)
+
+
+PARAMETERS = "/dl1/event/telescope/parameters"
+
+
+@pytest.mark.parametrize("pickled", [plain_pickle, odd_pickle])
+@pytest.mark.parametrize("place", ["/", "/dl1/event", f"{PARAMETERS}/tel_001", f"{PARAMETERS}/_i_tel_001"])
+def test_no_code_of_a_file_is_run(tmp_path, monkeypatch, place, pickled):
     path, trace = tmp_path / "events.h5", tmp_path / "trace"
     write_dl1(path)
     with tables.open_file(path, "a") as file:
-        file.get_node(place)._v_attrs["note"] = Payload(trace)
-    info = describe(path)
-    assert info.n_events == 4
-    with pytest.raises(EventFileError, match=r"the attribute 'note' of .* is a Python pickle that could run code"):
-        read_events(path)
+        file.get_node(f"{PARAMETERS}/tel_001").cols.event_id.create_index()
+    with h5py.File(path, "a") as file:
+        file[place].attrs["note"] = np.bytes_(pickled(trace))
+        file[place].attrs["CLASS_OF_FIELDS"] = np.bytes_(pickled(trace))
+    expected = np.linspace(0, 1, 4)
+    with monkeypatch.context() as without_pytables:
+        without_pytables.setitem(sys.modules, "tables", None)
+        assert describe(path).n_events == 4
+        np.testing.assert_array_equal(read_events(path)["hillas_width"], expected)
+        assert run_command("info", path) == 0
     assert not trace.exists()
     with tables.open_file(path) as file:
-        assert "note" in file.get_node(place)._v_attrs
+        file.get_node(place)._v_attrs["note"]
     assert trace.exists(), "PyTables runs it, or this test shows nothing"
+
+
+@pytest.mark.parametrize("layout", ["fact", "ctapipe"])
+@pytest.mark.parametrize("way", ["external link", "soft link", "external storage", "virtual"])
+def test_data_of_other_files_is_refused(tmp_path, way, layout):
+    inside = "events/width" if layout == "fact" else f"{PARAMETERS}/tel_001"
+    group, _, name = inside.rpartition("/")
+    secret = tmp_path / "secret.h5"
+    rows = np.zeros(4, dtype="f8" if layout == "fact" else [("obs_id", "i4"), ("event_id", "i8"), ("x", "f8")])
+    with h5py.File(secret, "w") as file:
+        file["rows"] = rows
+    with h5py.File(tmp_path / "events.h5", "w") as file:
+        target = file.create_group(group)
+        file["aside/rows"] = rows
+        if way == "external link":
+            target[name] = h5py.ExternalLink(secret, "rows")
+        elif way == "soft link":
+            target[name] = h5py.SoftLink("/aside/rows")
+        elif way == "external storage":
+            target.create_dataset(name, (4,), rows.dtype, external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
+        else:
+            layout_of = h5py.VirtualLayout((4,), rows.dtype)
+            layout_of[:] = h5py.VirtualSource(secret, "rows", (4,))
+            target.create_virtual_dataset(name, layout_of)
+    for read in (describe, read_events):
+        with pytest.raises(EventFileError, match=r"events.h5: .*(is a link|is stored in another file); store the data"):
+            read(tmp_path / "events.h5")
 
 
 def test_tables_without_keys(tmp_path):

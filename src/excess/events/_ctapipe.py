@@ -1,6 +1,6 @@
 """ctapipe's HDF5 layout: tables of telescope events (DL1) or of array events (DL2), and the simulated truth.
 
-The layout is read with h5py and the rows with PyTables, which brings the compression that ctapipe uses.
+Read with h5py alone: attributes that are Python pickles are never looked into.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess.events._arrays import as_native, slices
-from excess.events._ctapipe_attributes import FixedPoint, check_pickles, fixed_point
 from excess.events._errors import EventFileError, require
+from excess.events._fixed_point import FixedPoint, fixed_point
+from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["chunks", "columns", "count", "count_array_events", "data_level"]
 
@@ -79,30 +80,29 @@ def count(path: Path) -> int:
 
 def count_array_events(path: Path) -> int | None:
     """Return the number of triggered array events, or of reconstructed ones where no trigger is stored."""
-    with _open(path) as file:
-        if TRIGGER in file:
-            return len(file[TRIGGER])
+    with open_hdf5(path) as file:
+        trigger = stored_node(file, TRIGGER)
+        if trigger is not None:
+            return len(trigger)
         level = data_level(file)
     return count(path) if level == "DL2" else None
 
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield the events in order, at most ``chunk_rows`` at a time."""
-    pytables = require("tables", "reading ctapipe's HDF5")
     layout = _layout(path)
     in_rows = set(layout.rows[0].fields)
     added = [
         (table, [name for name in names if name in table.fields and name not in in_rows]) for table in layout.added
     ]
     needed = [(table, wanted) for table, wanted in added if wanted]
-    check_pickles(path, [table.path for table in (*layout.rows, *(table for table, _ in needed))])
     dtypes = _common_dtypes(layout.rows, [name for name in names if name in in_rows])
-    with pytables.open_file(str(path), "r") as file:
+    with open_hdf5(path) as file:
         lookups: dict[str, pd.DataFrame] = {}
         for table in layout.rows:
-            node = file.get_node(table.path)
+            node = stored_node(file, table.path)
             for part in slices(table.n_rows, chunk_rows):
-                rows = node.read(part.start, part.stop)
+                rows = node[part]
                 data = {name: _column(rows, table.fields[name]).astype(dtypes[name], copy=False) for name in dtypes}
                 for other, wanted in needed:
                     data |= _added_columns(file, other, wanted, rows, part, lookups, path)
@@ -123,12 +123,12 @@ def _added_columns(
     ctapipe writes the tables of a file event by event, so mostly the same slice fits. Where it does not, the
     columns asked for are held in memory and looked up by key.
     """
-    node = file.get_node(table.path)
+    node = stored_node(file, table.path)
     if table.path not in lookups:
-        same = node.read(part.start, part.stop)
+        same = node[part]
         if len(same) == len(rows) and all(np.array_equal(same[key], rows[key]) for key in KEYS):
             return {name: _column(same, table.fields[name]) for name in names}
-        stored = node.read()
+        stored = node[:]
         held = {name: _column(stored, table.fields[name]) for name in names}
         lookup = pd.DataFrame({key: as_native(stored[key]) for key in KEYS} | held).drop_duplicates(KEYS)
         lookups[table.path] = lookup
@@ -144,9 +144,9 @@ def _added_columns(
 
 
 def _layout(path: Path) -> Layout:
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         shower = _stored(file, SHOWER)
-        truth = (shower,) if shower and all(key in file[SHOWER].dtype.names for key in KEYS) else ()
+        truth = (shower,) if shower and all(key in shower.fields for key in KEYS) else ()
         if data_level(file) == "DL1":
             rows = tuple(_stored(file, inside) for inside in _tables_of(file, PARAMETERS))
             found = [table for table in rows if table is not None]
@@ -158,7 +158,7 @@ def _layout(path: Path) -> Layout:
             found = [longest]
         for table in (*found, *others):
             for key in KEYS:
-                if key not in file[table.path].dtype.names:
+                if key not in table.fields:
                     raise EventFileError(f"{path}: the table {table.path} has no column {key!r}; is it complete?")
         return Layout(tuple(found), (*(table._replace(fields=_without_keys(table)) for table in (*others, *truth)),))
 
@@ -186,25 +186,21 @@ def _reconstructed(file: Any) -> list[StoredTable]:
 def _tables_of(file: Any, inside: str) -> list[str]:
     """Return the paths of the tables in a group, in order of their names; a table stands for itself."""
     h5py = require("h5py", "reading HDF5")
-    node = file.get(inside)
+    node = stored_node(file, inside)
     if isinstance(node, h5py.Dataset):
         return [inside] if node.dtype.names else []
     if not isinstance(node, h5py.Group):
         return []
     # PyTables keeps its indices beside the tables, in names that start with an underscore.
-    return [path for name in sorted(node) if name[0] != "_" for path in _own_table(node, f"{inside}/{name}", name)]
-
-
-def _own_table(group: Any, path: str, name: str) -> list[str]:
-    dtype = getattr(group[name], "dtype", None)
-    return [path] if dtype is not None and dtype.names else []
+    paths = [f"{inside}/{name}" for name in stored_names(node) if not name.startswith("_")]
+    return [path for path in paths if getattr(getattr(stored_node(file, path), "dtype", None), "names", None)]
 
 
 def _stored(file: Any, inside: str) -> StoredTable | None:
-    if inside not in file:
-        return None
     h5py = require("h5py", "reading HDF5")
-    dataset = file[inside]
+    dataset = stored_node(file, inside)
+    if dataset is None:
+        return None
     stored = dataset.id.get_type()
     fields = {}
     for position, name in enumerate(dataset.dtype.names):
@@ -232,8 +228,7 @@ def _common_dtypes(tables: Sequence[StoredTable], names: list[str]) -> dict[str,
 
 def _column(rows: NDArray[Any], field: Field) -> NDArray[Any]:
     values = rows[field.name]
-    return as_native(np.ascontiguousarray(values)) if field.transform is None else field.transform.undo(values)
-
-
-def _open(path: Path) -> Any:
-    return require("h5py", "reading HDF5").File(path, "r")
+    if field.transform is not None:
+        return field.transform.undo(values)
+    # a bit field comes as an integer
+    return values.astype(bool) if field.dtype.kind == "b" else as_native(np.ascontiguousarray(values))

@@ -11,30 +11,29 @@ import pandas as pd
 from excess.events._arrays import as_native, slices
 from excess.events._errors import EventFileError, require
 from excess.events._fact_names import INDEX_COLUMNS, canonical_name
+from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["chunks", "columns", "count"]
 
 GROUP = "events"
-CHUNK_CACHE = 2**20
-"""Bytes that HDF5 may keep of each column; its own choice, 8 MiB in recent versions, adds up over many columns."""
 
 
 def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the scalar columns."""
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         return tuple(_datasets(file, path))
 
 
 def count(path: Path) -> int:
     """Return the number of events."""
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         return _n_events(file, path)
 
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield the events in order, at most ``chunk_rows`` at a time."""
     h5py = require("h5py", "reading HDF5")
-    with _open(path) as file:
+    with open_hdf5(path) as file:
         datasets = _datasets(file, path)
         for part in slices(_n_events(file, path), chunk_rows):
             table = {}
@@ -48,16 +47,13 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
             yield pd.DataFrame(table, copy=False)
 
 
-def _open(path: Path) -> Any:
-    return require("h5py", "reading HDF5").File(path, "r", rdcc_nbytes=CHUNK_CACHE)
-
-
 def _datasets(file: Any, path: Path) -> dict[str, tuple[Any, float | None]]:
     """Return dataset and factor of each column by its name of today; today's spelling wins over an older one."""
     h5py = require("h5py", "reading HDF5")
     found: dict[str, tuple[Any, float | None]] = {}
     older: dict[str, tuple[Any, float | None]] = {}
-    for given, dataset in file[GROUP].items():
+    for given in stored_names(file[GROUP]):
+        dataset = stored_node(file, f"{GROUP}/{given}")
         scalar = isinstance(dataset, h5py.Dataset) and dataset.ndim == 1
         if not scalar or given in INDEX_COLUMNS:
             continue

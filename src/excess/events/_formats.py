@@ -11,6 +11,7 @@ import pandas as pd
 
 from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
 from excess.events._errors import EventFileError, require, translated
+from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["FORMATS", "Format", "recognise"]
 
@@ -84,13 +85,13 @@ def recognise(path: Path) -> str:
 
 def _hdf5_layout(path: Path) -> str:
     h5py = require("h5py", "reading HDF5")
-    with translated(path, "reading HDF5"), h5py.File(path, "r") as file:
-        if isinstance(file.get(_fact.GROUP), h5py.Group):
+    with translated(path, "reading HDF5"), open_hdf5(path) as file:
+        if isinstance(stored_node(file, _fact.GROUP), h5py.Group):
             return "FACT HDF5"
         level = _ctapipe.data_level(file)
         if level:
             return f"ctapipe HDF5 {level}"
-        found = ", ".join(sorted(file)[:8]) or "nothing"
+        found = ", ".join(stored_names(file)[:8]) or "nothing"
     raise EventFileError(
         f"{path}: this HDF5 file has neither a group '{_fact.GROUP}' nor ctapipe's tables of events; it holds {found}"
     )

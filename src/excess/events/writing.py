@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from excess._files import replacing
 from excess.events._errors import EventFileError, require, translated
-from excess.events._fact import CHUNK_CACHE, GROUP, count
+from excess.events._fact import GROUP, count
+from excess.events._hdf5 import CHUNK_CACHE
 from excess.events._interrupts import interrupted_later
 from excess.events._sparing_file import SparingFile
 

@@ -1,0 +1,56 @@
+"""HDF5 files, opened so that nothing outside of the file is read and nothing inside of it is run.
+
+An HDF5 file can point to others: by external links, by datasets whose bytes are elsewhere, by virtual datasets. A
+file of events has no use for any of them, so they are refused. PyTables is never used: it unpickles the attributes of
+every node that it opens, and a pickle can run anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from excess.events._errors import EventFileError, require
+
+__all__ = ["open_hdf5", "stored_names", "stored_node"]
+
+CHUNK_CACHE = 2**20
+"""Bytes that HDF5 may keep of each column; its own choice, 8 MiB in recent versions, adds up over many columns."""
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[Any]:
+    """Open a file for reading, with the compression filters that ctapipe and FACT use."""
+    h5py = require("h5py", "reading HDF5")
+    require("hdf5plugin", "reading HDF5")
+    with h5py.File(path, "r", rdcc_nbytes=CHUNK_CACHE) as file:
+        yield file
+
+
+def stored_names(group: Any) -> list[str]:
+    """Return the names in a group, in order, whether or not what they name can be read."""
+    return sorted(name.decode("utf-8", "surrogateescape") for name in group.id)
+
+
+def stored_node(file: Any, inside: str) -> Any:
+    """Return a group or dataset by its path inside a file, None where there is none.
+
+    Raises
+    ------
+    EventFileError
+        If it is not stored in this very file.
+    """
+    h5py = require("h5py", "reading HDF5")
+    node = file
+    for name in inside.strip("/").split("/"):
+        key = name.encode("utf-8", "surrogateescape")
+        if not isinstance(node, h5py.Group) or not node.id.links.exists(key):
+            return None
+        if node.id.links.get_info(key).type != h5py.h5l.TYPE_HARD:
+            raise EventFileError(f"{file.filename}: {node.name.rstrip('/')}/{name} is a link; store the data itself")
+        node = node[key]
+    if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
+        raise EventFileError(f"{file.filename}: {node.name} is stored in another file; store the data itself")
+    return node
