@@ -23,8 +23,8 @@ from sklearn.ensemble import RandomForestClassifier
 
 from excess import OnOffForestClassifier
 from excess.events import EventWriter, load_config
-from excess.observation import observe_table
-from excess.simulate import simulate_observation
+from excess.observation.pipeline import observe_table
+from excess.observation.simulation import simulate_observation
 
 N_EVENTS, BLOCK, N_JOBS, N_RUNS = 5_000_000, 500_000, 2, 3
 MEASURED = """

@@ -15,10 +15,10 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from excess import inject_label_noise
-from excess.experiments.datasets import imbalanced_set
-from excess.experiments.methods import MODELS, judge_folds
-from excess.experiments.published import IMBALANCED
-from excess.experiments.settings import Settings
+from excess.reproduction.datasets import imbalanced_set
+from excess.reproduction.methods import MODELS, judge_folds
+from excess.reproduction.published import IMBALANCED
+from excess.reproduction.settings import Settings
 
 RULES = {"noisy-forest": "significance", "menon-forest": "menon"}
 

@@ -14,7 +14,7 @@ from helpers import run_command as run
 from excess import load
 from excess.cli import main
 from excess.events import iter_events, load_config, read_events, to_features, write_events
-from excess.simulate import simulate_observation
+from excess.observation.simulation import simulate_observation
 
 pytest.importorskip("h5py")
 

@@ -24,8 +24,7 @@ from helpers import run_command
 
 import excess
 from excess import OnOffForestClassifier, _score_cells
-from excess._forest import binning, ensemble, levels, predictor
-from excess._rng import bootstrap_weights, derive_key
+from excess._core.rng import bootstrap_weights, derive_key
 from excess.cli.scale import train_at_scale
 from excess.distributed import (
     Dask,
@@ -42,9 +41,10 @@ from excess.distributed import (
 from excess.distributed.costs import LevelCost
 from excess.distributed.growth import Budget, Histograms
 from excess.distributed.parts import InMemory, Scored
+from excess.estimators._forest import binning, ensemble, levels, predictor
 from excess.events import EventFileError, load_config, read_events, write_events
-from excess.observation import observe
-from excess.simulate import simulate_observation
+from excess.observation.pipeline import observe
+from excess.observation.simulation import simulate_observation
 
 N_EVENTS = 3000
 NAMES = [f"x{j}" for j in range(6)]

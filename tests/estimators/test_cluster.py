@@ -14,7 +14,7 @@ from excess import (
     count_selected,
     li_ma_significance,
 )
-from excess.significance import signed_significance
+from excess.stats.significance import signed_significance
 
 
 def test_clusters_are_counted_and_assigned_exactly(noisy_data):

@@ -21,8 +21,8 @@ from excess import (
     significance_threshold,
 )
 from excess import forest as forest_module
-from excess._forest import ensemble
-from excess._rng import bootstrap_weights, derive_key
+from excess._core.rng import bootstrap_weights, derive_key
+from excess.estimators._forest import ensemble
 
 
 def fitted_bits(model, X):

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excess import _rng
-from excess._forest import binning, criterion, ensemble, histogram, layout, partition, predictor, splitting
-from excess._forest.compiling import drop_stale_kernels
+from excess._core import rng as keyed
+from excess.estimators._forest import binning, criterion, ensemble, histogram, layout, partition, predictor, splitting
+from excess.estimators._forest.compiling import drop_stale_kernels
 
 
 class TestRandomNumbers:
     def test_weights_are_poisson(self):
         weights = np.empty(1_000_000, dtype=np.uint8)
-        _rng.bootstrap_weights(np.uint64(1), 0, weights)
+        keyed.bootstrap_weights(np.uint64(1), 0, weights)
         observed = np.bincount(weights, minlength=7)[:7] / len(weights)
         expected = np.array([math.exp(-1) / math.factorial(k) for k in range(7)])
         np.testing.assert_allclose(observed, expected, atol=4 * 0.0005)
@@ -24,7 +24,7 @@ class TestRandomNumbers:
     def test_weights_of_trees_and_neighbouring_rows_are_unrelated(self):
         weights = np.empty((40, 20_000), dtype=np.uint8)
         for tree in range(40):
-            _rng.bootstrap_weights(np.uint64(_rng.derive_key(np.uint64(7), tree)), 0, weights[tree])
+            keyed.bootstrap_weights(np.uint64(keyed.derive_key(np.uint64(7), tree)), 0, weights[tree])
         correlation = np.corrcoef(weights)[np.triu_indices(40, 1)]
         assert np.abs(correlation).max() < 5 / math.sqrt(20_000)
         lagged = [np.corrcoef(row[:-lag], row[lag:])[0, 1] for row in weights for lag in (1, 2, 64)]
@@ -35,7 +35,7 @@ class TestRandomNumbers:
         pairs = np.zeros((22, 22))
         chosen = np.empty(4, dtype=np.int64)
         for node in range(20_000):
-            _rng.choose_features(np.uint64(_rng.derive_key(np.uint64(3), node)), 22, 4, chosen)
+            keyed.choose_features(np.uint64(keyed.derive_key(np.uint64(3), node)), 22, 4, chosen)
             assert (np.diff(chosen) > 0).all()
             counts[chosen] += 1
             pairs[np.ix_(chosen, chosen)] += 1
@@ -45,15 +45,15 @@ class TestRandomNumbers:
 
     def test_all_features_are_all_features(self):
         chosen = np.empty(5, dtype=np.int64)
-        _rng.choose_features(np.uint64(0), 5, 5, chosen)
+        keyed.choose_features(np.uint64(0), 5, 5, chosen)
         np.testing.assert_array_equal(chosen, np.arange(5))
 
     def test_sampled_rows_do_not_depend_on_what_follows_in_their_order(self):
-        few, many = _rng.bottom_rows(5000, 100), _rng.bottom_rows(1000, 100)
+        few, many = keyed.bottom_rows(5000, 100), keyed.bottom_rows(1000, 100)
         assert len(few) == len(many) == 100
         # a row of the smaller table that is sampled in the larger one is sampled in the smaller one, too
         assert set(few[few < 1000]) <= set(many)
-        np.testing.assert_array_equal(_rng.bottom_rows(50, 100), np.arange(50))
+        np.testing.assert_array_equal(keyed.bottom_rows(50, 100), np.arange(50))
 
 
 class TestBinning:
@@ -279,7 +279,7 @@ def test_leaves_hold_the_events_that_reach_them(max_bins, kind):
     leaves = ensemble.leaf_numbers(X, events.edges, predictor.flatten(tables), 1)
     for t, table in enumerate(tables):
         weights = np.empty(2000, dtype=np.uint8)
-        _rng.bootstrap_weights(np.uint64(_rng.derive_key(keys[t], 0)), 0, weights)
+        keyed.bootstrap_weights(np.uint64(keyed.derive_key(keys[t], 0)), 0, weights)
         is_leaf = table[:, layout.LEFT] == np.arange(len(table))
         for column, label in ((layout.N_ON, True), (layout.N_OFF, False)):
             reached = np.bincount(leaves[:, t], weights * (on == label), minlength=len(table))

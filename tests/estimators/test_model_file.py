@@ -31,8 +31,8 @@ from excess import (
     SignificanceThresholdClassifier,
     _model_file,
 )
-from excess._forest import predictor
-from excess.persistence import ModelFileError, is_model_file, load, read_header, save
+from excess.estimators._forest import predictor
+from excess.estimators.model_file import ModelFileError, is_model_file, load, read_header, save
 
 MODELS = {
     "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=5),
@@ -196,7 +196,7 @@ def test_another_process_gets_the_same_bits(models, events, tmp_path):
         model.save(tmp_path / str(number))
     code = """
 import sys, hashlib, numpy as np
-from excess.persistence import load
+from excess.estimators.model_file import load
 X = np.load("X.npy")
 for number in range(int(sys.argv[1])):
     model = load(str(number))

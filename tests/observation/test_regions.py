@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from excess import OnOffCounts
-from excess.regions import assign_regions, find_regions, regions_of_files, theta_from_sky
-from excess.simulate import simulate_observation
+from excess.observation.regions import assign_regions, find_regions, regions_of_files, theta_from_sky
+from excess.observation.simulation import simulate_observation
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_joint_crab_counts():
     if not files:
         pytest.skip("the public test data is not beside the project")
     from excess.events import AnalysisConfig
-    from excess.observation import observe
+    from excess.observation.pipeline import observe
 
     regions = {"source_ra": 83.6333, "source_dec": 22.0133}
     config = AnalysisConfig(features=["energy"], derived_features={}, quality_cuts=[], groups="obs_id", regions=regions)

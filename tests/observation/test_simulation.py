@@ -7,8 +7,8 @@ from scipy.stats import spearmanr
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
-from excess.regions import assign_regions
-from excess.simulate import simulate_labelled, simulate_observation
+from excess.observation.regions import assign_regions
+from excess.observation.simulation import simulate_labelled, simulate_observation
 
 THETAS = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, 6))]
 

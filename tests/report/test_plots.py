@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
-from excess.detection import Detection
 from excess.events import load_config
-from excess.null_tests import NullTest
-from excess.observation import observe_table
+from excess.observation.pipeline import observe_table
+from excess.observation.simulation import simulate_observation
 from excess.report.plots import (
     plot_feature_importances,
     plot_null_test,
@@ -25,8 +24,9 @@ from excess.report.plots import (
 )
 from excess.report.series import score_histogram, significance_over_time, theta_squared_histogram
 from excess.report.style import GREY, OFF, ON, OTHER
-from excess.significance import OnOffCounts
-from excess.simulate import simulate_observation
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 
 PLOTS = [
     plot_theta_squared,
@@ -432,7 +432,7 @@ def test_without_matplotlib_a_sentence_says_what_to_install(found, monkeypatch):
 def test_importing_the_plots_imports_no_matplotlib_and_drawing_no_pyplot():
     code = (
         "import sys; from excess.report import plots; assert 'matplotlib' not in sys.modules\n"
-        "from excess.null_tests import NullTest; from excess.significance import OnOffCounts\n"
+        "from excess.validation.null_tests import NullTest; from excess.stats.significance import OnOffCounts\n"
         "plots.plot_null_test(NullTest({1: OnOffCounts(3, 12, 0.25)}))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

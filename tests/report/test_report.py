@@ -12,16 +12,16 @@ import pytest
 from helpers import run_command
 
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
-from excess.detection import Detection, Fold
+from excess.analysis.finished_run import read_results
 from excess.events import EventFileError, load_config
-from excess.finished_run import read_results
-from excess.observation import observe_table
+from excess.observation.pipeline import observe_table
+from excess.observation.simulation import simulate_observation
 from excess.report import write_report
 from excess.report.content import model_content
 from excess.report.exploration import counts_text, explore, stops_of
 from excess.report.series import theta_squared_histogram
-from excess.significance import OnOffCounts
-from excess.simulate import simulate_observation
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection, Fold
 
 SCRIPT = "<script>document.title='broken'</script>"
 

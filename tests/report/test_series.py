@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
-from excess.detection import Detection, Fold, Nearby
 from excess.events import load_config
-from excess.observation import observe_table
+from excess.observation.pipeline import observe_table
+from excess.observation.simulation import simulate_observation
 from excess.report.series import (
     bin_numbers,
     score_histogram,
@@ -18,8 +18,8 @@ from excess.report.series import (
     theta_squared_histogram,
     threshold_steps,
 )
-from excess.significance import OnOffCounts
-from excess.simulate import simulate_observation
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection, Fold, Nearby
 
 
 @pytest.fixture(scope="module")

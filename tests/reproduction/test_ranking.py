@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from excess.experiments.published import AVERAGES, FORESTS, IMBALANCED, MORE_NOISE
-from excess.ranking import compare_ranks, holm, wilcoxon_p_value
+from excess.reproduction.published import AVERAGES, FORESTS, IMBALANCED, MORE_NOISE
+from excess.reproduction.ranking import compare_ranks, holm, wilcoxon_p_value
 
 NAMES = ("LiMa", "Noisy", "Menon", "Mithal")
 
@@ -65,7 +65,7 @@ def test_wilcoxon_with_ties_counts_out_all_signs():
 def test_wilcoxon_of_many_is_near_the_exact_one(monkeypatch):
     d = np.random.default_rng(3).normal(0.2, 1.0, 50)
     exact = wilcoxon_p_value(d)
-    monkeypatch.setattr("excess.ranking._MAX_EXACT", 10)
+    monkeypatch.setattr("excess.reproduction.ranking._MAX_EXACT", 10)
     assert wilcoxon_p_value(d) == pytest.approx(exact, abs=0.01)
 
 

@@ -14,22 +14,22 @@ from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect,
 from excess.cli import main
 from excess.cli import reproduce as command
 from excess.events import write_events
-from excess.experiments import crab, crab_page, imbalanced, imbalanced_page, published
-from excess.experiments.calibration import false_alarms, power
-from excess.experiments.crab_data import crab_data, fact_files, labelled_events
-from excess.experiments.datasets import IMBALANCED_SETS, MissingDataError, imbalanced_set
-from excess.experiments.imbalanced import IMBALANCED
-from excess.experiments.imbalanced import run as run_imbalanced
-from excess.experiments.methods import METHODS, MODELS, RULES, judge_folds, judge_scores
-from excess.experiments.pages import Page, Table, as_html, as_markdown, compare, pm
-from excess.experiments.published import Value
-from excess.experiments.reproduction import chosen_targets, reproduce_targets
-from excess.experiments.settings import Settings
-from excess.experiments.targets import TARGETS
-from excess.experiments.trials import locked, run_study
-from excess.ranking import compare_ranks
-from excess.report.critical_difference import plot_critical_difference
-from excess.simulate import simulate_labelled, simulate_observation
+from excess.observation.simulation import simulate_labelled, simulate_observation
+from excess.reproduction import crab, crab_page, imbalanced, imbalanced_page, published
+from excess.reproduction.calibration import false_alarms, power
+from excess.reproduction.crab_data import crab_data, fact_files, labelled_events
+from excess.reproduction.critical_difference import plot_critical_difference
+from excess.reproduction.datasets import IMBALANCED_SETS, MissingDataError, imbalanced_set
+from excess.reproduction.imbalanced import IMBALANCED
+from excess.reproduction.imbalanced import run as run_imbalanced
+from excess.reproduction.methods import METHODS, MODELS, RULES, judge_folds, judge_scores
+from excess.reproduction.pages import Page, Table, as_html, as_markdown, compare, pm
+from excess.reproduction.published import Value
+from excess.reproduction.ranking import compare_ranks
+from excess.reproduction.running import chosen_targets, reproduce_targets
+from excess.reproduction.settings import Settings
+from excess.reproduction.targets import TARGETS
+from excess.reproduction.trials import locked, run_study
 
 SMALL = Settings(small=True)
 
@@ -373,7 +373,7 @@ def test_pages_need_no_data_and_go_along_with_a_run(everything, tmp_path, monkey
         raise AssertionError("no data are needed")
 
     for module, name in (("datasets", "imbalanced_set"), ("crab_data", "crab_data"), ("crab_page", "crab_data")):
-        monkeypatch.setattr(f"excess.experiments.{module}.{name}", refuse)
+        monkeypatch.setattr(f"excess.reproduction.{module}.{name}", refuse)
     names = ("imbalanced", "imbalanced-more-noise", "critical-difference", "crab", "crab-null", "agreement", "roc")
     with locked(tmp_path):  # a run is going on
         assert run_cli("reproduce", *names, "--finished", "--trials", 1, "--out", tmp_path) == 0
@@ -406,10 +406,10 @@ def test_real_data_without_labels_are_said_before_any_work(tmp_path, capsys, mon
         assert f"{name}: needs files gamma*.hdf5 and proton*.hdf5" in capsys.readouterr().err
     assert not (out / "trials").exists()
     done = []
-    monkeypatch.setattr("excess.experiments.reproduction.run_study", lambda study, *_, **__: done.append(study.name))
-    monkeypatch.setattr("excess.experiments.reproduction._write_pages", lambda names, *_: dict.fromkeys(names, out))
-    monkeypatch.setattr("excess.experiments.datasets._check_files", lambda *_: None)
-    monkeypatch.setattr("excess.experiments.datasets.imbalanced_set", lambda *_: (np.zeros(1), np.zeros(1)))
+    monkeypatch.setattr("excess.reproduction.running.run_study", lambda study, *_, **__: done.append(study.name))
+    monkeypatch.setattr("excess.reproduction.running._write_pages", lambda names, *_: dict.fromkeys(names, out))
+    monkeypatch.setattr("excess.reproduction.datasets._check_files", lambda *_: None)
+    monkeypatch.setattr("excess.reproduction.datasets.imbalanced_set", lambda *_: (np.zeros(1), np.zeros(1)))
     assert run_cli("reproduce", "all", "--data", tmp_path, "--out", out) == 0
     said = capsys.readouterr().err
     assert "roc: needs files" in said
@@ -420,7 +420,7 @@ def test_real_data_without_labels_are_said_before_any_work(tmp_path, capsys, mon
 def test_labelled_files_without_the_sample_are_said_to_be_ignored(tmp_path, capsys, monkeypatch):
     for name in ("gamma.h5", "proton.h5"):
         (tmp_path / name).touch()
-    monkeypatch.setattr("excess.experiments.reproduction.reproduce_targets", lambda *_, **__: {"roc": tmp_path})
+    monkeypatch.setattr("excess.reproduction.running.reproduce_targets", lambda *_, **__: {"roc": tmp_path})
     assert run_cli("reproduce", "roc", "--data", tmp_path, "--out", tmp_path / "out") == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "https://factdata.app.tu-dortmund.de/ has the real sample" in said
@@ -431,7 +431,7 @@ def test_an_interrupted_run_says_how_it_goes_on(tmp_path, capsys, monkeypatch):
     def interrupt(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("excess.experiments.reproduction.run_study", interrupt)
+    monkeypatch.setattr("excess.reproduction.running.run_study", interrupt)
     assert run_cli("reproduce", "calibration", "--small", "--out", tmp_path) == 130
     assert "the same command goes on where it was" in capsys.readouterr().err
 
@@ -566,7 +566,7 @@ def test_wide_tables_scroll_inside_the_page():
 def test_our_threshold_is_the_default_of_the_forest(monkeypatch):
     called = {}
     monkeypatch.setattr(
-        "excess.experiments.methods.significance_threshold", lambda *_, **options: called.update(options) or 0.5
+        "excess.reproduction.methods.significance_threshold", lambda *_, **options: called.update(options) or 0.5
     )
     RULES["near-best"](None, None, None, 1.0, 7)
     defaults = OnOffForestClassifier()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from excess.experiments.settings import Settings
-from excess.experiments.trials import Study, Trial, locked, made_from, read_rows, run_study
+from excess.reproduction.settings import Settings
+from excess.reproduction.trials import Study, Trial, locked, made_from, read_rows, run_study
 
 
 def plan(settings, n_trials):

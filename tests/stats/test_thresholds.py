@@ -13,7 +13,7 @@ from excess import (
     tune_threshold,
     tuning,
 )
-from excess._rng import bootstrap_weights, derive_key
+from excess._core.rng import bootstrap_weights, derive_key
 
 
 def test_equals_the_curves_best():

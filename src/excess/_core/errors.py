@@ -31,7 +31,7 @@ def require(module: str, doing: str, *, extra: str = "astro") -> Any:
 
     Examples
     --------
-    >>> from excess.events._errors import require
+    >>> from excess._core.errors import require
     >>> require("no_such_library", "reading scrolls")
     Traceback (most recent call last):
         ...
@@ -49,7 +49,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> from excess.events._errors import nearest
+    >>> from excess._core.errors import nearest
     >>> nearest("widht", ["width", "length"])
     "did you mean 'width'?"
     >>> nearest("colour", ["width", "length"])
@@ -74,7 +74,7 @@ def naming(where: str) -> Iterator[None]:
 
     Examples
     --------
-    >>> from excess.events._errors import naming
+    >>> from excess._core.errors import naming
     >>> with naming("night.hdf5, chunk 3"):
     ...     raise ValueError("no angles")
     Traceback (most recent call last):

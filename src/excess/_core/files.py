@@ -7,7 +7,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import mkstemp
+from tempfile import TemporaryFile, mkstemp
+
+from excess._core.errors import EventFileError
 
 
 @contextmanager
@@ -35,6 +37,19 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def prepare_folder(folder: Path) -> Path:
+    """Return a folder that can be written to; make it if it is not there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise EventFileError(
+            f"{folder}: cannot be used as output folder: {error.strerror or error}; give another one"
+        ) from error
+    return folder
 
 
 def sha256_of(path: Path) -> str:

@@ -18,7 +18,7 @@ def interrupted_later() -> Iterator[None]:
     Examples
     --------
     >>> import signal
-    >>> from excess.events._interrupts import interrupted_later
+    >>> from excess._core.interrupts import interrupted_later
     >>> done = []
     >>> try:
     ...     with interrupted_later():

@@ -1,3 +1,21 @@
-"""The version of the package, read by the build as well."""
+"""The version of the package, read by the build as well, and those of the libraries that decide about numbers."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
 
 __version__ = "0.1.0"
+
+_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this package, of Python and of the libraries that decide about numbers."""
+    found = {"excess": __version__, "python": platform.python_version()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from excess._checks import FloatArray
+from excess._core.checks import FloatArray
+from excess._core.errors import naming
+from excess._core.interrupts import interrupted_later
 from excess.events import AnalysisConfig, EventWriter, Features, describe, iter_events, to_features
-from excess.events._errors import naming
-from excess.events._interrupts import interrupted_later
 
 __all__ = ["Applied", "apply_model"]
 

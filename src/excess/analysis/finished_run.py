@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from excess.detection import Detection, Fold, Nearby
+from excess.analysis.run_folder import Findings, as_json
 from excess.events import EventFileError
 from excess.events.times import seconds_of
-from excess.null_tests import NullTest
-from excess.regions import theta_columns
-from excess.results import Findings, as_json
-from excess.significance import OnOffCounts
+from excess.observation.regions import theta_columns
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.null_tests import NullTest
 
 __all__ = ["FinishedRun", "read_results"]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 if TYPE_CHECKING:
-    from excess.detection import Detection
     from excess.events import AnalysisConfig
-    from excess.observation import Observation
+    from excess.observation.pipeline import Observation
+    from excess.validation.detection import Detection
 
 
 def configuration(path: Path | None, source_ra: float | None, source_dec: float | None) -> AnalysisConfig:
@@ -36,7 +36,7 @@ def observe_files(
     nearby: bool = False,
 ) -> Observation:
     """Read the events that were given, from one set of files or from On and Off files."""
-    from excess.observation import observe, observe_on_off
+    from excess.observation.pipeline import observe, observe_on_off
 
     if not off:
         if alpha is not None:
@@ -51,8 +51,8 @@ def observe_files(
 
 def simulated_reference(names: tuple[str, ...], seed: int, jobs: int) -> Any:
     """Train the supervised reference on simulated events."""
-    from excess.simulate import simulate_labelled
-    from excess.supervised import supervised_reference
+    from excess.estimators.supervised import supervised_reference
+    from excess.observation.simulation import simulate_labelled
 
     truth = simulate_labelled(random_state=seed + 1)
     labels = truth["is_signal"].to_numpy().astype(int)
@@ -65,8 +65,8 @@ def reference_from_files(
     """Train the supervised reference on files of gammas and protons."""
     import numpy as np
 
+    from excess.estimators.supervised import supervised_reference
     from excess.events import EventFileError, read_events, to_features
-    from excess.supervised import supervised_reference
 
     parts = []
     for path in simulation:
@@ -89,8 +89,8 @@ class SavedModel(NamedTuple):
 
 def load_model(path: Path, jobs: int) -> SavedModel:
     """Return a model of 'excess train'."""
+    from excess.estimators.model_file import ModelFileError, load, read_header
     from excess.events import parse_config
-    from excess.persistence import ModelFileError, load, read_header
 
     fitted, metadata = load(path), read_header(path)["metadata"]
     if "config" not in metadata:
@@ -102,8 +102,8 @@ def load_model(path: Path, jobs: int) -> SavedModel:
 
 def check_new_files(saved: SavedModel, config: AnalysisConfig, files: list[Path]) -> None:
     """Refuse files that a model was trained on, and other features than its own."""
-    from excess._files import sha256_of
-    from excess.persistence import ModelFileError
+    from excess._core.files import sha256_of
+    from excess.estimators.model_file import ModelFileError
 
     seen = {entry["sha256"] for entry in saved.metadata.get("run", {}).get("files", [])}
     for file in files:
@@ -122,8 +122,8 @@ def check_new_files(saved: SavedModel, config: AnalysisConfig, files: list[Path]
 
 def detect_with(saved: SavedModel, observation: Observation) -> Detection:
     """Judge new events by a saved model; refuse nights that it was trained on."""
-    from excess.persistence import ModelFileError
-    from excess.validation import detect
+    from excess.estimators.model_file import ModelFileError
+    from excess.validation.cross_validation import detect
 
     if observation.groups is not None:
         shared = sorted(set(observation.groups.tolist()) & set(saved.metadata.get("groups", [])))
@@ -145,7 +145,7 @@ def detect_with(saved: SavedModel, observation: Observation) -> Detection:
 
 def output_of_each(files: list[Path], output: Path) -> dict[Path, Path]:
     """Return which file goes where."""
-    from excess.results import prepare_folder
+    from excess._core.files import prepare_folder
 
     if len(files) == 1 and not output.is_dir():
         prepare_folder(output.parent)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
-from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
-from excess.forest import OnOffForestClassifier
-from excess.tree import OnOffTreeClassifier
+from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.tree import OnOffTreeClassifier
 
 __all__ = ["MODELS", "make_model"]
 
@@ -48,7 +48,7 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
 
     Examples
     --------
-    >>> from excess.models import make_model
+    >>> from excess.analysis.models import make_model
     >>> make_model("li-ma-tree", random_state=0)
     OnOffTreeClassifier(criterion='li_ma', max_depth=4, random_state=0)
     """

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
 
-from excess import _files
-from excess._version import __version__
-from excess.detection import Detection
+from excess._core import files
+from excess._core.files import prepare_folder
+from excess._core.version import versions
 from excess.events import AnalysisConfig, EventFileError
-from excess.null_tests import NullTest
-from excess.observation import Observation
-from excess.regions import theta_columns
-from excess.significance import OnOffCounts
+from excess.observation.pipeline import Observation
+from excess.observation.regions import theta_columns
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 
 __all__ = ["Findings", "RunRecord", "result_of", "write_results"]
-
-_LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,7 @@ class RunRecord:
             "seed": self.seed,
             "options": dict(self.options),
             "files": [
-                {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": _files.sha256_of(path)}
+                {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": files.sha256_of(path)}
                 for kind, paths in kinds.items()
                 for path in map(Path, paths)
             ],
@@ -148,7 +144,7 @@ def write_results(
     ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
     ``events.csv`` one row per event with the score and selection by each model; ``groups.csv`` and ``folds.csv`` the
     counts by group and fold; ``nearby.npy`` the events around the regions. ``result.json`` comes last: where it is,
-    all is. `excess.finished_run.read_results` reads the folder.
+    all is. `excess.analysis.finished_run.read_results` reads the folder.
 
     Parameters
     ----------
@@ -174,28 +170,15 @@ def write_results(
     try:
         for stale in ("result.json", "report.html"):
             (folder / stale).unlink(missing_ok=True)
-        _files.write_text(folder / "config.yaml", config.to_yaml())
+        files.write_text(folder / "config.yaml", config.to_yaml())
         _write_csv(folder / "events.csv", _events_table(observation, detections))
         for name, method in (("groups.csv", "groups_frame"), ("folds.csv", "folds_frame")):
             _write_csv(folder / name, _stacked({key: getattr(found, method)() for key, found in detections.items()}))
         _write_nearby(folder / "nearby.npy", detections)
-        _files.write_text(folder / "result.json", json.dumps(as_json(result), indent=2) + "\n")
+        files.write_text(folder / "result.json", json.dumps(as_json(result), indent=2) + "\n")
     except OSError as error:
         raise EventFileError(f"{folder}: the results cannot be written: {error.strerror or error}") from error
     return result
-
-
-def prepare_folder(folder: Path) -> Path:
-    """Return a folder that can be written to; make it if it is not there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise EventFileError(
-            f"{folder}: cannot be used as output folder: {error.strerror or error}; give another one"
-        ) from error
-    return folder
 
 
 def as_json(value: Any) -> Any:
@@ -244,7 +227,7 @@ def _write_nearby(path: Path, detections: Mapping[str, Detection]) -> None:
     rows["theta"] = theta
     for name, nearby in known.items():
         rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
-    with _files.replacing(path) as temporary:
+    with files.replacing(path) as temporary:
         np.save(temporary, rows, allow_pickle=False)
 
 
@@ -255,16 +238,5 @@ def _stacked(frames: Mapping[str, Any]) -> Any:
 
 
 def _write_csv(path: Path, table: Any) -> None:
-    with _files.replacing(path) as temporary:
+    with files.replacing(path) as temporary:
         table.to_csv(temporary, index=False)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of this package, of Python and of the libraries that decide about numbers."""
-    found = {"excess": __version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from excess.cli.printing import print_findings, print_json, say
 
 if TYPE_CHECKING:
-    from excess.application import Applied
-    from excess.cli.inputs import SavedModel
+    from excess.analysis.application import Applied
+    from excess.analysis.finished_run import FinishedRun
+    from excess.analysis.inputs import SavedModel
+    from excess.analysis.run_folder import Findings, RunRecord
     from excess.events import AnalysisConfig
-    from excess.finished_run import FinishedRun
-    from excess.observation import Observation
-    from excess.results import Findings, RunRecord
-    from excess.significance import OnOffCounts
+    from excess.observation.pipeline import Observation
+    from excess.stats.significance import OnOffCounts
 
 
 def search(
@@ -28,8 +28,8 @@ def search(
     **options: Any,
 ) -> Findings:
     """Cross-validate models, forward as well as pooled, and test some of them in the Off regions."""
-    from excess.results import Findings
-    from excess.validation import cross_val_detect, null_test
+    from excess.analysis.run_folder import Findings
+    from excess.validation.cross_validation import cross_val_detect, null_test
 
     if not models:
         return Findings({})
@@ -64,7 +64,7 @@ def _search_forward(
     """Cross-validate forward in time; or say why that cannot be done, which is no reason to lose the rest."""
     import numpy as np
 
-    from excess.validation import cross_val_detect
+    from excess.validation.cross_validation import cross_val_detect
 
     order: Any = slice(None)
     if observation.groups is None:
@@ -94,8 +94,8 @@ def finish(
     as_json: bool,
 ) -> None:
     """Write the results and their report, and print them as a table or as JSON."""
-    from excess.finished_run import FinishedRun
-    from excess.results import result_of, write_results
+    from excess.analysis.finished_run import FinishedRun
+    from excess.analysis.run_folder import result_of, write_results
 
     look = ""
     if output is None:
@@ -135,8 +135,8 @@ def report_run(finished: FinishedRun, path: Path, title: str | None = None) -> P
 def describe_file(file: Path, config: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what a file holds, and On and Off counts where it says enough for them."""
     from excess.events import describe, iter_events, load_config
-    from excess.regions import find_regions, theta_columns
-    from excess.significance import OnOffCounts
+    from excess.observation.regions import find_regions, theta_columns
+    from excess.stats.significance import OnOffCounts
 
     found = describe(file)
     regions = load_config(config).regions
@@ -190,8 +190,8 @@ def apply_here(saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, as
     """Apply a model to one file after the other."""
     from time import perf_counter
 
-    from excess._progress import progress_bar
-    from excess.application import apply_model
+    from excess._core.progress import progress_bar
+    from excess.analysis.application import apply_model
     from excess.events import describe
 
     done = {}

@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from excess._files import sha256_of
-from excess._onoff import n_threads, with_alpha
-from excess._progress import progress_bar
+from excess._core.errors import naming
+from excess._core.files import sha256_of
+from excess._core.progress import progress_bar
 from excess.distributed.fit import START_AGAIN, fit_forest, working
 from excess.distributed.sources import ObservedFiles
+from excess.estimators.base import n_threads, with_alpha
+from excess.estimators.forest import OnOffForestClassifier
 from excess.events import AnalysisConfig, EventFileError, to_features
-from excess.events._errors import naming
-from excess.forest import OnOffForestClassifier
-from excess.observation import Census
-from excess.significance import OnOffCounts
+from excess.observation.pipeline import Census
+from excess.stats.significance import OnOffCounts
 
 __all__ = ["TrainedOnFiles", "train_on_files"]
 

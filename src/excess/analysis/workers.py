@@ -7,10 +7,10 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from excess._onoff import n_threads
-from excess._progress import progress_bar
-from excess.application import Applied, apply_model
+from excess._core.progress import progress_bar
+from excess.analysis.application import Applied, apply_model
 from excess.distributed.fit import working
+from excess.estimators.base import n_threads
 from excess.events import AnalysisConfig
 
 __all__ = ["apply_to_files"]

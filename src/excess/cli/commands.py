@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from excess.cli.inputs import (
+from excess.analysis.inputs import (
     check_new_files,
     configuration,
     detect_with,
@@ -23,6 +23,7 @@ from excess.cli.inputs import (
     reference_from_files,
     simulated_reference,
 )
+from excess.analysis.search import apply_here, describe_file, finish, report_run, search, train_here
 from excess.cli.options import (
     Alpha,
     Config,
@@ -38,7 +39,6 @@ from excess.cli.options import (
 )
 from excess.cli.printing import fail, print_json, print_table, say, sentence_of, shortened
 from excess.cli.reproduce import reproduce
-from excess.cli.running import apply_here, describe_file, finish, report_run, search, train_here
 from excess.cli.scale import ChunkRows, DaskAddress, apply_on_dask, train_at_scale
 
 __all__ = ["app", "main"]
@@ -77,11 +77,12 @@ def demo(
     as_json: Json = False,
 ) -> None:
     """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
+    from excess._core.files import prepare_folder
+    from excess.analysis.models import make_model
+    from excess.analysis.run_folder import RunRecord
     from excess.events import load_config
-    from excess.models import make_model
-    from excess.observation import observe_table
-    from excess.results import RunRecord, prepare_folder
-    from excess.simulate import simulate_observation
+    from excess.observation.pipeline import observe_table
+    from excess.observation.simulation import simulate_observation
 
     if output is not None:
         prepare_folder(output)
@@ -112,9 +113,9 @@ def simulate(
     as_json: Json = False,
 ) -> None:
     """Simulate a wobble observation, and labelled gammas and protons, into files."""
+    from excess._core.files import prepare_folder
     from excess.events import write_events
-    from excess.results import prepare_folder
-    from excess.simulate import simulate_labelled, simulate_observation
+    from excess.observation.simulation import simulate_labelled, simulate_observation
 
     if suffix not in ("hdf5", "parquet", "csv"):
         raise typer.BadParameter(f"must be hdf5, parquet or csv, got {suffix!r}", param_hint="--format")
@@ -144,7 +145,7 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
-    from excess.persistence import is_model_file, read_header
+    from excess.estimators.model_file import is_model_file, read_header
 
     if is_model_file(file):
         header = read_header(file)
@@ -203,9 +204,10 @@ def detect(
     as_json: Json = False,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
-    from excess.models import make_model
-    from excess.results import RunRecord, prepare_folder
-    from excess.validation import STRATEGIES
+    from excess._core.files import prepare_folder
+    from excess.analysis.models import make_model
+    from excess.analysis.run_folder import RunRecord
+    from excess.validation.cross_validation import STRATEGIES
 
     prepare_folder(output)
     settings = configuration(config, source_ra, source_dec)
@@ -277,9 +279,9 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again, and its plots for a paper."""
-    from excess.finished_run import read_results
+    from excess._core.files import prepare_folder
+    from excess.analysis.finished_run import read_results
     from excess.report import PLOT_FORMATS, write_plots
-    from excess.results import prepare_folder
 
     if plots is not None and plots not in PLOT_FORMATS:
         raise typer.BadParameter(f"must be {', '.join(PLOT_FORMATS)}, got {plots!r}", param_hint="--plots")
@@ -317,9 +319,10 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a model on all On and Off events, to be applied to others."""
-    from excess.models import make_model
-    from excess.persistence import save
-    from excess.results import RunRecord, prepare_folder
+    from excess._core.files import prepare_folder
+    from excess.analysis.models import make_model
+    from excess.analysis.run_folder import RunRecord
+    from excess.estimators.model_file import save
 
     prepare_folder(output.parent)
     if output.is_dir():

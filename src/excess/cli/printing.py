@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from excess.observation import Observation
-    from excess.results import Findings
+    from excess.analysis.run_folder import Findings
+    from excess.observation.pipeline import Observation
 
 
 def say(text: str, silent: bool) -> None:
@@ -20,7 +20,7 @@ def say(text: str, silent: bool) -> None:
 
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
-    from excess.results import as_json
+    from excess.analysis.run_folder import as_json
 
     typer.echo(json.dumps(as_json(value), indent=2))
 

@@ -39,10 +39,10 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Reproduce tables and figures of the paper. A run that was interrupted goes on where it was."""
-    from excess.experiments.crab_data import fact_files, labelled_files
-    from excess.experiments.reproduction import chosen_targets, reproduce_targets
-    from excess.experiments.settings import Settings
-    from excess.results import prepare_folder
+    from excess._core.files import prepare_folder
+    from excess.reproduction.crab_data import fact_files, labelled_files
+    from excess.reproduction.running import chosen_targets, reproduce_targets
+    from excess.reproduction.settings import Settings
 
     chosen = chosen_targets(targets)
     if data is not None and not data.is_dir():

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excess.analysis.search import Trained, to_be_saved
 from excess.cli.printing import say
-from excess.cli.running import Trained, to_be_saved
 
 if TYPE_CHECKING:
-    from excess.application import Applied
-    from excess.cli.inputs import SavedModel
+    from excess.analysis.application import Applied
+    from excess.analysis.inputs import SavedModel
     from excess.distributed import Dask
     from excess.events import AnalysisConfig
 
@@ -50,9 +50,9 @@ def train_at_scale(
     as_json: bool,
 ) -> Trained:
     """Train a forest chunk by chunk, or on Dask; ``not_possible`` are the options that do not go with that."""
+    from excess.analysis.models import MODELS
     from excess.distributed import train_on_files
-    from excess.forest import OnOffForestClassifier
-    from excess.models import MODELS
+    from excess.estimators.forest import OnOffForestClassifier
 
     for option, value in not_possible.items():
         if value:

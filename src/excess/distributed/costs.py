@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from excess._forest.levels import WIDTH
+from excess.estimators._forest.levels import WIDTH
 
 __all__ = ["LevelCost", "moved_bytes"]
 

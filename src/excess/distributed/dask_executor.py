@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, TypeVar
 
-from excess._checks import as_counts, as_int, as_scalar
-from excess._forest.ensemble import Tick
+from excess._core.checks import as_counts, as_int, as_scalar
 from excess.distributed.executors import (
     Arguments,
     DistributedError,
@@ -29,6 +28,7 @@ from excess.distributed.executors import (
     not_shown,
 )
 from excess.distributed.parts import Part
+from excess.estimators._forest.ensemble import Tick
 
 __all__ = ["Dask"]
 

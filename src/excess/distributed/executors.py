@@ -17,10 +17,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import as_int
-from excess._forest.ensemble import Tick, run_tasks
-from excess._onoff import n_threads
+from excess._core.checks import as_int
 from excess.distributed.parts import InMemory, Part
+from excess.estimators._forest.ensemble import Tick, run_tasks
+from excess.estimators.base import n_threads
 
 __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
 

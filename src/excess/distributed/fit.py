@@ -12,13 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from excess._checks import FloatArray, as_int
-from excess._forest.compiling import compile_kernels
-from excess._forest.ensemble import Tick, encode_events
-from excess._onoff import n_threads
-from excess._onoff_trees import GrownTrees, resolve_max_features
-from excess._oob_threshold import check_scored
-from excess._progress import progress_bar
+from excess._core.checks import FloatArray, as_int
+from excess._core.progress import progress_bar
 from excess.distributed.executors import DistributedError, Executor, InProcess
 from excess.distributed.growth import Budget, grow_forest
 from excess.distributed.parts import Binned, RecordFile
@@ -33,7 +28,12 @@ from excess.distributed.survey import (
     sample_cutoff,
     survey_partition,
 )
-from excess.forest import OnOffForestClassifier
+from excess.estimators._forest.compiling import compile_kernels
+from excess.estimators._forest.ensemble import Tick, encode_events
+from excess.estimators.base import n_threads
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.grown_trees import GrownTrees, resolve_max_features
+from excess.estimators.oob_threshold import check_scored
 
 __all__ = ["START_AGAIN", "fit_forest", "working"]
 

@@ -14,15 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._forest.criterion import TABLE_SIZE, x_log_x_table
-from excess._forest.ensemble import GrowthSettings, Tick, run_tasks
-from excess._forest.grower import breadth_first, grow_bag
-from excess._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_GROWING, N_OFF, N_ON, as_codes
-from excess._forest.levels import WIDTH, choose_for_nodes, fill_nodes, graft, routes_of, split_nodes, take_nodes
-from excess._forest.predictor import FlatTrees
-from excess._rng import MAX_WEIGHT, derive_key
+from excess._core.rng import MAX_WEIGHT, derive_key
 from excess.distributed.executors import Executor
 from excess.distributed.parts import Binned, frozen
+from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
+from excess.estimators._forest.ensemble import GrowthSettings, Tick, run_tasks
+from excess.estimators._forest.grower import breadth_first, grow_bag
+from excess.estimators._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_GROWING, N_OFF, N_ON, as_codes
+from excess.estimators._forest.levels import (
+    WIDTH,
+    choose_for_nodes,
+    fill_nodes,
+    graft,
+    routes_of,
+    split_nodes,
+    take_nodes,
+)
+from excess.estimators._forest.predictor import FlatTrees
 
 __all__ = ["Budget", "grow_forest"]
 

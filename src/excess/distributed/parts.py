@@ -9,8 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray
-from excess._forest.layout import ON_BIT, as_codes
+from excess._core.checks import BoolArray, FloatArray
+from excess.estimators._forest.layout import ON_BIT, as_codes
 
 __all__ = ["Binned", "InFile", "InMemory", "Part", "RecordFile", "Scored", "frozen"]
 

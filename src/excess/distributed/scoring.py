@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray
-from excess._forest import ensemble, predictor
-from excess._forest.scores import add_log_likelihood
-from excess._score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
+from excess._core.checks import BoolArray, FloatArray
 from excess.distributed.executors import Executor
 from excess.distributed.parts import Binned, Scored, frozen
+from excess.estimators._forest import ensemble, predictor
+from excess.stats.score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
+from excess.stats.score_kernels import add_log_likelihood
 
 __all__ = ["Likelihood", "OutOfBag", "ScoredParts"]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from excess._checks import as_int
+from excess._core.checks import as_int
+from excess._core.errors import missing_column
 from excess.events import AnalysisConfig, EventFileError, describe, iter_events, to_features
-from excess.events._errors import missing_column
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.regions import Regions
+    from excess.observation.regions import Regions
 
 __all__ = ["EventFiles", "ObservedFiles", "Partition", "partitions_of"]
 
@@ -152,7 +152,7 @@ class _ObservedFile:
 
     def tables(self, *more: str) -> Iterator[tuple[pd.DataFrame, Regions]]:
         """Give the events inside regions, and the regions of all, with further columns if the file has them."""
-        from excess.regions import SKY_COLUMNS, find_regions, theta_columns
+        from excess.observation.regions import SKY_COLUMNS, find_regions, theta_columns
 
         present = describe(self.path).columns
         wanted = [*self.config.columns_needed()]

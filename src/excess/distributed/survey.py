@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from excess._checks import FloatArray, as_binary_target, as_labels, binary_classes, check_same_length
-from excess._forest.binning import N_SAMPLED, edges_of, few_distinct
-from excess._rng import row_hashes
+from excess._core.checks import FloatArray, as_binary_target, as_labels, binary_classes, check_same_length
+from excess._core.errors import naming
+from excess._core.rng import row_hashes
 from excess.distributed.sources import Partition
-from excess.events._errors import naming
+from excess.estimators._forest.binning import N_SAMPLED, edges_of, few_distinct
 
 __all__ = [
     "CheckedChunk",
@@ -43,7 +43,7 @@ class CheckedChunk:
 
 def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
     """Give the chunks of a partition in one form; errors name the partition."""
-    from excess.forest import OnOffForestClassifier
+    from excess.estimators.forest import OnOffForestClassifier
 
     chunks = partition.chunks()
     number = 0

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from excess._checks import FloatArray, as_int
-from excess.curve import ThresholdCurve
-from excess.significance import OnOffCounts
+from excess._core.checks import FloatArray, as_int
+from excess.stats.curve import ThresholdCurve
+from excess.stats.significance import OnOffCounts
 
 
 class OnOffMixin:
@@ -37,9 +37,9 @@ class OnOffMixin:
         path : str or path-like
             The file; one that exists is replaced.
         metadata : mapping or None, default=None
-            What else to keep with the model, such as units or training groups; see `excess.persistence.save`.
+            What else to keep with the model, such as units or training groups; see `excess.estimators.model_file.save`.
         """
-        from excess.persistence import save  # here, because it imports all estimators
+        from excess.estimators.model_file import save  # here, because it imports all estimators
 
         save(self, path, metadata=metadata)
 

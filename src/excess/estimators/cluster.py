@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
-from excess._checks import (
+from excess._core.checks import (
     BoolArray,
     FloatArray,
     as_binary_target,
@@ -25,13 +25,13 @@ from excess._checks import (
     as_scalar_alpha,
     binary_classes,
 )
-from excess._onoff import OnOffMixin, n_threads
-from excess._onoff_trees import resolve_max_features
-from excess._oob_threshold import out_of_bag_rule
-from excess._progress import progress_bar
-from excess._rng import bootstrap_weights, choose_features, derive_key
-from excess._threads import in_order
-from excess.curve import curve_of_cells
+from excess._core.progress import progress_bar
+from excess._core.rng import bootstrap_weights, choose_features, derive_key
+from excess._core.threads import in_order
+from excess.estimators.base import OnOffMixin, n_threads
+from excess.estimators.grown_trees import resolve_max_features
+from excess.estimators.oob_threshold import out_of_bag_rule
+from excess.stats.curve import curve_of_cells
 
 __all__ = ["OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"]
 

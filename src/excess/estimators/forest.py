@@ -10,16 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
-from excess._forest import ensemble
-from excess._forest.compiling import compile_kernels
-from excess._forest.criterion import CRITERIA
-from excess._forest.scores import UNITS_PER_NAT, add_log_likelihood
-from excess._onoff import n_threads
-from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
-from excess._oob_threshold import OutOfBagRule, out_of_bag_rule
-from excess._progress import progress_bar
-from excess.curve import ThresholdCurve
+from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
+from excess._core.progress import progress_bar
+from excess.estimators._forest import ensemble
+from excess.estimators._forest.compiling import compile_kernels
+from excess.estimators._forest.criterion import CRITERIA
+from excess.estimators.base import n_threads
+from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
+from excess.stats.curve import ThresholdCurve
+from excess.stats.score_kernels import UNITS_PER_NAT, add_log_likelihood
 
 __all__ = ["OnOffForestClassifier"]
 

@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
 
-from excess._checks import FloatArray, binary_classes
+from excess._core.checks import FloatArray, binary_classes
 
 
 def check_classifier(estimator: Any) -> None:

@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess import _files
-from excess._version import __version__
+from excess._core import files
+from excess._core.version import __version__
 
 FORMAT_VERSION = 1
 """Version of what a header and its arrays mean; to be raised when an older package would misread them."""
@@ -59,7 +59,7 @@ class ModelFileError(ValueError):
 
     Examples
     --------
-    >>> from excess.persistence import ModelFileError, load
+    >>> from excess.estimators.model_file import ModelFileError, load
     >>> try:
     ...     load("crab.excess")
     ... except ModelFileError as error:
@@ -79,7 +79,7 @@ def write_model(path: Path, header: dict[str, Any], arrays: dict[str, NDArray[An
         target = path.resolve()
         if target.exists() and not target.is_file():
             raise ModelFileError(f"{path} is {_what(target)}; give the name of a file")
-        with _files.replacing(target) as temporary, temporary.open("wb") as file:
+        with files.replacing(target) as temporary, temporary.open("wb") as file:
             digest = hashlib.sha256()
             for part in _pieces(header, raw):
                 digest.update(part)
@@ -228,5 +228,6 @@ def _restored_number(value: Any) -> Any:
 
 
 def require(holds: bool, otherwise: str) -> None:
+    """Raise ValueError with a sentence unless a condition holds."""
     if not holds:
         raise ValueError(otherwise)

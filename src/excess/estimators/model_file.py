@@ -19,16 +19,16 @@ import sklearn
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import as_scalar_alpha, as_threshold, binary_classes
-from excess._forest.ensemble import edges_code_type
-from excess._forest.predictor import FlatTrees, leaf_mask
-from excess._model_file import FORMAT_VERSION, MAGIC, ModelFileError, read_model, require, write_model
-from excess._onoff_trees import GrownTrees
-from excess._version import __version__
-from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier, _Cells
-from excess.curve import ThresholdCurve
-from excess.forest import OnOffForestClassifier
-from excess.tree import OnOffTreeClassifier
+from excess._core.checks import as_scalar_alpha, as_threshold, binary_classes
+from excess._core.version import __version__
+from excess.estimators._forest.ensemble import edges_code_type
+from excess.estimators._forest.predictor import FlatTrees, leaf_mask
+from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier, _Cells
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.grown_trees import GrownTrees
+from excess.estimators.model_bytes import FORMAT_VERSION, MAGIC, ModelFileError, read_model, require, write_model
+from excess.estimators.tree import OnOffTreeClassifier
+from excess.stats.curve import ThresholdCurve
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "is_model_file", "load", "read_header", "save"]
 
@@ -95,7 +95,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
     >>> import tempfile
     >>> from pathlib import Path
     >>> from excess import OnOffTreeClassifier
-    >>> from excess.persistence import load, save
+    >>> from excess.estimators.model_file import load, save
     >>> tree = OnOffTreeClassifier(alpha=0.2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "tree.excess"
@@ -159,7 +159,7 @@ def load(path: PathLike) -> Any:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from excess import OnOffKMeansClassifier
-    >>> from excess.persistence import load
+    >>> from excess.estimators.model_file import load
     >>> model = OnOffKMeansClassifier(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], ["off", "off", "on", "on"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "clusters.excess"
@@ -208,7 +208,7 @@ def read_header(path: PathLike) -> dict[str, Any]:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from excess import OnOffTreeClassifier
-    >>> from excess.persistence import read_header
+    >>> from excess.estimators.model_file import read_header
     >>> tree = OnOffTreeClassifier(alpha=0.2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "tree.excess"
@@ -238,7 +238,7 @@ def is_model_file(path: PathLike) -> bool:
 
     Examples
     --------
-    >>> from excess.persistence import is_model_file
+    >>> from excess.estimators.model_file import is_model_file
     >>> is_model_file("crab.excess")
     False
     """

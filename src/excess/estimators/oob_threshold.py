@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from excess._checks import BoolArray, FloatArray, as_counts, as_int, as_scalar, as_threshold
-from excess._score_cells import EventsInMemory, ScoredEvents
-from excess._sweep import strictest_near_best
-from excess.curve import ThresholdCurve
-from excess.tuning import median_threshold, significance_threshold, threshold_rule
+from excess._core.checks import BoolArray, FloatArray, as_counts, as_int, as_scalar, as_threshold
+from excess.stats.curve import ThresholdCurve
+from excess.stats.score_cells import EventsInMemory, ScoredEvents
+from excess.stats.sweep import strictest_near_best
+from excess.stats.thresholds import median_threshold, significance_threshold, threshold_rule
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
-from excess._checks import as_binary_target, as_scalar_alpha
-from excess._holdout import check_classifier
-from excess.threshold import SignificanceThresholdClassifier
+from excess._core.checks import as_binary_target, as_scalar_alpha
+from excess.estimators.holdout import check_classifier
+from excess.estimators.threshold import SignificanceThresholdClassifier
 
 __all__ = ["supervised_reference"]
 

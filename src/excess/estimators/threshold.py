@@ -15,7 +15,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import (
+from excess._core.checks import (
     as_binary_target,
     as_column,
     as_labels,
@@ -24,18 +24,18 @@ from excess._checks import (
     binary_classes,
     check_same_length,
 )
-from excess._folds import is_fold_number, make_folds
-from excess._holdout import (
+from excess.estimators.base import OnOffMixin
+from excess.estimators.folds import is_fold_number, make_folds
+from excess.estimators.holdout import (
     SCORE_SOURCES,
     check_classifier,
     check_event_numbers,
     out_of_fold_scores,
     score_events,
 )
-from excess._onoff import OnOffMixin
-from excess.assignment import assign_cells
-from excess.curve import ThresholdCurve, significance_curve
-from excess.tuning import THRESHOLD_METHODS, significance_threshold, threshold_rule, tune_threshold
+from excess.stats.assignment import assign_cells
+from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.thresholds import THRESHOLD_METHODS, significance_threshold, threshold_rule, tune_threshold
 
 __all__ = [
     "THRESHOLD_METHODS",

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._checks import as_column, as_int, as_random_state, as_scalar_alpha
-from excess._forest import ensemble
-from excess._forest.compiling import compile_kernels
-from excess._forest.criterion import CRITERIA
-from excess._onoff_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
-from excess._tree_drawing import TreeView, draw_tree, tree_text
-from excess.curve import curve_of_cells
+from excess._core.checks import as_column, as_int, as_random_state, as_scalar_alpha
+from excess.estimators._forest import ensemble
+from excess.estimators._forest.compiling import compile_kernels
+from excess.estimators._forest.criterion import CRITERIA
+from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
+from excess.stats.curve import curve_of_cells
 
 __all__ = ["OnOffTreeClassifier"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray, as_int
-from excess.significance import li_ma_significance
+from excess._core.checks import BoolArray, FloatArray, as_int
+from excess.stats.significance import li_ma_significance
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Events: reading and writing tables of events, quality cuts and features."""
 
-from excess.events._errors import EventFileError
+from excess._core.errors import EventFileError
 from excess.events.config import AnalysisConfig, RegionConfig, load_config, parse_config
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features

@@ -14,8 +14,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
-from excess.events._errors import EventFileError, require
 from excess.events._fixed_point import FixedPoint, fixed_point
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
+from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
-from excess.events._errors import EventFileError, require
 from excess.events._fact_names import INDEX_COLUMNS, canonical_name
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
-from excess.events._errors import EventFileError, require
 
 __all__ = ["chunks", "columns", "count"]
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from excess._core.errors import EventFileError, require, translated
 from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
-from excess.events._errors import EventFileError, require, translated
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["FORMATS", "Format", "recognise"]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from excess.events._errors import EventFileError, require
+from excess._core.errors import EventFileError, require
 
 __all__ = ["open_hdf5", "stored_names", "stored_node"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from excess.events._errors import EventFileError
+from excess._core.errors import EventFileError
 
 __all__ = ["KEYS", "joined"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from excess.events._errors import require
+from excess._core.errors import require
 from excess.events._fact_names import INDEX_COLUMNS
 
 __all__ = ["chunks", "columns", "count"]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from excess.events._errors import EventFileError, nearest, translated
+from excess._core.errors import EventFileError, nearest, translated
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess.events._errors import nearest
+from excess._core.errors import nearest
 
 __all__ = ["CONSTANTS", "FUNCTIONS", "evaluate", "names_in"]
 

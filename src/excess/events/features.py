@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from excess._checks import BoolArray, FloatArray
-from excess.events._errors import missing_column
+from excess._core.checks import BoolArray, FloatArray
+from excess._core.errors import missing_column
 from excess.events.config import AnalysisConfig
 from excess.events.expressions import as_numbers, compute, names_in
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from excess._checks import as_int
-from excess.events._errors import EventFileError, missing_column, translated
+from excess._core.checks import as_int
+from excess._core.errors import EventFileError, missing_column, translated
 from excess.events._formats import FORMATS, recognise
 from excess.events._joining import KEYS, joined
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from excess._checks import FloatArray
+from excess._core.checks import FloatArray
 
 if TYPE_CHECKING:
     import pandas as pd

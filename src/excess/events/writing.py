@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._files import replacing
-from excess.events._errors import EventFileError, require, translated
+from excess._core.errors import EventFileError, require, translated
+from excess._core.files import replacing
+from excess._core.interrupts import interrupted_later
 from excess.events._fact import GROUP, count
 from excess.events._hdf5 import CHUNK_CACHE
-from excess.events._interrupts import interrupted_later
 from excess.events._sparing_file import SparingFile
 
 __all__ = ["EventWriter", "write_events"]

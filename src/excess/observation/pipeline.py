@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import FloatArray, as_scalar_alpha
+from excess._core.checks import FloatArray, as_scalar_alpha
+from excess._core.errors import naming
 from excess.events import AnalysisConfig, EventFileError, describe, iter_events, read_events, to_features
-from excess.events._errors import naming
 from excess.events.times import TIME_COLUMNS, seconds_of
-from excess.regions import (
+from excess.observation.regions import (
     SKY_COLUMNS,
     Regions,
     angles_to_regions,
@@ -26,7 +26,7 @@ from excess.regions import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.detection import Detection
+    from excess.validation.detection import Detection
 
 __all__ = ["Observation", "observe", "observe_on_off", "observe_table"]
 
@@ -309,8 +309,8 @@ def observe_table(
     Examples
     --------
     >>> from excess.events import load_config
-    >>> from excess.observation import observe_table
-    >>> from excess.simulate import simulate_observation
+    >>> from excess.observation.pipeline import observe_table
+    >>> from excess.observation.simulation import simulate_observation
     >>> observation = observe_table(simulate_observation(100_000, 200, random_state=0), load_config())
     >>> print(observation)
     100,000 events read, 97,112 outside all regions, 0 cut away; On 630, Off 2258, alpha 0.2: ...

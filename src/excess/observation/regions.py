@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from excess._checks import (
+from excess._core.checks import (
     BoolArray,
     FloatArray,
     as_choice,
@@ -21,7 +21,7 @@ from excess._checks import (
     as_scalar_alpha,
     check_same_length,
 )
-from excess.significance import OnOffCounts
+from excess.stats.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +57,7 @@ class Regions:
 
     Examples
     --------
-    >>> from excess.regions import assign_regions
+    >>> from excess.observation.regions import assign_regions
     >>> regions = assign_regions([[0.1, 0.9, 1.1], [0.8, 0.1, 0.9], [2.0, 2.0, 2.1]])
     >>> print(regions.region, regions.counts)
     [ 0  1 -1] On 1, Off 1, alpha 0.5: excess 0.5 +- 1.1, 0.5 sigma
@@ -185,7 +185,7 @@ def theta_from_sky(
 
     Examples
     --------
-    >>> from excess.regions import theta_from_sky
+    >>> from excess.observation.regions import theta_from_sky
     >>> theta_from_sky([83.63], [22.01], 83.63, 22.61, source_ra=83.63, source_dec=22.01, n_regions=4).round(3)
     array([[0.   , 0.849, 1.2  , 0.849]])
     """
@@ -223,8 +223,8 @@ def angles_to_regions(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
     Examples
     --------
     >>> from excess.events import RegionConfig
-    >>> from excess.regions import angles_to_regions
-    >>> from excess.simulate import simulate_observation
+    >>> from excess.observation.regions import angles_to_regions
+    >>> from excess.observation.simulation import simulate_observation
     >>> angles_to_regions(simulate_observation(1000, 20, random_state=0), RegionConfig()).shape
     (1000, 6)
     """
@@ -270,8 +270,8 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     Examples
     --------
     >>> from excess.events import RegionConfig
-    >>> from excess.regions import find_regions
-    >>> from excess.simulate import simulate_observation
+    >>> from excess.observation.regions import find_regions
+    >>> from excess.observation.simulation import simulate_observation
     >>> print(find_regions(simulate_observation(100_000, 200, random_state=0), RegionConfig()).counts)
     On 630, Off 2258, alpha 0.2: excess 178.4 +- 26.8, 7.2 sigma
     """
@@ -297,7 +297,7 @@ def regions_of_files(n_on: int, n_off: int, alpha: float) -> Regions:
 
     Examples
     --------
-    >>> from excess.regions import regions_of_files
+    >>> from excess.observation.regions import regions_of_files
     >>> print(regions_of_files(30, 100, alpha=0.2).counts)
     On 30, Off 100, alpha 0.2: excess 10.0 +- 5.8, 1.9 sigma
     """

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from excess._checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
-from excess.regions import theta_columns
+from excess._core.checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
+from excess.observation.regions import theta_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,7 +82,7 @@ def simulate_observation(
 
     Examples
     --------
-    >>> from excess.simulate import simulate_observation
+    >>> from excess.observation.simulation import simulate_observation
     >>> events = simulate_observation(10_000, 500, random_state=0)
     >>> on = events["theta_deg"] ** 2 < 0.025
     >>> print(on.sum(), events.loc[on, "is_signal"].sum(), events["night"].nunique())
@@ -155,7 +155,7 @@ def simulate_labelled(n_gamma: int = 10_000, n_proton: int = 10_000, *, random_s
 
     Examples
     --------
-    >>> from excess.simulate import simulate_labelled
+    >>> from excess.observation.simulation import simulate_labelled
     >>> simulate_labelled(1000, 2000, random_state=0).groupby("is_signal")["width"].median().round(1)
     is_signal
     False    8.4
@@ -182,7 +182,7 @@ class _Statistics(NamedTuple):
 
 @cache
 def _statistics() -> _Statistics:
-    text = files("excess").joinpath("data/fact_statistics.json").read_text(encoding="utf-8")
+    text = files("excess.observation").joinpath("data/fact_statistics.json").read_text(encoding="utf-8")
     figures = json.loads(text)
     classes = figures["classes"]
     return _Statistics(

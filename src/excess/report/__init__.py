@@ -1,6 +1,5 @@
 """The report: a detection that people can look at, question and trust."""
 
-from excess.report.critical_difference import plot_critical_difference
 from excess.report.files import PLOT_FORMATS, write_plots
 from excess.report.page import write_report
 from excess.report.plots import (
@@ -14,7 +13,6 @@ from excess.report.plots import (
 
 __all__ = [
     "PLOT_FORMATS",
-    "plot_critical_difference",
     "plot_feature_importances",
     "plot_null_test",
     "plot_score_histogram",

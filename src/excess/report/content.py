@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from excess.detection import Detection
-from excess.null_tests import NullTest
 from excess.report.exploration import MAX_BYTES, counts_text, explore
 from excess.report.sentences import beside, decimal, level_of, quote, thresholds_in_words, verdict
 from excess.report.series import has_score, score_histogram, significance_over_time, theta_squared_histogram
-from excess.significance import OnOffCounts
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 
 __all__ = ["MAX_ROWS", "model_content"]
 

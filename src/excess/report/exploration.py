@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import FloatArray
-from excess.detection import Detection
+from excess._core.checks import FloatArray
 from excess.report.series import bin_numbers, has_score, shown_theta_squared, theta_squared_edges, threshold_steps
-from excess.significance import OnOffCounts, significance_of_cuts
+from excess.stats.significance import OnOffCounts, significance_of_cuts
+from excess.validation.detection import Detection
 
 __all__ = ["counts_text", "explore", "stops_of"]
 

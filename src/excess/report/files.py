@@ -7,14 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from excess.detection import Detection
+from excess._core.files import prepare_folder
 from excess.report import plots
 from excess.report.series import has_score
 from excess.report.style import FORMATS
-from excess.results import prepare_folder
+from excess.validation.detection import Detection
 
 if TYPE_CHECKING:
-    from excess.results import Findings
+    from excess.analysis.run_folder import Findings
 
 __all__ = ["PLOT_FORMATS", "write_plots"]
 

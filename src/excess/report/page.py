@@ -9,13 +9,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from excess import _files
-from excess.detection import Detection
-from excess.null_tests import NullTest
+from excess._core.files import write_text
+from excess._core.version import versions
 from excess.report.content import MAX_ROWS, model_content
 from excess.report.exploration import MAX_BYTES
-from excess.results import versions
-from excess.significance import OnOffCounts
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 
 __all__ = ["write_report"]
 
@@ -67,7 +67,7 @@ def write_report(
 
     See Also
     --------
-    excess.finished_run.read_results : Reads what a report needs from the folder of a run.
+    excess.analysis.finished_run.read_results : Reads what a report needs from the folder of a run.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def write_report(
         css=_asset("page.css"),
         javascript=_asset("page.js"),
     )
-    _files.write_text(target, text)
+    write_text(target, text)
     return target
 
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from excess._checks import FloatArray, as_int, as_threshold
-from excess.detection import Detection
-from excess.null_tests import NullTest
+from excess._core.checks import FloatArray, as_int, as_threshold
 from excess.report.series import (
     has_score,
     score_histogram,
@@ -29,7 +27,9 @@ from excess.report.style import (
     mark_exploration,
     paper_axes,
 )
-from excess.significance import OnOffCounts
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,9 +79,9 @@ def plot_theta_squared(
     --------
     >>> from excess import OnOffTreeClassifier, cross_val_detect
     >>> from excess.events import load_config
-    >>> from excess.observation import observe_table
+    >>> from excess.observation.pipeline import observe_table
     >>> from excess.report.plots import plot_theta_squared
-    >>> from excess.simulate import simulate_observation
+    >>> from excess.observation.simulation import simulate_observation
     >>> seen = observe_table(simulate_observation(20_000, 300, random_state=0), load_config())
     >>> tree = OnOffTreeClassifier(max_depth=3)
     >>> found = cross_val_detect(tree, seen.X, seen.on, alpha=seen.alpha, groups=seen.groups)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from excess.detection import Detection
-from excess.null_tests import NullTest
-from excess.significance import OnOffCounts
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 
 
 def level_of(detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None) -> tuple[str, str]:

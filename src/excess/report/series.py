@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray
-from excess.curve import ThresholdCurve
-from excess.detection import Detection
-from excess.significance import li_ma_significance
+from excess._core.checks import BoolArray, FloatArray
+from excess.stats.curve import ThresholdCurve
+from excess.stats.significance import li_ma_significance
+from excess.validation.detection import Detection
 
 __all__ = [
     "OverTime",

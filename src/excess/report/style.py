@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excess._files import replacing
+from excess._core.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import kstest, norm
 
-from excess.events._errors import require
-from excess.experiments.pages import Figure, Page, Table, pm
-from excess.experiments.settings import Settings
-from excess.experiments.trials import Row, Study, Trial
-from excess.forest import OnOffForestClassifier
+from excess._core.errors import require
+from excess.estimators.forest import OnOffForestClassifier
 from excess.report.style import GREY, OFF, ON, OTHER
-from excess.validation import cross_val_detect
+from excess.reproduction.pages import Figure, Page, Table, pm
+from excess.reproduction.settings import Settings
+from excess.reproduction.trials import Row, Study, Trial
+from excess.validation.cross_validation import cross_val_detect
 
 if TYPE_CHECKING:
     import pandas as pd

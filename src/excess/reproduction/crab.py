@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from excess._checks import FloatArray
-from excess._holdout import score_events
-from excess.agreement import agreement
+from excess._core.checks import FloatArray
+from excess.estimators.holdout import score_events
 from excess.events import load_config
-from excess.experiments.crab_data import (
+from excess.reproduction.crab_data import (
     CrabData,
     are_labelled,
     crab_data,
@@ -21,10 +20,11 @@ from excess.experiments.crab_data import (
     identify_crab,
     labelled_events,
 )
-from excess.experiments.methods import METHODS, MODELS, Judged, judge_folds, judge_scores
-from excess.experiments.settings import Settings
-from excess.experiments.trials import Row, Study, Trial
-from excess.significance import OnOffCounts
+from excess.reproduction.methods import METHODS, MODELS, Judged, judge_folds, judge_scores
+from excess.reproduction.settings import Settings
+from excess.reproduction.trials import Row, Study, Trial
+from excess.stats.significance import OnOffCounts
+from excess.validation.agreement import agreement
 
 __all__ = ["CRAB", "CRAB_NULL", "label_of", "make_model", "name_of", "train_supervised"]
 
@@ -84,7 +84,7 @@ def label_of(method: str, size: int) -> str:
 
     Examples
     --------
-    >>> from excess.experiments.crab import label_of
+    >>> from excess.reproduction.crab import label_of
     >>> label_of("menon-forest", 7), label_of("supervised-tree", 1), label_of("default-forest", 0)
     ('menon-7', 'supervised-small', 'default-forest')
     """
@@ -98,7 +98,7 @@ def name_of(line: str, n_models: int | None = None) -> str:
 
     Examples
     --------
-    >>> from excess.experiments.crab import name_of
+    >>> from excess.reproduction.crab import name_of
     >>> name_of("li-ma-4", 100), name_of("k-means-32", 1), name_of("supervised-small")
     ('LiMa Forest, depth 4', 'k-means, 32 clusters', 'Supervised tree / forest, few events')
     """

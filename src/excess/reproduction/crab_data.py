@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray
-from excess._files import sha256_of
-from excess.experiments.settings import Settings
+from excess._core.checks import BoolArray, FloatArray
+from excess._core.files import sha256_of
+from excess.reproduction.settings import Settings
 
 __all__ = [
     "CrabData",
@@ -144,7 +144,7 @@ def are_labelled(identity: Mapping[str, Any]) -> bool:
 
     Examples
     --------
-    >>> from excess.experiments.crab_data import are_labelled
+    >>> from excess.reproduction.crab_data import are_labelled
     >>> are_labelled({"crab": "simulated"}), are_labelled({"crab": {"dl2": "0f"}})
     (True, False)
     """
@@ -167,8 +167,8 @@ def crab_data(settings: Settings) -> CrabData:
         Events with nights.
     """
     from excess.events import load_config
-    from excess.observation import observe, observe_table
-    from excess.simulate import simulate_observation
+    from excess.observation.pipeline import observe, observe_table
+    from excess.observation.simulation import simulate_observation
 
     config, files = load_config(), fact_files(settings)
     if files:
@@ -194,7 +194,7 @@ def labelled_events(part: str, settings: Settings) -> LabelledEvents | None:
 
     Of files, every other event is for training and the rest for testing.
     """
-    from excess.simulate import simulate_labelled
+    from excess.observation.simulation import simulate_labelled
 
     sizes = {"train": N_LABELLED, "train-small": N_FEW_LABELLED, "test": N_TEST}
     files = fact_files(settings)

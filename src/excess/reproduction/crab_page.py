@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excess.events import load_config
-from excess.experiments import published
-from excess.experiments.crab import name_of
-from excess.experiments.crab_data import are_labelled, crab_data, has_fact_files, labelled_files
-from excess.experiments.pages import Comparison, Figure, Page, Table, compare
-from excess.experiments.roc import FORESTS
-from excess.experiments.settings import Settings
 from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
-from excess.significance import OnOffCounts
+from excess.reproduction import published
+from excess.reproduction.crab import name_of
+from excess.reproduction.crab_data import are_labelled, crab_data, has_fact_files, labelled_files
+from excess.reproduction.pages import Comparison, Figure, Page, Table, compare
+from excess.reproduction.roc import FORESTS
+from excess.reproduction.settings import Settings
+from excess.stats.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd

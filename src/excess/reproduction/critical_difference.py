@@ -12,7 +12,7 @@ from excess.report.style import GREY, ON, paper_axes
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from excess.ranking import RankComparison
+    from excess.reproduction.ranking import RankComparison
 
 __all__ = ["plot_critical_difference"]
 
@@ -36,8 +36,8 @@ def plot_critical_difference(
 
     Examples
     --------
-    >>> from excess.ranking import compare_ranks
-    >>> from excess.report.critical_difference import plot_critical_difference
+    >>> from excess.reproduction.ranking import compare_ranks
+    >>> from excess.reproduction.critical_difference import plot_critical_difference
     >>> comparison = compare_ranks([[0.9, 0.8, 0.1], [0.7, 0.6, 0.2], [0.8, 0.9, 0.3]], ["forest", "tree", "guess"])
     >>> axes = plot_critical_difference(comparison)
     >>> sorted(text.get_text() for text in axes.texts)

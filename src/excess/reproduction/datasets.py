@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import FloatArray
-from excess.events._errors import require
-from excess.experiments.settings import Settings
+from excess._core.checks import FloatArray
+from excess._core.errors import require
+from excess.reproduction.settings import Settings
 
 __all__ = [
     "IMBALANCED_SETS",

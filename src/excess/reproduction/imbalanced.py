@@ -10,11 +10,11 @@ import numpy as np
 from sklearn.metrics import f1_score, precision_score, recall_score
 from sklearn.model_selection import StratifiedKFold
 
-from excess.experiments.datasets import IMBALANCED_SETS, has_imbalanced_files, imbalanced_checksums, imbalanced_set
-from excess.experiments.methods import METHODS, MODELS, by_model, judge_folds
-from excess.experiments.settings import Settings
-from excess.experiments.trials import Row, Study, Trial
-from excess.noise import inject_label_noise
+from excess.reproduction.datasets import IMBALANCED_SETS, has_imbalanced_files, imbalanced_checksums, imbalanced_set
+from excess.reproduction.methods import METHODS, MODELS, by_model, judge_folds
+from excess.reproduction.settings import Settings
+from excess.reproduction.trials import Row, Study, Trial
+from excess.stats.noise import inject_label_noise
 
 __all__ = ["DEPTH", "IMBALANCED", "MORE_NOISE", "PAPER_METHODS"]
 

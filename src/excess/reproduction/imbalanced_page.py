@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excess.experiments import published
-from excess.experiments.datasets import IMBALANCED_SETS
-from excess.experiments.imbalanced import DEPTH, N_TRIALS, PAPER_METHODS
-from excess.experiments.methods import METHODS
-from excess.experiments.pages import Figure, Page, Table, compare
-from excess.experiments.settings import Settings
-from excess.ranking import RankComparison, compare_ranks
+from excess.reproduction import published
+from excess.reproduction.datasets import IMBALANCED_SETS
+from excess.reproduction.imbalanced import DEPTH, N_TRIALS, PAPER_METHODS
+from excess.reproduction.methods import METHODS
+from excess.reproduction.pages import Figure, Page, Table, compare
+from excess.reproduction.ranking import RankComparison, compare_ranks
+from excess.reproduction.settings import Settings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -232,8 +232,8 @@ def sets_said(sets: Iterable[str]) -> str:
 
     Examples
     --------
-    >>> from excess.experiments.datasets import IMBALANCED_SETS
-    >>> from excess.experiments.imbalanced_page import sets_said
+    >>> from excess.reproduction.datasets import IMBALANCED_SETS
+    >>> from excess.reproduction.imbalanced_page import sets_said
     >>> sets_said(IMBALANCED_SETS), sets_said(list(IMBALANCED_SETS)[:-1])
     ('10 sets', '9 sets (left out: protein_homo)')
     """
@@ -259,7 +259,7 @@ def _values(rows: pd.DataFrame, name: str, method: str) -> Any:
 
 
 def _figure(comparison: RankComparison, what: str, name: str) -> Figure:
-    from excess.report.critical_difference import plot_critical_difference
+    from excess.reproduction.critical_difference import plot_critical_difference
 
     axes = plot_critical_difference(comparison)
     axes.set_title(f"F1, {what}", fontsize=9, loc="left")

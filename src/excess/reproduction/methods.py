@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from excess._checks import BoolArray, FloatArray
-from excess._holdout import score_events
-from excess.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
-from excess.forest import OnOffForestClassifier
-from excess.tree import OnOffTreeClassifier
-from excess.tuning import THRESHOLD_METHODS, significance_threshold
+from excess._core.checks import BoolArray, FloatArray
+from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.holdout import score_events
+from excess.estimators.tree import OnOffTreeClassifier
+from excess.stats.thresholds import THRESHOLD_METHODS, significance_threshold
 
 __all__ = ["METHODS", "MODELS", "Judged", "Method", "by_model", "judge_folds", "judge_scores"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excess import _files
-from excess.events._errors import require
+from excess._core import files
+from excess._core.errors import require
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.experiments.published import Value
+    from excess.reproduction.published import Value
 
 __all__ = ["Comparison", "Figure", "Page", "Table", "compare", "pm", "write_page"]
 
@@ -124,8 +124,8 @@ def compare(values: Any, published: Value | None, n_published: int) -> Compariso
 
     Examples
     --------
-    >>> from excess.experiments.pages import compare
-    >>> from excess.experiments.published import Value
+    >>> from excess.reproduction.pages import compare
+    >>> from excess.reproduction.published import Value
     >>> compare([0.5, 0.6, 0.7], Value(0.55, 0.1), n_published=4).cells(2)
     ('0.55 ± 0.10', '0.60 ± 0.10', '+0.05 ± 0.08')
     """
@@ -157,16 +157,16 @@ def write_page(page: Page, results: pd.DataFrame, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     labelled = results.assign(data=page.data)
     _write_csv(labelled, folder / "results.csv")
-    with _files.replacing(folder / "results.parquet") as temporary:
+    with files.replacing(folder / "results.parquet") as temporary:
         labelled.to_parquet(temporary, index=False)
     if page.summary is not None:
         _write_csv(page.summary.assign(data=page.data), folder / "summary.csv")
     drawings = {figure.name: _png(figure.drawing) for figure in page.figures}
     for name, png in drawings.items():
-        with _files.replacing(folder / f"{name}.png") as temporary:
+        with files.replacing(folder / f"{name}.png") as temporary:
             temporary.write_bytes(png)
-    _files.write_text(folder / "page.md", as_markdown(page))
-    _files.write_text(folder / "page.html", as_html(page, drawings))
+    files.write_text(folder / "page.md", as_markdown(page))
+    files.write_text(folder / "page.html", as_html(page, drawings))
 
 
 def as_markdown(page: Page) -> str:
@@ -212,7 +212,7 @@ def _html_table(table: Table) -> str:
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:
-    with _files.replacing(path) as temporary:
+    with files.replacing(path) as temporary:
         table.to_csv(temporary, index=False)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 from scipy.stats import chi2, rankdata
 
-from excess._checks import FloatArray, as_floats, as_probability
+from excess._core.checks import FloatArray, as_floats, as_probability
 
 __all__ = ["RankComparison", "compare_ranks", "holm", "wilcoxon_p_value"]
 
@@ -109,7 +109,7 @@ def compare_ranks(scores: ArrayLike, names: Sequence[str], confidence: float = 0
 
     Examples
     --------
-    >>> from excess.ranking import compare_ranks
+    >>> from excess.reproduction.ranking import compare_ranks
     >>> scores = [[0.9, 0.8, 0.1], [0.7, 0.6, 0.2], [0.8, 0.9, 0.3], [0.6, 0.5, 0.4], [0.9, 0.7, 0.1], [0.8, 0.7, 0.5]]
     >>> print(compare_ranks(scores, ["forest", "tree", "guess"], confidence=0.9))
     average ranks over 6 data sets: forest 1.17, tree 1.83, guess 3.00
@@ -157,7 +157,7 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
 
     Examples
     --------
-    >>> from excess.ranking import wilcoxon_p_value
+    >>> from excess.reproduction.ranking import wilcoxon_p_value
     >>> wilcoxon_p_value([0.1, 0.2, 0.3, 0.4, 0.5])
     0.0625
     """
@@ -198,7 +198,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from excess.ranking import holm
+    >>> from excess.reproduction.ranking import holm
     >>> print(holm([0.01, 0.04, 0.03]))
     [0.03 0.06 0.06]
     """

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from excess._holdout import score_events
-from excess.experiments.crab import make_model, train_supervised
-from excess.experiments.crab_data import crab_data, has_fact_files, identify_crab, labelled_events
-from excess.experiments.datasets import MissingDataError
-from excess.experiments.settings import Settings
-from excess.experiments.trials import Row, Study, Trial
+from excess.estimators.holdout import score_events
+from excess.reproduction.crab import make_model, train_supervised
+from excess.reproduction.crab_data import crab_data, has_fact_files, identify_crab, labelled_events
+from excess.reproduction.datasets import MissingDataError
+from excess.reproduction.settings import Settings
+from excess.reproduction.trials import Row, Study, Trial
 
 __all__ = ["FORESTS", "ROC"]
 

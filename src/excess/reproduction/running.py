@@ -8,13 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from excess.events._errors import nearest, require
-from excess.experiments.crab_data import are_labelled
-from excess.experiments.datasets import MissingDataError
-from excess.experiments.pages import write_page
-from excess.experiments.settings import Settings
-from excess.experiments.targets import TARGETS
-from excess.experiments.trials import Study, Trial, finished, locked, made_from, read_rows, run_study
+from excess._core.errors import nearest, require
+from excess.reproduction.crab_data import are_labelled
+from excess.reproduction.datasets import MissingDataError
+from excess.reproduction.pages import write_page
+from excess.reproduction.settings import Settings
+from excess.reproduction.targets import TARGETS
+from excess.reproduction.trials import Study, Trial, finished, locked, made_from, read_rows, run_study
 
 __all__ = ["chosen_targets", "reproduce_targets"]
 
@@ -24,7 +24,7 @@ def chosen_targets(names: Sequence[str]) -> list[str]:
 
     Examples
     --------
-    >>> from excess.experiments.reproduction import chosen_targets
+    >>> from excess.reproduction.running import chosen_targets
     >>> chosen_targets(["crab", "roc"])
     ['roc', 'crab']
     >>> chosen_targets(["tab1"])

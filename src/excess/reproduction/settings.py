@@ -25,7 +25,7 @@ class Settings:
 
     Examples
     --------
-    >>> from excess.experiments.settings import Settings
+    >>> from excess.reproduction.settings import Settings
     >>> Settings(seed=1).trial_seed(3) == Settings(seed=1).trial_seed(3) != Settings(seed=2).trial_seed(3)
     True
     """

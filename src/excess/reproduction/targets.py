@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from excess.experiments.calibration import CALIBRATION, calibration_page
-from excess.experiments.crab import CRAB, CRAB_NULL
-from excess.experiments.crab_page import agreement_page, crab_page, null_page, roc_page
-from excess.experiments.imbalanced import IMBALANCED, MORE_NOISE
-from excess.experiments.imbalanced_page import critical_difference_page, imbalanced_page
-from excess.experiments.roc import ROC
-from excess.experiments.settings import Settings
-from excess.experiments.trials import Study, Trial
+from excess.reproduction.calibration import CALIBRATION, calibration_page
+from excess.reproduction.crab import CRAB, CRAB_NULL
+from excess.reproduction.crab_page import agreement_page, crab_page, null_page, roc_page
+from excess.reproduction.imbalanced import IMBALANCED, MORE_NOISE
+from excess.reproduction.imbalanced_page import critical_difference_page, imbalanced_page
+from excess.reproduction.roc import ROC
+from excess.reproduction.settings import Settings
+from excess.reproduction.trials import Study, Trial
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.experiments.pages import Page
+    from excess.reproduction.pages import Page
 
 __all__ = ["TARGETS", "Target"]
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from excess import _files
-from excess._onoff import n_threads
-from excess._progress import progress_bar
-from excess.experiments.settings import Settings
+from excess._core import files
+from excess._core.progress import progress_bar
+from excess.estimators.base import n_threads
+from excess.reproduction.settings import Settings
 
 __all__ = ["Study", "Trial", "finished", "locked", "made_from", "read_rows", "run_study"]
 
@@ -216,7 +216,7 @@ def _end_with(parent: int) -> None:
 
 def _write(folder: Path, trial: Trial, rows: list[Row]) -> None:
     content = {"parameters": dict(trial.parameters), "rows": rows}
-    _files.write_text(_file_of(folder, trial), json.dumps(content, indent=1, sort_keys=True) + "\n")
+    files.write_text(_file_of(folder, trial), json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
 def _file_of(folder: Path, trial: Trial) -> Path:
@@ -232,7 +232,7 @@ def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     # settings of a run that ended before its first trial bind nobody
     if not path.exists() or not _has_trials(folder):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            _files.write_text(path, text)
+            files.write_text(path, text)
         return
     found = json.loads(path.read_text(encoding="utf-8"))
     _refuse_others(folder, found, json.loads(text), {*found, *wanted})
@@ -256,7 +256,7 @@ def made_from(study: Study, settings: Settings, folder: Path) -> dict[str, Any] 
 
 
 def _basic_settings(study: Study, settings: Settings) -> dict[str, Any]:
-    from excess._version import __version__
+    from excess._core.version import __version__
 
     return {"excess": __version__, "study": study.name, "seed": settings.seed, "small": settings.small}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from excess._checks import BoolArray, as_column, as_counts, as_scalar_alpha, check_same_length
-from excess.curve import curve_of_cells
+from excess._core.checks import BoolArray, as_column, as_counts, as_scalar_alpha, check_same_length
+from excess.stats.curve import curve_of_cells
 
 __all__ = ["assign_cells"]
 

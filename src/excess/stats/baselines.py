@@ -22,7 +22,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from excess._checks import (
+from excess._core.checks import (
     BoolArray,
     FloatArray,
     as_choice,
@@ -31,8 +31,8 @@ from excess._checks import (
     as_scalar_alpha,
     as_scored_events,
 )
-from excess._sweep import strictest_argmax, sweep_events
-from excess.noise import clean_counts, p_minus_from_alpha
+from excess.stats.noise import clean_counts, p_minus_from_alpha
+from excess.stats.sweep import strictest_argmax, sweep_events
 
 __all__ = [
     "BASELINES",

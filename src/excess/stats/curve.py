@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from excess._checks import FloatArray, as_scalar_alpha, as_scored_events, as_threshold
-from excess._sweep import Cuts, midway_thresholds, selected_sums, strictest_argmax, sweep_cells, sweep_events
-from excess.significance import OnOffCounts, significance_of_cuts
+from excess._core.checks import FloatArray, as_scalar_alpha, as_scored_events, as_threshold
+from excess.stats.significance import OnOffCounts, significance_of_cuts
+from excess.stats.sweep import Cuts, midway_thresholds, selected_sums, strictest_argmax, sweep_cells, sweep_events
 
 if TYPE_CHECKING:
     import pandas as pd

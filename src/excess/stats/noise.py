@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from excess._checks import (
+from excess._core.checks import (
     as_alpha,
     as_counts,
     as_labels,

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray
-from excess._forest.scores import count_on_grid, count_resamples
-from excess._sweep import sort_scores
-from excess.curve import ThresholdCurve, curve_of_ranges
+from excess._core.checks import BoolArray, FloatArray
+from excess.stats.curve import ThresholdCurve, curve_of_ranges
+from excess.stats.score_kernels import count_on_grid, count_resamples
+from excess.stats.sweep import sort_scores
 
 MAX_EXACT = 1 << 20
 """Events up to which every distinct score is a cell of its own."""
@@ -99,7 +99,7 @@ def count_cells(on: BoolArray, score: FloatArray, *, on_grid: bool) -> ScoreCell
     Examples
     --------
     >>> import numpy as np
-    >>> from excess._score_cells import count_cells
+    >>> from excess.stats.score_cells import count_cells
     >>> cells = count_cells(np.array([True, False, True]), np.array([0.5, 0.5, 0.75]), on_grid=False)
     >>> cells.low, cells.n_on, cells.n_off
     (array([0.5 , 0.75]), array([1, 1]), array([1, 0]))

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numba import njit
 
-from excess._rng import bootstrap_weights
+from excess._core.rng import bootstrap_weights
 
 _BLOCK = 4096
 

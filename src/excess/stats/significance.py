@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._checks import FloatArray, as_alpha, as_counts, as_result, as_scalar, check_broadcast
+from excess._core.checks import FloatArray, as_alpha, as_counts, as_result, as_scalar, check_broadcast
 
 __all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._checks import BoolArray, FloatArray
+from excess._core.checks import BoolArray, FloatArray
 
 
 class Cuts(NamedTuple):

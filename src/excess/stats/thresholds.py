@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from excess._checks import (
+from excess._core.checks import (
     as_counts,
     as_int,
     as_random_state,
@@ -17,12 +17,12 @@ from excess._checks import (
     as_scored_events,
     as_threshold,
 )
-from excess._rng import derive_key
-from excess._score_cells import EventsInMemory, ScoreCells, ScoredEvents
-from excess._sweep import midway_thresholds, selected_sums, strictest_near_best
-from excess.baselines import BASELINES
-from excess.curve import ThresholdCurve, significance_curve
-from excess.significance import significance_of_cuts
+from excess._core.rng import derive_key
+from excess.stats.baselines import BASELINES
+from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.score_cells import EventsInMemory, ScoreCells, ScoredEvents
+from excess.stats.significance import significance_of_cuts
+from excess.stats.sweep import midway_thresholds, selected_sums, strictest_near_best
 
 __all__ = ["THRESHOLD_METHODS", "significance_threshold", "threshold_rule", "tune_threshold"]
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 
-from excess._checks import FloatArray, as_array, as_column, as_floats, check_same_length
+from excess._core.checks import FloatArray, as_array, as_column, as_floats, check_same_length
 
 __all__ = ["Agreement", "agreement"]
 

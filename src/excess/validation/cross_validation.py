@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from excess._checks import (
+from excess._core.checks import (
     as_binary_target,
     as_choice,
     as_column,
@@ -25,20 +25,20 @@ from excess._checks import (
     binary_classes,
     check_same_length,
 )
-from excess._folds import fold_maker
-from excess._holdout import (
+from excess._core.progress import progress_bar
+from excess._core.threads import in_order
+from excess.estimators.base import n_threads, with_alpha
+from excess.estimators.holdout import (
     check_classifier,
     check_event_numbers,
     score_method,
 )
-from excess._judging import Events, Judgement, Unlabelled, judge, judge_with
-from excess._onoff import n_threads, with_alpha
-from excess._progress import progress_bar
-from excess._threads import in_order
-from excess.agreement import Agreement, agreement
-from excess.detection import Detection, Fold, Nearby, contrast
-from excess.null_tests import NullTest
-from excess.significance import OnOffCounts
+from excess.stats.significance import OnOffCounts
+from excess.validation.agreement import Agreement, agreement
+from excess.validation.detection import Detection, Fold, Nearby, contrast
+from excess.validation.fold_result import Events, Judgement, Unlabelled, judge, judge_with
+from excess.validation.folds import fold_maker
+from excess.validation.null_tests import NullTest
 
 __all__ = [
     "Agreement",

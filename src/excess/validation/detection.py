@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
-from excess.curve import ThresholdCurve, significance_curve
-from excess.significance import OnOffCounts
+from excess._core.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
+from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd

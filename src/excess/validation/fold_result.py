@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, has_fit_parameter
 
-from excess._checks import BoolArray, FloatArray
-from excess._holdout import fit_part, score_events
-from excess._onoff import OnOffMixin
-from excess.significance import OnOffCounts
+from excess._core.checks import BoolArray, FloatArray
+from excess.estimators.base import OnOffMixin
+from excess.estimators.holdout import fit_part, score_events
+from excess.stats.significance import OnOffCounts
 
 
 class Unlabelled(NamedTuple):
@@ -23,6 +23,7 @@ class Unlabelled(NamedTuple):
 
     @property
     def n_events(self) -> int:
+        """Number of events."""
         return _num_samples(self.X)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from excess._forest.layout import MAX_NARROW_BINS
-from excess._rng import bottom_rows
+from excess._core.rng import bottom_rows
+from excess.estimators._forest.layout import MAX_NARROW_BINS
 
 N_SAMPLED = 100_000
 """Rows from which the edges of features with many distinct values are taken."""

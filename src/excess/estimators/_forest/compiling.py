@@ -20,9 +20,9 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
-from excess import _rng
-from excess._forest import ensemble, grower, predictor
-from excess._forest.layout import MAX_NARROW_BINS
+from excess._core import rng
+from excess.estimators._forest import ensemble, grower, predictor
+from excess.estimators._forest.layout import MAX_NARROW_BINS
 
 _PATIENCE = 2.0
 """Seconds without a word."""
@@ -61,7 +61,7 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
 def drop_stale_kernels(cache: Path) -> None:
     """Remove compiled kernels from a cache folder unless they stem from the present sources."""
     digest = hashlib.sha256()
-    for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(_rng.__file__)]:
+    for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(rng.__file__)]:
         text = source.read_bytes()
         digest.update(text if b"@njit" in text else b"")
     stamp = cache / "excess-kernels.sha256"
@@ -87,7 +87,7 @@ def _word_if_slow() -> Iterator[None]:
 
 def _say_what_takes_time() -> None:
     """Say that kernels are compiled, if that is so: on a busy machine, loading them may take a while as well."""
-    modules = [module for name, module in sys.modules.items() if name.startswith("excess._forest.")]
+    modules = [module for name, module in sys.modules.items() if name.startswith("excess.estimators._forest.")]
     kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
     if any(sum(kernel.stats.cache_misses.values()) for kernel in kernels):
         _logger.warning("Compiling the forest for this machine; this takes some seconds, once.")

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._forest import predictor
-from excess._forest.binning import encode, find_edges, pad_edges, sampled_rows
-from excess._forest.criterion import TABLE_SIZE, x_log_x_table
-from excess._forest.grower import grow_tree
-from excess._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
-from excess._rng import MAX_WEIGHT, derive_key
+from excess._core.rng import MAX_WEIGHT, derive_key
+from excess.estimators._forest import predictor
+from excess.estimators._forest.binning import encode, find_edges, pad_edges, sampled_rows
+from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
+from excess.estimators._forest.grower import grow_tree
+from excess.estimators._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
 
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384

@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._forest.histogram import clear_histograms, fill_histograms, packed_counts
-from excess._forest.layout import (
+from excess._core.rng import bootstrap_weights, choose_features, derive_key
+from excess.estimators._forest.histogram import clear_histograms, fill_histograms, packed_counts
+from excess.estimators._forest.layout import (
     DEPTH,
     END,
     FEATURE,
@@ -22,9 +23,8 @@ from excess._forest.layout import (
     SHIFT,
     START,
 )
-from excess._forest.partition import partition, take_bag
-from excess._forest.splitting import border, present_codes, search_feature, value_to_exceed
-from excess._rng import bootstrap_weights, choose_features, derive_key
+from excess.estimators._forest.partition import partition, take_bag
+from excess.estimators._forest.splitting import border, present_codes, search_feature, value_to_exceed
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)

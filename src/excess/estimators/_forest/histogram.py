@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._forest.layout import ON_BIT, WEIGHT_MASK
+from excess.estimators._forest.layout import ON_BIT, WEIGHT_MASK
 
 _ON_SHIFT, _FIVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(5), np.uint64(WEIGHT_MASK)
 

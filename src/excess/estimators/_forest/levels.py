@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._forest.grower import may_split, search_node
-from excess._forest.histogram import packed_counts
-from excess._forest.layout import DEPTH, FEATURE, LEFT, LIMIT, N_OFF, N_ON, SHIFT
-from excess._forest.predictor import descend
-from excess._rng import bootstrap_weights, choose_features, derive_key
+from excess._core.rng import bootstrap_weights, choose_features, derive_key
+from excess.estimators._forest.grower import may_split, search_node
+from excess.estimators._forest.histogram import packed_counts
+from excess.estimators._forest.layout import DEPTH, FEATURE, LEFT, LIMIT, N_OFF, N_ON, SHIFT
+from excess.estimators._forest.predictor import descend
 
 WIDTH = 256
 """Codes of a histogram."""

@@ -11,9 +11,9 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from excess._forest.binning import encode
-from excess._forest.layout import FEATURE, LEFT, LIMIT, SHIFT
-from excess._rng import bootstrap_weights, derive_key
+from excess._core.rng import bootstrap_weights, derive_key
+from excess.estimators._forest.binning import encode
+from excess.estimators._forest.layout import FEATURE, LEFT, LIMIT, SHIFT
 
 BLOCK = 512
 """Rows that pass through a tree together: their codes and the tree fit into the cache."""

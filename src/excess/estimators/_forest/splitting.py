@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from excess._forest.criterion import INFORMATION, information, li_ma, x_log_x
+from excess.estimators._forest.criterion import INFORMATION, information, li_ma, x_log_x
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)

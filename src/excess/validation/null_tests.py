@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtr
 
-from excess._checks import FloatArray
-from excess.detection import Detection
-from excess.significance import OnOffCounts
+from excess._core.checks import FloatArray
+from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Detection
 
 if TYPE_CHECKING:
     import pandas as pd

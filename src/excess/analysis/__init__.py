@@ -1,0 +1,1 @@
+"""What a command does, as a library."""

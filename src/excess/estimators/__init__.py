@@ -1,0 +1,19 @@
+"""Classifiers of On and Off events, and the files that hold them."""
+
+from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.model_file import ModelFileError, load
+from excess.estimators.supervised import supervised_reference
+from excess.estimators.threshold import SignificanceThresholdClassifier
+from excess.estimators.tree import OnOffTreeClassifier
+
+__all__ = [
+    "ModelFileError",
+    "OnOffForestClassifier",
+    "OnOffKMeansClassifier",
+    "OnOffKMeansEnsembleClassifier",
+    "OnOffTreeClassifier",
+    "SignificanceThresholdClassifier",
+    "load",
+    "supervised_reference",
+]

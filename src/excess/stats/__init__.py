@@ -1,0 +1,45 @@
+"""Statistics of On and Off counts and of scores: significance, noise, curves, thresholds, assignment and metrics."""
+
+from excess.stats.assignment import assign_cells
+from excess.stats.baselines import default_threshold, menon_threshold, mithal_threshold, yao_threshold
+from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.metrics import (
+    corrected_f1_score,
+    corrected_g_score,
+    corrected_precision_score,
+    corrected_recall_score,
+    count_selected,
+    significance_score,
+    significance_scorer,
+)
+from excess.stats.noise import alpha_from_p_minus, clean_counts, inject_label_noise, p_minus_from_alpha
+from excess.stats.significance import OnOffCounts, li_ma_p_value, li_ma_significance, n_on_for_significance
+from excess.stats.thresholds import THRESHOLD_METHODS, significance_threshold, tune_threshold
+
+__all__ = [
+    "THRESHOLD_METHODS",
+    "OnOffCounts",
+    "ThresholdCurve",
+    "alpha_from_p_minus",
+    "assign_cells",
+    "clean_counts",
+    "corrected_f1_score",
+    "corrected_g_score",
+    "corrected_precision_score",
+    "corrected_recall_score",
+    "count_selected",
+    "default_threshold",
+    "inject_label_noise",
+    "li_ma_p_value",
+    "li_ma_significance",
+    "menon_threshold",
+    "mithal_threshold",
+    "n_on_for_significance",
+    "p_minus_from_alpha",
+    "significance_curve",
+    "significance_score",
+    "significance_scorer",
+    "significance_threshold",
+    "tune_threshold",
+    "yao_threshold",
+]

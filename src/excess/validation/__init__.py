@@ -1,0 +1,18 @@
+"""Validation: the significance of hold-out events, null tests, and the agreement of classifiers."""
+
+from excess.validation.agreement import Agreement, agreement
+from excess.validation.cross_validation import cross_val_detect, detect, null_test
+from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.null_tests import NullTest
+
+__all__ = [
+    "Agreement",
+    "Detection",
+    "Fold",
+    "Nearby",
+    "NullTest",
+    "agreement",
+    "cross_val_detect",
+    "detect",
+    "null_test",
+]
