@@ -1,3 +1,12 @@
+from . import analysis as analysis
+from . import distributed as distributed
+from . import estimators as estimators
+from . import events as events
+from . import observation as observation
+from . import report as report
+from . import reproduction as reproduction
+from . import stats as stats
+from . import validation as validation
 from ._core.version import __version__
 from .estimators import (
     ModelFileError,

@@ -23,7 +23,7 @@ import typer
 from helpers import run_command
 
 import excess
-from excess import OnOffForestClassifier, _score_cells
+from excess import OnOffForestClassifier
 from excess._core.rng import bootstrap_weights, derive_key
 from excess.cli.scale import train_at_scale
 from excess.distributed import (
@@ -45,6 +45,7 @@ from excess.estimators._forest import binning, ensemble, levels, predictor
 from excess.events import EventFileError, load_config, read_events, write_events
 from excess.observation.pipeline import observe
 from excess.observation.simulation import simulate_observation
+from excess.stats import score_cells
 
 N_EVENTS = 3000
 NAMES = [f"x{j}" for j in range(6)]
@@ -114,9 +115,9 @@ def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved, ma
 
 def test_same_bits_when_scores_are_counted_on_a_grid(events, tmp_path, monkeypatch):
     exact = forest(n_estimators=40).fit(*events)
-    for module in (_score_cells, scoring):
+    for module in (score_cells, scoring):
         monkeypatch.setattr(module, "MAX_EXACT", 500)
-    monkeypatch.setattr(_score_cells, "N_GRID", 64)
+    monkeypatch.setattr(score_cells, "N_GRID", 64)
     gridded = forest(n_estimators=40).fit(*events)
     assert len(gridded.curve_) <= 65 < len(exact.curve_)
     assert bits(fit_forest(forest(n_estimators=40), cut(events, 4)), tmp_path) == bits(gridded, tmp_path)
@@ -371,7 +372,7 @@ def test_resamples_do_not_depend_on_parts():
     parts = [InMemory(Scored(on[a:b], score[a:b], a)) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
     scored = scoring.ScoredParts(InProcess(2), parts)
     held = ~np.isnan(score)
-    whole = _score_cells.EventsInMemory(on[held], score[held])
+    whole = score_cells.EventsInMemory(on[held], score[held])
     for ours, theirs in zip(scored.cells(), whole.cells(), strict=True):
         np.testing.assert_array_equal(ours, theirs)
     cuts, keys = whole.cells().low[::3], np.arange(4, dtype=np.uint64)

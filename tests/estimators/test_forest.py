@@ -20,8 +20,8 @@ from excess import (
     significance_curve,
     significance_threshold,
 )
-from excess import forest as forest_module
 from excess._core.rng import bootstrap_weights, derive_key
+from excess.estimators import forest as forest_module
 from excess.estimators._forest import ensemble
 
 

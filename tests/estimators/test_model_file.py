@@ -29,8 +29,8 @@ from excess import (
     OnOffKMeansEnsembleClassifier,
     OnOffTreeClassifier,
     SignificanceThresholdClassifier,
-    _model_file,
 )
+from excess.estimators import model_bytes as _model_file
 from excess.estimators._forest import predictor
 from excess.estimators.model_file import ModelFileError, is_model_file, load, read_header, save
 

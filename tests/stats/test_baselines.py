@@ -7,7 +7,6 @@ import pytest
 
 from excess import (
     alpha_from_p_minus,
-    baselines,
     clean_counts,
     default_threshold,
     inject_label_noise,
@@ -15,6 +14,7 @@ from excess import (
     mithal_threshold,
     yao_threshold,
 )
+from excess.stats import baselines
 
 P_PLUS, P_MINUS, PREVALENCE, N = 0.2, 0.3, 0.15, 400_000
 ALPHA = alpha_from_p_minus(P_MINUS)
