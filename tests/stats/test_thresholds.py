@@ -11,9 +11,9 @@ from excess import (
     significance_curve,
     significance_threshold,
     tune_threshold,
-    tuning,
 )
 from excess._core.rng import bootstrap_weights, derive_key
+from excess.stats import thresholds as tuning
 
 
 def test_equals_the_curves_best():
