@@ -1,41 +1,95 @@
-"""Tasks side by side on threads, with results in order and nothing left running."""
+"""Work on threads: one way to run it, joblib's, with results in order; and reading ahead of the work."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
 
-from sklearn import config_context, get_config
+from joblib import effective_n_jobs
+from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import ThreadpoolController
 
+from excess._core.checks import as_int
 
-def in_order(tasks: Iterable[Callable[[], Any]], n_threads: int) -> Iterator[Any]:
-    """Run tasks on so many threads and give their results in order; a failed task ends the others that have not begun.
+T = TypeVar("T")
+Item = TypeVar("Item")
 
-    Every task sees scikit-learn's configuration of the caller. Linear algebra runs on one thread inside each task, so
-    that results do not depend on the number of threads, and so that libraries which set that limit for themselves, for
-    the whole process, find it set and leave it so.
+
+def n_threads(n_jobs: int | None) -> int:
+    """Return how many threads ``n_jobs`` means."""
+    if n_jobs is not None and as_int("n_jobs", n_jobs, minimum=-(2**31)) == 0:
+        raise ValueError("n_jobs must not be 0; -1 means all cores")
+    return effective_n_jobs(n_jobs)
+
+
+def map_threaded(
+    function: Callable[[Item], T], items: Iterable[Item], n_threads: int, *, limit_blas: bool = False
+) -> Iterator[T]:
+    """Call a function with each item, on threads, and yield what it returns, in the order of the items.
+
+    Items are taken as threads become free, so that they may come from a generator. After an error no further item is
+    begun. Functions see scikit-learn's configuration of the caller.
+
+    Parameters
+    ----------
+    function : callable
+        Called with one item.
+    items : iterable
+        What to work on.
+    n_threads : int
+        Threads; with 1, everything runs in the thread of the caller.
+    limit_blas : bool, default=False
+        Let linear algebra run on one thread inside each call. Results then do not depend on the number of threads, and
+        libraries that set this limit for the whole process find it set and leave it so.
     """
-    config = get_config()
-
-    def run(task: Callable[[], Any]) -> Any:
-        with config_context(**config):
-            return task()
-
-    with ThreadpoolController().limit(limits=1, user_api="blas"):
+    with ThreadpoolController().limit(limits=1, user_api="blas") if limit_blas else nullcontext():
         if n_threads <= 1:
-            yield from (task() for task in tasks)
+            yield from map(function, items)
             return
-        waiting: deque[Future[Any]] = deque()
-        with ThreadPoolExecutor(n_threads) as pool:
-            try:
-                for task in tasks:
-                    waiting.append(pool.submit(run, task))
-                    if len(waiting) > 2 * n_threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        pool = Parallel(n_threads, require="sharedmem", return_as="generator", batch_size=1)
+        yield from pool(delayed(function)(item) for item in items)
+
+
+def run_tasks(
+    tasks: Iterable[int], work: Callable[[int, Any], None], make_memory: Callable[[], Any], n_threads: int
+) -> None:
+    """Call ``work(task, memory)`` for every task, on threads that each have a memory of their own."""
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for task in tasks:
+        waiting.put(task)
+
+    def serve(_: int) -> None:
+        memory = make_memory()
+        try:
+            while True:
+                work(waiting.get_nowait(), memory)
+        except Empty:
+            return
+        except BaseException:
+            drain()
+            raise
+
+    def drain() -> None:
+        """Take all tasks away, so that threads stop after the present one."""
+        while not waiting.empty():
+            waiting.get_nowait()
+
+    n_used = max(1, min(n_threads, waiting.qsize()))
+    try:
+        for _ in map_threaded(serve, range(n_used), n_used):
+            pass
+    except BaseException:
+        drain()
+        raise
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield items, the next of which is read on a thread while the present one is worked on."""
+    with ThreadPoolExecutor(1) as reading:
+        coming = reading.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = reading.submit(next, items, None)
+            yield item

@@ -13,9 +13,10 @@ import numpy as np
 from excess._core.errors import naming
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
+from excess._core.threads import n_threads
 from excess.distributed.fit import START_AGAIN, fit_forest, working
 from excess.distributed.sources import ObservedFiles
-from excess.estimators.base import n_threads, with_alpha
+from excess.estimators.base import with_alpha
 from excess.estimators.forest import OnOffForestClassifier
 from excess.events import AnalysisConfig, EventFileError, to_features
 from excess.observation.pipeline import Census

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from excess._core.progress import progress_bar
+from excess._core.threads import n_threads
 from excess.analysis.application import Applied, apply_model
 from excess.distributed.fit import working
-from excess.estimators.base import n_threads
 from excess.events import AnalysisConfig
 
 __all__ = ["apply_to_files"]

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import as_int
+from excess._core.threads import n_threads, run_tasks
 from excess.distributed.parts import InMemory, Part
-from excess.estimators._forest.ensemble import Tick, run_tasks
-from excess.estimators.base import n_threads
+from excess.estimators._forest.ensemble import Tick
 
 __all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
@@ -14,6 +13,7 @@ from sklearn.base import clone
 
 from excess._core.checks import FloatArray, as_int
 from excess._core.progress import progress_bar
+from excess._core.threads import n_threads, read_ahead
 from excess.distributed.executors import DistributedError, Executor, InProcess
 from excess.distributed.growth import Budget, grow_forest
 from excess.distributed.parts import Binned, RecordFile
@@ -30,7 +30,6 @@ from excess.distributed.survey import (
 )
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.ensemble import Tick, encode_events
-from excess.estimators.base import n_threads
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.grown_trees import GrownTrees, resolve_max_features
 from excess.estimators.oob_threshold import check_scored
@@ -165,7 +164,7 @@ def _survey(
         with progress_bar("Looking at events", None, shown=shown) as tick:
             for partition in partitions:
                 firsts.append(total.n_rows)
-                for chunk in _ahead(checked_chunks(partition)):
+                for chunk in read_ahead(checked_chunks(partition)):
                     total.add(chunk, total.n_rows)
                     tick(len(chunk.labels))
         return total, [*firsts, total.n_rows]
@@ -203,7 +202,7 @@ def _bin(
         with progress_bar("Binning events", survey.n_rows, shown=shown) as tick:
             for partition, (first, last) in zip(partitions, pairwise(firsts), strict=True):
                 n_rows = 0
-                for chunk in _ahead(checked_chunks(partition)):
+                for chunk in read_ahead(checked_chunks(partition)):
                     file.append(_records(chunk, on, edges, threads))
                     n_rows += len(chunk.labels)
                     tick(len(chunk.labels))
@@ -229,12 +228,3 @@ def _records(chunk: CheckedChunk, on: Any, edges: list[FloatArray], threads: int
 def _read_here(executor: Executor, partitions: Sequence[Partition]) -> bool:
     """Say whether the caller reads the events: pairs are only here, and threads are no better elsewhere."""
     return not executor.in_place or any(isinstance(partition, Pairs) for partition in partitions)
-
-
-def _ahead(chunks: Iterator[CheckedChunk]) -> Iterator[CheckedChunk]:
-    """Read the next chunk while the present one is worked on."""
-    with ThreadPoolExecutor(1) as reading:
-        coming = reading.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
-            coming = reading.submit(next, chunks, None)
-            yield chunk

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.rng import MAX_WEIGHT, derive_key
+from excess._core.threads import run_tasks
 from excess.distributed.executors import Executor
 from excess.distributed.parts import Binned, frozen
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
-from excess.estimators._forest.ensemble import GrowthSettings, Tick, run_tasks
+from excess.estimators._forest.ensemble import GrowthSettings, Tick
 from excess.estimators._forest.grower import breadth_first, grow_bag
 from excess.estimators._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_GROWING, N_OFF, N_ON, as_codes
 from excess.estimators._forest.levels import (

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
-from excess._core.checks import FloatArray, as_int
+from excess._core.checks import FloatArray
 from excess.stats.curve import ThresholdCurve
 from excess.stats.significance import OnOffCounts
 
@@ -63,10 +62,3 @@ def with_alpha(estimator: Any, alpha: float) -> Any:
     if isinstance(copy, FrozenEstimator):
         return copy
     return copy.set_params(**{f"{name}alpha": alpha for name, value in nested.items() if isinstance(value, OnOffMixin)})
-
-
-def n_threads(n_jobs: int | None) -> int:
-    """Return how many threads ``n_jobs`` means."""
-    if n_jobs is not None and as_int("n_jobs", n_jobs, minimum=-(2**31)) == 0:
-        raise ValueError("n_jobs must not be 0; -1 means all cores")
-    return effective_n_jobs(n_jobs)

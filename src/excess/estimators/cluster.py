@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -27,8 +26,8 @@ from excess._core.checks import (
 )
 from excess._core.progress import progress_bar
 from excess._core.rng import bootstrap_weights, choose_features, derive_key
-from excess._core.threads import in_order
-from excess.estimators.base import OnOffMixin, n_threads
+from excess._core.threads import map_threaded, n_threads
+from excess.estimators.base import OnOffMixin
 from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.oob_threshold import out_of_bag_rule
 from excess.stats.curve import curve_of_cells
@@ -382,9 +381,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
             return cells, out_of_bag, cells.score(X[out_of_bag])
 
         members, total, n_scores = [], np.zeros(len(X)), np.zeros(len(X), dtype=np.int64)
-        tasks = (partial(member, number) for number in range(n_estimators))
         with progress_bar("Clustering", n_estimators, shown=verbose > 0) as tick:
-            for cells, out_of_bag, score in in_order(tasks, threads):
+            for cells, out_of_bag, score in map_threaded(member, range(n_estimators), threads, limit_blas=True):
                 members.append(cells)
                 total[out_of_bag] += score
                 n_scores[out_of_bag] += 1
@@ -399,7 +397,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         return self
 
     def _score(self, X: FloatArray) -> FloatArray:
-        scores = in_order((partial(cells.score, X) for cells in self._members), n_threads(self.n_jobs))
+        threads = n_threads(self.n_jobs)
+        scores = map_threaded(lambda cells: cells.score(X), self._members, threads, limit_blas=True)
         return sum(scores, start=np.zeros(len(X))) / len(self._members)
 
 

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
+from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
-from excess.estimators.base import n_threads
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import ThresholdCurve

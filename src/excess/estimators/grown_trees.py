@@ -13,11 +13,12 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._core.checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
+from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
-from excess.estimators.base import OnOffMixin, n_threads
+from excess.estimators.base import OnOffMixin
 from excess.stats.assignment import assign_cells
 
 _MAX_EVENTS = 2**31 - 1

@@ -22,7 +22,7 @@ from threadpoolctl import ThreadpoolController
 
 from excess._core import files
 from excess._core.progress import progress_bar
-from excess.estimators.base import n_threads
+from excess._core.threads import n_threads
 from excess.reproduction.settings import Settings
 
 __all__ = ["Study", "Trial", "finished", "locked", "made_from", "read_rows", "run_study"]

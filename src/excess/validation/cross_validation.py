@@ -26,8 +26,8 @@ from excess._core.checks import (
     check_same_length,
 )
 from excess._core.progress import progress_bar
-from excess._core.threads import in_order
-from excess.estimators.base import n_threads, with_alpha
+from excess._core.threads import map_threaded, n_threads
+from excess.estimators.base import with_alpha
 from excess.estimators.holdout import (
     check_classifier,
     check_event_numbers,
@@ -181,7 +181,7 @@ def cross_val_detect(
 
     collected: dict[str, list[_Run]] = {name: [] for name in models}
     with progress_bar("Cross-validating", total, shown=verbose > 0) as tick:
-        outcomes = in_order(tasks(), n_threads(n_jobs))
+        outcomes = map_threaded(lambda task: task(), tasks(), n_threads(n_jobs), limit_blas=True)
         for _ in runs:
             for name in models:
                 found = []

@@ -7,15 +7,14 @@ times that per thread for the bags, with one byte per event for the weights; the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.rng import MAX_WEIGHT, derive_key
+from excess._core.threads import run_tasks
 from excess.estimators._forest import predictor
 from excess.estimators._forest.binning import encode, find_edges, pad_edges, sampled_rows
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
@@ -243,7 +242,7 @@ def _for_encoded_rows(
 
     # few and equal tasks: between two of them a thread may have to wait for others that read or write files
     share = -(-len(X) // (2 * n_threads * predictor.BLOCK)) * predictor.BLOCK
-    rows_per_task = min(max(share, predictor.BLOCK), 4 * _ROWS_PER_TASK)
+    rows_per_task = min(max(share, _ROWS_PER_TASK // 4), 4 * _ROWS_PER_TASK)
 
     def work(start: int, codes: NDArray[Any]) -> None:
         end = min(start + rows_per_task, len(X))
@@ -260,51 +259,3 @@ def _blocks(start: int, n_rows: int) -> Iterator[slice]:
     end = min(start + _ROWS_PER_TASK, n_rows)
     for first in range(start, end, predictor.BLOCK):
         yield slice(first, min(first + predictor.BLOCK, end))
-
-
-def run_tasks(
-    tasks: Iterable[int],
-    work: Callable[[int, Any], None],
-    make_memory: Callable[[], Any],
-    n_threads: int,
-) -> None:
-    """Run ``work(task, memory)`` for every task, on threads that each have a memory of their own."""
-    waiting: SimpleQueue[int] = SimpleQueue()
-    n_tasks = 0
-    for task in tasks:
-        waiting.put(task)
-        n_tasks += 1
-
-    def drain() -> None:
-        """Take all work away, so that threads stop after what they are doing."""
-        while True:
-            try:
-                waiting.get_nowait()
-            except Empty:
-                return
-
-    def serve() -> None:
-        memory = make_memory()
-        while True:
-            try:
-                task = waiting.get_nowait()
-            except Empty:
-                return
-            try:
-                work(task, memory)
-            except BaseException:
-                drain()
-                raise
-
-    n_threads = min(n_threads, n_tasks)
-    if n_threads <= 1:
-        serve()
-        return
-    with ThreadPoolExecutor(n_threads) as pool:
-        served = [pool.submit(serve) for _ in range(n_threads)]
-        try:
-            for future in served:
-                future.result()
-        except BaseException:
-            drain()
-            raise
