@@ -148,7 +148,7 @@ def test_same_bits_whatever_the_environment_allows():
 
 
 def test_large_samples_are_clustered_in_batches(monkeypatch, noisy_data):
-    from excess import cluster
+    from excess.estimators import cluster
 
     used = []
     for name in ("KMeans", "MiniBatchKMeans"):

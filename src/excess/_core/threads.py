@@ -8,8 +8,8 @@ from contextlib import nullcontext
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from joblib import effective_n_jobs
-from sklearn.utils.parallel import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn import config_context, get_config
 from threadpoolctl import ThreadpoolController
 
 from excess._core.checks import as_int
@@ -49,8 +49,15 @@ def map_threaded(
         if n_threads <= 1:
             yield from map(function, items)
             return
+        config = get_config()
+
+        def call(item: Item) -> T:
+            # not scikit-learn's own Parallel: it sets the warning filters of the whole process from every thread
+            with config_context(**config):
+                return function(item)
+
         pool = Parallel(n_threads, require="sharedmem", return_as="generator", batch_size=1)
-        yield from pool(delayed(function)(item) for item in items)
+        yield from pool(delayed(call)(item) for item in items)
 
 
 def run_tasks(
