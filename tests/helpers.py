@@ -1,8 +1,13 @@
 """What several test files share."""
 
+from pathlib import Path
+
 import pytest
 
 from excess.cli import main
+
+SHARED = Path(__file__).parents[2] / "shared"
+"""Public data and figures beside the project; tests that want them are skipped where they are not."""
 
 
 def run_command(*arguments) -> int:

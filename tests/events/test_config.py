@@ -1,11 +1,11 @@
 """Settings of an analysis, what they refuse, and the features they give."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import SHARED
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from excess.events import AnalysisConfig, EventFileError, RegionConfig, load_config, parse_config, to_features
 from excess.events.origin import origin_of
 
-FACTS = Path(__file__).parents[2] / "shared" / "facts" / "fact_mc_statistics.json"
+FACTS = SHARED / "facts" / "fact_mc_statistics.json"
 
 
 def test_defaults_are_the_open_crab_analysis():

@@ -1,10 +1,10 @@
 """Reading public files of FACT and CTA, where they lie beside the project."""
 
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import SHARED
 
 from excess.events import describe, iter_events, load_config, read_events, to_features
 
@@ -12,7 +12,7 @@ h5py = pytest.importorskip("h5py")
 pytest.importorskip("astropy.io.fits")
 pytest.importorskip("tables")
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
+DATA = SHARED / "data"
 pytestmark = pytest.mark.skipif(not DATA.exists(), reason="the public test data is not beside the project")
 
 

@@ -1,11 +1,13 @@
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import SHARED
 
 from excess import OnOffCounts
-from excess.observation.regions import assign_regions, find_regions, regions_of_files, theta_from_sky
+from excess.events import AnalysisConfig
+from excess.observation import observe
+from excess.observation.regions import assign_regions, find_regions, theta_from_sky
 from excess.observation.simulation import simulate_observation
 
 
@@ -116,21 +118,38 @@ def test_counts_by_run_add_up():
     assert len(inside.region) == regions.inside.sum()
 
 
-def test_on_and_off_files():
-    regions = regions_of_files(3, 5, alpha=0.3)
-    np.testing.assert_array_equal(regions.on, [True] * 3 + [False] * 5)
-    assert regions.counts == OnOffCounts(3, 5, 0.3)
+def test_on_and_off_files(tmp_path):
+    for name, n_events in (("on", 3), ("off", 5)):
+        pd.DataFrame({"width": np.arange(n_events) + 1.0}).to_csv(tmp_path / f"{name}.csv", index=False)
+    config = AnalysisConfig(features=["width"], derived_features={}, quality_cuts=[], groups="none")
+    found = observe(tmp_path / "on.csv", config, off=tmp_path / "off.csv", alpha=0.3)
+    np.testing.assert_array_equal(found.on, [True] * 3 + [False] * 5)
+    assert found.regions.counts == OnOffCounts(3, 5, 0.3)
+    assert {kind: [path.name for path in paths] for kind, paths in found.files.items()} == {
+        "events": ["on.csv"],
+        "Off events": ["off.csv"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"alpha": 0.2}, "alpha goes with off"),
+        ({"off": "off.csv"}, "alpha is needed with off"),
+        ({"off": "off.csv", "alpha": 0.2, "join": "more.csv"}, "join does not go with off"),
+    ],
+)
+def test_arguments_that_do_not_go_together(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        observe("on.csv", **arguments)
 
 
 def test_joint_crab_counts():
     """On and Off counts of 125 real runs, as counted directly with astropy."""
     pytest.importorskip("astropy")
-    files = sorted((Path(__file__).parents[2] / "shared" / "data" / "fact" / "joint-crab").glob("*_dl3.fits"))
+    files = sorted((SHARED / "data" / "fact" / "joint-crab").glob("*_dl3.fits"))
     if not files:
         pytest.skip("the public test data is not beside the project")
-    from excess.events import AnalysisConfig
-    from excess.observation.pipeline import observe
-
     regions = {"source_ra": 83.6333, "source_dec": 22.0133}
     config = AnalysisConfig(features=["energy"], derived_features={}, quality_cuts=[], groups="obs_id", regions=regions)
     observation = observe(files, config)

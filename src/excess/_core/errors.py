@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-__all__ = ["EventFileError", "missing_column", "naming", "nearest", "require", "translated"]
+__all__ = ["ArgumentError", "EventFileError", "missing_column", "naming", "nearest", "require", "translated"]
 
 
 class EventFileError(ValueError):
@@ -24,6 +24,21 @@ class EventFileError(ValueError):
     ...     print(error)
     nowhere.hdf5: does not exist
     """
+
+
+class ArgumentError(ValueError):
+    """An argument that does not go with the others; the command line shows it as a wrong option.
+
+    Examples
+    --------
+    >>> from excess._core.errors import ArgumentError
+    >>> print(ArgumentError("alpha", "is needed with off"))
+    alpha is needed with off
+    """
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument} {problem}")
+        self.argument, self.problem = argument, problem
 
 
 def require(module: str, doing: str, *, extra: str = "astro") -> Any:

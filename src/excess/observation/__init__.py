@@ -1,6 +1,6 @@
 """Observations: On and Off regions, exposure ratio, groups and features of events; and simulated ones."""
 
-from excess.observation.pipeline import Observation, observe, observe_on_off, observe_table
+from excess.observation.observation import Observation, observe
 from excess.observation.regions import Regions, assign_regions, find_regions, theta_from_sky
 from excess.observation.simulation import simulate_labelled, simulate_observation
 
@@ -10,8 +10,6 @@ __all__ = [
     "assign_regions",
     "find_regions",
     "observe",
-    "observe_on_off",
-    "observe_table",
     "simulate_labelled",
     "simulate_observation",
     "theta_from_sky",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from excess.events import RegionConfig
 
-__all__ = ["Regions", "angles_to_regions", "assign_regions", "find_regions", "regions_of_files", "theta_from_sky"]
+__all__ = ["Regions", "angles_to_regions", "assign_regions", "find_regions", "theta_columns", "theta_from_sky"]
 
 SKY_COLUMNS = ("ra", "dec", "pointing_ra", "pointing_dec")
 """Columns from which regions can be found where there are no angles to them."""
@@ -278,31 +278,6 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     return assign_regions(
         angles_to_regions(table, config), theta_squared_cut=config.theta_squared_cut, overlap=config.overlap
     )
-
-
-def regions_of_files(n_on: int, n_off: int, alpha: float) -> Regions:
-    """Assign events that come from separate files: On events first, then Off events.
-
-    Parameters
-    ----------
-    n_on, n_off : int
-        Number of events in On and in Off files.
-    alpha : float
-        Exposure ratio On/Off, such as the ratio of observation times.
-
-    Returns
-    -------
-    Regions
-        Two regions.
-
-    Examples
-    --------
-    >>> from excess.observation.regions import regions_of_files
-    >>> print(regions_of_files(30, 100, alpha=0.2).counts)
-    On 30, Off 100, alpha 0.2: excess 10.0 +- 5.8, 1.9 sigma
-    """
-    n_on, n_off = as_int("n_on", n_on, minimum=0), as_int("n_off", n_off, minimum=0)
-    return Regions(np.repeat([0, 1], [n_on, n_off]), 2, as_scalar_alpha(alpha))
 
 
 def _as_angles(name: str, value: ArrayLike) -> FloatArray:
