@@ -94,9 +94,15 @@ def run_tasks(
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield items, the next of which is read on a thread while the present one is worked on."""
-    with ThreadPoolExecutor(1) as reading:
-        coming = reading.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = reading.submit(next, items, None)
-            yield item
+    """Return an iterator whose next item is read on a thread while the present one is worked on; reading begins now."""
+    reading = ThreadPoolExecutor(1)
+    first = reading.submit(next, items, None)
+
+    def remaining() -> Iterator[Item]:
+        coming = first
+        with reading:
+            while (item := coming.result()) is not None:
+                coming = reading.submit(next, items, None)
+                yield item
+
+    return remaining()

@@ -1,184 +1,261 @@
-"""The folder of a finished run: its numbers, its events, and all that is needed to repeat it."""
+"""A run: everything a search found, the folder it is written to, and the same read back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excess._core import files
-from excess._core.files import prepare_folder
+from excess._core.errors import EventFileError
+from excess._core.files import prepare_folder, replacing, sha256_of, write_text
 from excess._core.version import versions
-from excess.events import AnalysisConfig, EventFileError
-from excess.observation.pipeline import Observation
+from excess.events.times import seconds_of
 from excess.observation.regions import theta_columns
+from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.null_tests import NullTest
 
-__all__ = ["Findings", "RunRecord", "result_of", "write_results"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from excess.observation.observation import Observation
+
+__all__ = ["Run", "as_json", "describe_observation", "describe_run", "prepare_folder", "read_run", "table_of_events"]
 
 
-@dataclass(frozen=True)
-class RunRecord:
-    """What a run was started with.
-
-    Attributes
-    ----------
-    command : str
-        The command, such as ``"detect"``.
-    seed : int
-        Seed of everything random.
-    files : sequence of path, or mapping of str to sequence of path
-        Input files, by what they are if there are several kinds; their checksums are computed when the run is written.
-    options : dict
-        Everything else that decides about the result.
-    title : str or None
-        What was observed, for people.
-    """
-
-    command: str
-    seed: int
-    files: Sequence[Path] | Mapping[str, Sequence[Path]] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
-    title: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record with versions and checksums."""
-        kinds = self.files if isinstance(self.files, Mapping) else {"events": self.files}
-        return {
-            "title": self.title,
-            "command": self.command,
-            "seed": self.seed,
-            "options": dict(self.options),
-            "files": [
-                {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": files.sha256_of(path)}
-                for kind, paths in kinds.items()
-                for path in map(Path, paths)
-            ],
-            "versions": versions(),
-        }
-
-
-@dataclass(frozen=True)
-class Findings:
-    """What models found.
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything that a search found.
 
     Attributes
     ----------
     detections : mapping of str to Detection
-        What each model found.
+        What each model found; the first is the one that the verdict is about.
     forward : mapping of str to OnOffCounts
         Selected hold-out events of models that were trained on earlier groups only, beside pooled detections.
     null_tests : mapping of str to NullTest
         What was found where there is no source.
     no_forward : str
         Why there are no forward values, if there are none.
+    observed : dict
+        How many events were read, cut away and kept.
+    record : dict
+        What the run was started with: title, command, seed, options, files with checksums, versions.
+    config : str
+        The configuration, as YAML.
+    events : DataFrame
+        One row per event: which event it is, its angles, region and group.
+
+    See Also
+    --------
+    search : Makes one.
+    read_run : Reads one from its folder.
     """
 
     detections: Mapping[str, Detection]
-    forward: Mapping[str, OnOffCounts] = field(default_factory=dict)
-    null_tests: Mapping[str, NullTest] = field(default_factory=dict)
-    no_forward: str = ""
+    forward: Mapping[str, OnOffCounts]
+    null_tests: Mapping[str, NullTest]
+    no_forward: str
+    observed: dict[str, Any]
+    record: dict[str, Any]
+    config: str
+    events: pd.DataFrame = field(repr=False)
+
+    @property
+    def alpha(self) -> float:
+        """Exposure ratio On/Off."""
+        return float(self.observed["alpha"])
+
+    def result(self) -> dict[str, Any]:
+        """Return all numbers, as ``result.json`` holds them."""
+        return {
+            "observation": self.observed,
+            "models": {name: self._model_result(name) for name in self.detections},
+            "null_tests": {
+                name: {
+                    "significances": dict(zip(map(str, test.counts), test.significances.tolist(), strict=True)),
+                    "counts": {str(region): [counts.n_on, counts.n_off] for region, counts in test.counts.items()},
+                    "alpha": test.alpha,
+                    "mean": test.mean,
+                    "spread": test.spread,
+                    "p_value": test.p_value,
+                    "suspicious": test.suspicious,
+                    "verdict": test.verdict,
+                }
+                for name, test in self.null_tests.items()
+            },
+            "no_forward": self.no_forward,
+            "run": self.record,
+        }
+
+    def _model_result(self, name: str) -> dict[str, Any]:
+        found, forward = self.detections[name], self.forward.get(name)
+        return {
+            **found.summary(),
+            "required": found.required,
+            "verdict": found.verdict,
+            "forward": None if forward is None else forward.summary(),
+            "significances": found.significances.tolist(),
+            "permuted_contrasts": found.permuted_contrasts.tolist(),
+            "importances": None if found.importances is None else found.importances.tolist(),
+        }
+
+    def write(self, folder: str | PathLike[str]) -> Path:
+        """Write the run into a folder.
+
+        ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
+        ``events.csv`` one row per event with the score and selection by each model; ``groups.csv`` and ``folds.csv``
+        the counts by group and fold; ``nearby.npy`` the events around the regions. ``result.json`` comes last: where it
+        is, all is.
+
+        Parameters
+        ----------
+        folder : path
+            Made if it is not there.
+
+        Returns
+        -------
+        Path
+            The folder.
+        """
+        target = prepare_folder(Path(folder))
+        try:
+            for stale in ("result.json", "report.html"):
+                (target / stale).unlink(missing_ok=True)
+            write_text(target / "config.yaml", self.config)
+            _write_csv(target / "events.csv", self._scored_events())
+            _write_csv(target / "groups.csv", self._stacked(Detection.groups_frame))
+            _write_csv(target / "folds.csv", self._stacked(Detection.folds_frame))
+            self._write_nearby(target / "nearby.npy")
+            write_text(target / "result.json", json.dumps(as_json(self.result()), indent=2) + "\n")
+        except OSError as error:
+            raise EventFileError(f"{target}: the results cannot be written: {error.strerror or error}") from error
+        return target
+
+    def report(self, path: str | PathLike[str], title: str | None = None) -> Path:
+        """Write the report, one HTML file that opens anywhere; see `excess.report.write_report`.
+
+        Parameters
+        ----------
+        path : path
+            File to write.
+        title : str or None, default=None
+            What was observed; by default the title of the run.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        return write_report(
+            self.detections,
+            Path(path),
+            forward=self.forward,
+            null_test=self.null_tests,
+            no_forward=self.no_forward,
+            title=title or self.record["title"],
+            observed=self.observed,
+            run=self.record,
+            config=self.config,
+        )
+
+    def write_plots(self, folder: str | PathLike[str], suffix: str = "pdf") -> list[Path]:
+        """Write the plots of all models as files; see `excess.report.write_plots`."""
+        return write_plots(self.detections, Path(folder), suffix, null_tests=self.null_tests)
+
+    def _scored_events(self) -> pd.DataFrame:
+        table = self.events.copy()
+        folds = [found.fold for found in self.detections.values()]
+        shared = all(np.array_equal(fold, folds[0]) for fold in folds)
+        if shared:
+            table["fold"] = folds[0]
+        for name, found in self.detections.items():
+            if not shared:
+                table[f"{name}_fold"] = found.fold
+            table[f"{name}_score"] = found.score
+            table[f"{name}_selected"] = found.selected
+        return table
+
+    def _stacked(self, frame: Callable[[Detection], pd.DataFrame]) -> pd.DataFrame:
+        import pandas as pd
+
+        frames = {name: frame(found) for name, found in self.detections.items()}
+        return pd.concat(frames, names=["model"]).reset_index()
+
+    def _write_nearby(self, path: Path) -> None:
+        """Write angles of nearby events, and scores and selection by each model; nothing where there are none."""
+        known = {name: found.nearby for name, found in self.detections.items() if found.nearby is not None}
+        theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
+        if theta is None:
+            path.unlink(missing_ok=True)
+            return
+        fields: list[Any] = [("theta", np.float64, (theta.shape[1],))]
+        for name in known:
+            fields += [(f"{name}_score", np.float64), (f"{name}_selected", np.bool_)]
+        rows = np.zeros(len(theta), dtype=fields)
+        rows["theta"] = theta
+        for name, nearby in known.items():
+            rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
+        with replacing(path) as temporary:
+            np.save(temporary, rows, allow_pickle=False)
 
 
-def result_of(observation: Observation, findings: Findings, record: RunRecord) -> dict[str, Any]:
-    """Return all numbers of a run, ready for JSON."""
-    counts = observation.regions.counts
+def table_of_events(observation: Observation) -> pd.DataFrame:
+    """Return one row per event: which event it is, its angles, region and group."""
+    table = observation.table.copy()
+    if observation.theta is not None:
+        table[theta_columns(observation.theta.shape[1])] = observation.theta
+    table["region"] = observation.regions.region
+    if observation.groups is not None:
+        table["group"] = observation.groups
+    return table
+
+
+def describe_observation(observation: Observation) -> dict[str, Any]:
+    """Return how many events were read, cut away and kept."""
+    counts, census = observation.regions.counts, observation.census
     return {
-        "observation": {
-            "n_read": observation.n_read,
-            "n_outside": observation.n_outside,
-            "n_cut": observation.n_cut,
-            "n_overlapping": observation.regions.n_overlapping,
-            "n_on": counts.n_on,
-            "n_off": counts.n_off,
-            "alpha": counts.alpha,
-            "significance": counts.significance,
-            "theta_squared_cut": observation.theta_squared_cut,
-            "groups_are_text": observation.groups is not None and observation.groups.dtype.kind not in "biuf",
-            "n_nearby": 0 if observation.nearby is None else len(observation.nearby.X),
-            "features": list(observation.names),
-        },
-        "models": {name: _model_result(findings, name) for name in findings.detections},
-        "null_tests": {
-            name: {
-                "significances": dict(zip(map(str, test.counts), test.significances.tolist(), strict=True)),
-                "counts": {str(region): [counts.n_on, counts.n_off] for region, counts in test.counts.items()},
-                "alpha": test.alpha,
-                "mean": test.mean,
-                "spread": test.spread,
-                "p_value": test.p_value,
-                "suspicious": test.suspicious,
-                "verdict": test.verdict,
-            }
-            for name, test in findings.null_tests.items()
-        },
-        "no_forward": findings.no_forward,
-        "run": record.to_dict(),
+        "n_read": census.n_read,
+        "n_outside": census.n_outside,
+        "n_cut": census.n_cut,
+        "n_overlapping": census.n_overlapping,
+        "n_on": counts.n_on,
+        "n_off": counts.n_off,
+        "alpha": counts.alpha,
+        "significance": counts.significance,
+        "theta_squared_cut": observation.config.regions.theta_squared_cut,
+        "groups_are_text": observation.groups is not None and observation.groups.dtype.kind not in "biuf",
+        "n_nearby": 0 if observation.nearby is None else len(observation.nearby.X),
+        "features": list(observation.names),
     }
 
 
-def _model_result(findings: Findings, name: str) -> dict[str, Any]:
-    found, forward = findings.detections[name], findings.forward.get(name)
-    return {
-        **found.summary(),
-        "required": found.required,
-        "verdict": found.verdict,
-        "forward": None if forward is None else forward.summary(),
-        "significances": found.significances.tolist(),
-        "permuted_contrasts": found.permuted_contrasts.tolist(),
-        "importances": None if found.importances is None else found.importances.tolist(),
-    }
-
-
-def write_results(
-    folder: Path, observation: Observation, findings: Findings, config: AnalysisConfig, record: RunRecord
+def describe_run(
+    command: str,
+    seed: int,
+    files: Mapping[str, Sequence[Path]],
+    options: Mapping[str, Any],
+    title: str | None = None,
 ) -> dict[str, Any]:
-    """Write a run into a folder, and return its numbers.
-
-    ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
-    ``events.csv`` one row per event with the score and selection by each model; ``groups.csv`` and ``folds.csv`` the
-    counts by group and fold; ``nearby.npy`` the events around the regions. ``result.json`` comes last: where it is,
-    all is. `excess.analysis.finished_run.read_results` reads the folder.
-
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-    observation : Observation
-        The events.
-    findings : Findings
-        What models found.
-    config : AnalysisConfig
-        Features, cuts and regions.
-    record : RunRecord
-        What the run was started with.
-
-    Returns
-    -------
-    dict
-        What ``result.json`` holds.
-    """
-    result = result_of(observation, findings, record)
-    folder = prepare_folder(folder)
-    detections = findings.detections
-    try:
-        for stale in ("result.json", "report.html"):
-            (folder / stale).unlink(missing_ok=True)
-        files.write_text(folder / "config.yaml", config.to_yaml())
-        _write_csv(folder / "events.csv", _events_table(observation, detections))
-        for name, method in (("groups.csv", "groups_frame"), ("folds.csv", "folds_frame")):
-            _write_csv(folder / name, _stacked({key: getattr(found, method)() for key, found in detections.items()}))
-        _write_nearby(folder / "nearby.npy", detections)
-        files.write_text(folder / "result.json", json.dumps(as_json(result), indent=2) + "\n")
-    except OSError as error:
-        raise EventFileError(f"{folder}: the results cannot be written: {error.strerror or error}") from error
-    return result
+    """Return what a run was started with, and all that is needed to repeat it."""
+    return {
+        "title": title,
+        "command": command,
+        "seed": seed,
+        "options": dict(options),
+        "files": [
+            {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
+            for kind, paths in files.items()
+            for path in paths
+        ],
+        "versions": versions(),
+    }
 
 
 def as_json(value: Any) -> Any:
@@ -194,49 +271,117 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def _events_table(observation: Observation, detections: Mapping[str, Detection]) -> Any:
-    table = observation.table.copy()
-    if observation.theta is not None:
-        table[theta_columns(observation.theta.shape[1])] = observation.theta
-    table["region"] = observation.regions.region
-    if observation.groups is not None:
-        table["group"] = observation.groups
-    folds = [found.fold for found in detections.values()]
-    shared = all(np.array_equal(fold, folds[0]) for fold in folds)
-    if shared:
-        table["fold"] = folds[0]
-    for name, found in detections.items():
-        if not shared:
-            table[f"{name}_fold"] = found.fold
-        table[f"{name}_score"] = found.score
-        table[f"{name}_selected"] = found.selected
-    return table
+def _write_csv(path: Path, table: pd.DataFrame) -> None:
+    with replacing(path) as temporary:
+        table.to_csv(temporary, index=False)
 
 
-def _write_nearby(path: Path, detections: Mapping[str, Detection]) -> None:
-    """Write angles of nearby events, and scores and selection by each model; nothing where there are none."""
-    known = {name: found.nearby for name, found in detections.items() if found.nearby is not None}
-    theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
-    if theta is None:
-        path.unlink(missing_ok=True)
-        return
-    fields: list[Any] = [("theta", np.float64, (theta.shape[1],))]
-    for name in known:
-        fields += [(f"{name}_score", np.float64), (f"{name}_selected", np.bool_)]
-    rows = np.zeros(len(theta), dtype=fields)
-    rows["theta"] = theta
-    for name, nearby in known.items():
-        rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
-    with files.replacing(path) as temporary:
-        np.save(temporary, rows, allow_pickle=False)
+def read_run(folder: str | PathLike[str]) -> Run:
+    """Read what `Run.write`, and with it `excess detect` and `excess demo`, has written.
+
+    Parameters
+    ----------
+    folder : path
+        The output folder of the run.
+
+    Returns
+    -------
+    Run
+        The same run, ready for reports and plots.
+    """
+    folder = Path(folder)
+    if not (folder / "result.json").is_file():
+        raise EventFileError(
+            f"{folder}: is not the folder of a finished run, it has no result.json; give what was the output folder of "
+            "'excess detect' or 'excess demo'"
+        )
+    try:
+        return _read(folder)
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, OSError) as error:
+        raise EventFileError(
+            f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
+            "changed, or written by another version; run it again"
+        ) from error
 
 
-def _stacked(frames: Mapping[str, Any]) -> Any:
+def _read(folder: Path) -> Run:
     import pandas as pd
 
-    return pd.concat(frames, names=["model"]).reset_index()
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    observed, record = result["observation"], result["run"]
+    for key in ("title", "command", "seed", "options", "files", "versions"):
+        record[key]
+    # older versions of pandas lose the last bits unless they are told not to; newer ones do not want to be told
+    exactly: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
+    events = pd.read_csv(folder / "events.csv", low_memory=False, **exactly)
+    if observed["groups_are_text"]:
+        # a group named 007 or NA is neither the number 7 nor a missing value
+        texts = pd.read_csv(folder / "events.csv", usecols=["group"], dtype=str, keep_default_na=False)
+        events["group"] = texts["group"].astype(object)
+    folds = pd.read_csv(folder / "folds.csv", dtype={"model": str}, **exactly)
+    nearby = folder / "nearby.npy"
+    around = np.load(nearby, allow_pickle=False) if nearby.is_file() else None
+    if (0 if around is None else len(around)) != observed["n_nearby"]:
+        raise ValueError(f"nearby.npy should hold {observed['n_nearby']} events")
+    thetas = [name for name in theta_columns(len(events.columns)) if name in events]
+    shared = {
+        "on": (events["region"] == 0).to_numpy(),
+        "groups": events["group"].to_numpy() if "group" in events else None,
+        "alpha": observed["alpha"],
+        "theta": events[thetas].to_numpy(dtype=np.float64) if thetas else None,
+        "theta_squared_cut": observed["theta_squared_cut"],
+        "time": seconds_of(events),
+        "feature_names": tuple(observed["features"]),
+    }
+    detections = {
+        name: _detection(name, numbers, events, folds[folds["model"] == name], around, shared)
+        for name, numbers in result["models"].items()
+    }
+    for name, found in detections.items():
+        written = result["models"][name]
+        for key, value in found.summary().items():
+            if written[key] != as_json(value):
+                raise ValueError(f"{key} of {name} is {value} by events.csv and {written[key]} by result.json")
+    forward = {
+        name: OnOffCounts(numbers["forward"]["n_on"], numbers["forward"]["n_off"], observed["alpha"])
+        for name, numbers in result["models"].items()
+        if numbers["forward"] is not None
+    }
+    null_tests = {
+        name: NullTest(
+            {int(region): OnOffCounts(n_on, n_off, test["alpha"]) for region, (n_on, n_off) in test["counts"].items()}
+        )
+        for name, test in result["null_tests"].items()
+    }
+    config = (folder / "config.yaml").read_text(encoding="utf-8")
+    added = {"fold", *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected"))}
+    kept = events[[name for name in events if name not in added]]
+    return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept)
 
 
-def _write_csv(path: Path, table: Any) -> None:
-    with files.replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
+def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:
+    """Put one model's detection together again."""
+    alpha = shared["alpha"]
+    nearby = None
+    if around is not None and f"{name}_score" in around.dtype.names:
+        nearby = Nearby(around[f"{name}_score"], around[f"{name}_selected"], around["theta"])
+    importances = numbers["importances"]
+    return Detection(
+        score=events[f"{name}_score"].to_numpy(dtype=np.float64),
+        selected=events[f"{name}_selected"].to_numpy(dtype=np.bool_),
+        fold=events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64),
+        folds=tuple(_fold(row, alpha) for row in folds.itertuples()),
+        strategy=numbers["strategy"],
+        significances=np.array(numbers["significances"], dtype=np.float64),
+        permuted_contrasts=np.array(numbers["permuted_contrasts"], dtype=np.float64),
+        required=numbers["required"],
+        nearby=nearby,
+        importances=None if importances is None else np.array(importances, dtype=np.float64),
+        **shared,
+    )
+
+
+def _fold(row: Any, alpha: float) -> Fold:
+    tuned = None if np.isnan(row.tuned_n_on) else OnOffCounts(int(row.tuned_n_on), int(row.tuned_n_off), alpha)
+    held_out = OnOffCounts(row.n_on, row.n_off, alpha)
+    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out)

@@ -1,158 +1,257 @@
-"""Training on the files of an observation that need not fit into memory."""
+"""Training of a model for other events, in memory or chunk by chunk, and the file that holds it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from excess._core.errors import naming
-from excess._core.files import sha256_of
+from excess._core.errors import ArgumentError, EventFileError, naming
+from excess._core.files import prepare_folder, sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
-from excess.distributed.fit import START_AGAIN, fit_forest, working
+from excess.analysis.models import MODELS, make_model
+from excess.analysis.run_folder import describe_run
+from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
 from excess.estimators.base import with_alpha
 from excess.estimators.forest import OnOffForestClassifier
-from excess.events import AnalysisConfig, EventFileError, to_features
-from excess.observation.pipeline import Census
+from excess.estimators.model_file import ModelFileError, load, read_header, save
+from excess.events import AnalysisConfig, parse_config
+from excess.observation.observation import Observation, as_config
+from excess.observation.pipeline import NO_GROUPS, Census
 from excess.stats.significance import OnOffCounts
 
-__all__ = ["TrainedOnFiles", "train_on_files"]
+__all__ = ["TrainedModel", "check_model_path", "load_model", "train", "train_in_chunks"]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel:
+    """A fitted model, with all that is needed to apply it.
+
+    Attributes
+    ----------
+    model : On/Off classifier
+        Fitted.
+    config : AnalysisConfig
+        Features and cuts that it was trained with.
+    groups : list
+        Groups that it was trained on, such as nights.
+    record : dict
+        What the training was started with.
+    census : Census or None
+        How many events were read, and what became of them; None for a model from a file.
+    path : Path or None
+        The file it is from.
+    """
+
+    model: Any
+    config: AnalysisConfig
+    groups: list[Any]
+    record: dict[str, Any]
+    census: Census | None = None
+    path: Path | None = None
+
+    @property
+    def n_events(self) -> int:
+        """Events that it was trained on."""
+        return 0 if self.census is None else self.census.n_on + self.census.n_off
+
+    def __str__(self) -> str:
+        """Say what it was trained on."""
+        return f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}" if self.census else repr(self)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the model to a file, whole or not at all, and return its path."""
+        metadata = {"config": self.config.to_yaml(), "groups": self.groups, "run": self.record, "angles": "deg"}
+        save(self.model, path, metadata=metadata)
+        return Path(path)
+
+
+def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
+    """Read a model that `TrainedModel.save`, and with it `excess train`, has written.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    n_jobs : int, default=-1
+        Cores for its predictions.
+
+    Returns
+    -------
+    TrainedModel
+        With the path of the file.
+    """
+    fitted, metadata = load(path), read_header(path)["metadata"]
+    if "config" not in metadata:
+        raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
+    if "n_jobs" in fitted.get_params():
+        fitted.set_params(n_jobs=n_jobs)
+    config = parse_config(metadata["config"], str(path))
+    return TrainedModel(fitted, config, metadata.get("groups", []), metadata.get("run", {}), path=Path(path))
+
+
+def train(
+    observation: Observation,
+    model: str | Any = "forest",
+    *,
+    max_depth: int | None = None,
+    seed: int = 0,
+    n_jobs: int = -1,
+    verbose: bool = False,
+) -> TrainedModel:
+    """Train a model on all events of an observation, to be applied to others.
+
+    Parameters
+    ----------
+    observation : Observation
+        From `observe`.
+    model : str or On/Off classifier, default="forest"
+        A name of `MODELS`, or the classifier itself.
+    max_depth : int or None, default=None
+        Largest depth of trees; by default that of the model.
+    seed, n_jobs : int
+        Seed and cores of a model that is given by its name.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Returns
+    -------
+    TrainedModel
+        With ``save(path)``.
+
+    Examples
+    --------
+    >>> from excess.analysis import observe, train
+    >>> from excess.observation import simulate_observation
+    >>> trained = train(observe(simulate_observation(60_000, 400, random_state=0)), "li-ma-tree")
+    >>> trained.n_events
+    2042
+    """
+    estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
+    fitted = with_alpha(estimator, observation.alpha).fit(observation.frame, observation.on)
+    groups = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
+    record = _record(model, seed, [path for paths in observation.files.values() for path in paths])
+    return TrainedModel(without_run_settings(fitted), observation.config, groups, record, observation.census)
+
+
+def train_in_chunks(
+    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    config: AnalysisConfig | str | PathLike[str] | None = None,
+    model: str | OnOffForestClassifier = "forest",
+    *,
+    groups: str | None = None,
+    chunk_rows: int = 200_000,
+    executor: Any = None,
+    max_depth: int | None = None,
+    seed: int = 0,
+    n_jobs: int = -1,
+    verbose: bool = False,
+) -> TrainedModel:
+    """Train a forest on more events than fit into memory, or on a Dask cluster: the model of `train`, to the bit.
+
+    Files are read once more than by `fit_forest`, to count events and groups. Events that are in two different files
+    are not looked for.
+
+    Parameters
+    ----------
+    files : path or sequence of paths
+        Event files of one format.
+    config : AnalysisConfig, path or None, default=None
+        As for `observe`.
+    model : str or OnOffForestClassifier, default="forest"
+        A forest, or its name among `MODELS`.
+    groups : str or None, default=None
+        As for `observe`.
+    chunk_rows : int, default=200_000
+        Events that are read at a time.
+    executor : None, dask.distributed.Client, str or Executor, default=None
+        As for `fit_forest`. A worker reads whole files, which it must see under the same names.
+    max_depth, seed, n_jobs, verbose
+        As for `train`.
+
+    Returns
+    -------
+    TrainedModel
+        With ``save(path)``.
+    """
+    estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
+    if not isinstance(estimator, OnOffForestClassifier):
+        forests = ", ".join(name for name in MODELS if name.endswith("forest"))
+        raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
+    settings = as_config(config)
+    column = settings.groups if groups is None else groups
+    paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
+    dataset = ObservedFiles(paths, settings, chunk_rows)
+    partitions = dataset.partitions()
+    _refuse_copies(dataset.paths_in_full())
+    total = _Counted()
+    with open_executor(executor, n_threads(n_jobs), START_AGAIN) as workers:
+        with progress_bar("Counting events in files", len(partitions), shown=verbose) as tick:
+            for counted in workers.run(_count_events, [(partition, column) for partition in partitions], tick):
+                total.add(counted)
+                total.groups |= counted.groups
+        total.check(partitions[0].name + ("" if len(partitions) == 1 else " and others"), settings)
+        alpha = 1 / (settings.regions.n_regions - 1)
+        fitted = fit_forest(with_alpha(estimator, alpha), dataset, executor=workers)
+    record = _record(model, seed, paths)
+    return TrainedModel(without_run_settings(fitted), settings, sorted(total.groups), record, total)
 
 
 @dataclass
 class _Counted(Census):
-    """What files hold: how many events, and in which groups."""
+    """How many events files hold, and in which groups."""
 
     groups: set[Any] = field(default_factory=set)
 
-    def add(self, other: _Counted) -> None:
-        self.n_read += other.n_read
-        self.n_inside += other.n_inside
-        self.n_overlapping += other.n_overlapping
-        self.n_on += other.n_on
-        self.n_off += other.n_off
-        self.groups |= other.groups
 
-
-@dataclass(frozen=True)
-class TrainedOnFiles:
-    """A forest that was trained on files.
-
-    Attributes
-    ----------
-    model : OnOffForestClassifier
-        Fitted.
-    counts : OnOffCounts
-        The events it was trained on.
-    groups : list
-        Their groups, such as nights.
-    n_read, n_outside, n_cut : int
-        Events that were read, that lie in no region, and that lie in one and fail the quality cuts.
-    """
-
-    model: OnOffForestClassifier
-    counts: OnOffCounts
-    groups: list[Any]
-    n_read: int
-    n_outside: int
-    n_cut: int
-
-    @property
-    def n_events(self) -> int:
-        """Events it was trained on."""
-        return int(self.counts.n_on + self.counts.n_off)
-
-    def __str__(self) -> str:
-        """Say what was read and what was left."""
-        left_out = f"{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
-        return f"{self.n_read:,} events read, {left_out}; {self.counts}"
-
-
-def train_on_files(
-    estimator: OnOffForestClassifier,
-    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
-    config: AnalysisConfig,
-    *,
-    groups: str | None = None,
-    chunk_rows: int = 200_000,
-    client: Any = None,
-) -> TrainedOnFiles:
-    """Train a forest on the On and Off events of files, chunk by chunk.
-
-    The model is that of a fit on `excess.observation.observe`, to the bit. Files are read once more than by
-    `fit_forest`, to count events and groups. Events that are there twice are not looked for.
-
-    Parameters
-    ----------
-    estimator : OnOffForestClassifier
-        What to fit; its ``alpha`` is set to that of the regions.
-    paths : path or sequence of paths
-        Event files of one format.
-    config : AnalysisConfig
-        Features, cuts, regions and groups.
-    groups : str or None, default=None
-        Column of the groups; by default that of the configuration. ``"none"`` is for no groups.
-    chunk_rows : int, default=200_000
-        Events that are read at a time.
-    client : None, dask.distributed.Client, str or Executor, default=None
-        Who works; as for `fit_forest`. A worker reads whole files, which it must see under the same names.
-
-    Returns
-    -------
-    TrainedOnFiles
-        The model, and what it was trained on.
-    """
-    if not isinstance(estimator, OnOffForestClassifier):
-        raise TypeError(f"only forests can be trained in chunks, got {type(estimator).__name__}")
-    column = config.groups if groups is None else groups
-    files = ObservedFiles(paths, config, chunk_rows)
-    partitions = files.partitions()
-    _refuse_copies(files.paths_in_full())
-    alpha = 1 / (config.regions.n_regions - 1)
-    census = _Counted()
-    with working(client, n_threads(estimator.n_jobs), START_AGAIN) as executor:
-        with progress_bar("Counting events in files", len(partitions), shown=estimator.verbose > 0) as tick:
-            for found in executor.run(_count, [(partition, column) for partition in partitions], tick):
-                census.add(found)
-        others = "" if len(partitions) == 1 else " and others"
-        census.check(f"{partitions[0].name}{others}: ", config)
-        model = fit_forest(with_alpha(estimator, alpha), files, client=executor)
-    counts = OnOffCounts(census.n_on, census.n_off, alpha)
-    n_cut = census.n_inside - census.n_on - census.n_off
-    return TrainedOnFiles(model, counts, sorted(census.groups), census.n_read, census.n_read - census.n_inside, n_cut)
-
-
-def _count(partition: Any, column: str) -> _Counted:
+def _count_events(partition: Any, column: str) -> _Counted:
     """Count the events of a file."""
-    census = _Counted()
+    total = _Counted()
     with naming(partition.name):
-        _count_tables(partition, column, census)
-    return census
+        for chunk in partition.observed(groups=column):
+            total.add(chunk.census)
+            if column != NO_GROUPS:
+                total.groups |= set(np.unique(chunk.groups).tolist())
+    return total
 
 
-def _count_tables(partition: Any, column: str, census: _Counted) -> None:
-    for table, found in partition.tables(*([] if column == "none" else [column])):
-        inside = found.inside
-        census.n_read += len(inside)
-        census.n_inside += len(table)
-        census.n_overlapping += found.n_overlapping
-        valid = to_features(table, partition.config).valid
-        n_on = int(np.count_nonzero(valid & (found.region[inside] == 0)))
-        census.n_on += n_on
-        census.n_off += int(np.count_nonzero(valid)) - n_on
-        if column != "none":
-            if column not in table:
-                raise ValueError(f"groups: there is no column {column!r}; choose another, or 'none'")
-            labels = table.loc[valid, column]
-            if labels.isna().any():
-                raise ValueError(f"groups: column {column!r} has missing values")
-            census.groups |= set(labels.unique().tolist())
+def _estimator(model: Any, max_depth: int | None, seed: int, n_jobs: int, verbose: bool) -> Any:
+    """Return the classifier of a name, with the settings that were asked for."""
+    estimator = make_model(model, random_state=seed, n_jobs=n_jobs) if isinstance(model, str) else clone(model)
+    known = estimator.get_params(deep=False)
+    if max_depth is not None:
+        if "max_depth" not in known:
+            raise ArgumentError("max_depth", f"does not go with {model}, which has no trees")
+        estimator.set_params(max_depth=max_depth)
+    return estimator.set_params(verbose=int(verbose)) if "verbose" in known else estimator
+
+
+def _record(model: Any, seed: int, files: Sequence[Path]) -> dict[str, Any]:
+    name = model if isinstance(model, str) else repr(without_run_settings(model))
+    return describe_run("train", seed, {"events": files}, {"model": name})
+
+
+def without_run_settings(estimator: Any) -> Any:
+    """Return an estimator without what does not change its results: cores, and whether progress is shown."""
+    usual = {"verbose": 0, "n_jobs": None}
+    known = estimator.get_params(deep=False)
+    changed = {name: value for name, value in usual.items() if known.get(name, value) != value}
+    return copy(estimator).set_params(**changed) if changed else estimator
+
+
+def check_model_path(path: Path) -> None:
+    """Raise an error if a model cannot be written to a path, before the work of training it begins."""
+    prepare_folder(path.parent)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file")
 
 
 def _refuse_copies(paths: list[Path]) -> None:

@@ -1,49 +1,33 @@
-"""The command line: from event files to a detection, and a model for the next night. It holds no science."""
+"""The commands: arguments in, a call of the analysis, words out. They hold no science."""
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from excess.analysis.inputs import (
-    check_new_files,
-    configuration,
-    detect_with,
-    load_model,
-    observe_files,
-    output_of_each,
-    reference_from_files,
-    simulated_reference,
-)
-from excess.analysis.search import apply_here, describe_file, finish, report_run, search, train_here
 from excess.cli.options import (
-    Alpha,
+    ChunkRows,
     Config,
+    DaskAddress,
+    EventOptions,
     Files,
-    Groups,
     Jobs,
-    Join,
     Json,
-    Off,
+    RunOptions,
     Seed,
-    SourceDec,
-    SourceRa,
+    ValidationOptions,
+    grouped,
+    one_of,
 )
-from excess.cli.printing import fail, print_json, print_table, say, sentence_of, shortened
+from excess.cli.printing import print_json, print_run, print_table, say, shortened
 from excess.cli.reproduce import reproduce
-from excess.cli.scale import ChunkRows, DaskAddress, apply_on_dask, train_at_scale
 
-__all__ = ["app", "main"]
+if TYPE_CHECKING:
+    from excess.analysis import Run
 
-_INTERRUPTED = 130
+__all__ = ["app"]
 
 app = typer.Typer(
     name="excess",
@@ -51,9 +35,9 @@ app = typer.Typer(
     epilog="Add --debug to any command to see the traceback of an error. Exit codes: 0 finished, 1 something is wrong "
     "with the input or the output, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
 )
+_MODEL_HELP = "forest, li-ma-forest, noisy-forest, tree, li-ma-tree, k-means or k-means-ensemble"
 
 
 @app.callback(invoke_without_command=True)
@@ -68,36 +52,27 @@ def _options(
 
 
 @app.command()
+@grouped
 def demo(
+    run: RunOptions,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")] = None,
     events: Annotated[int, typer.Option(help="Events to simulate.", min=1000)] = 757_993,
     signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
-    as_json: Json = False,
 ) -> None:
     """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
-    from excess._core.files import prepare_folder
-    from excess.analysis.models import make_model
-    from excess.analysis.run_folder import RunRecord
-    from excess.events import load_config
-    from excess.observation.pipeline import observe_table
-    from excess.observation.simulation import simulate_observation
+    from excess.analysis import prepare_folder, run_demo
 
     if output is not None:
         prepare_folder(output)
-    config = load_config()
-    say(f"Simulating {events:,} events, {signal:,} of them gammas", as_json)
-    observation = observe_table(simulate_observation(events, signal, random_state=seed), config, nearby=True)
-    say(str(observation), as_json)
-    models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in ("forest", "li-ma-tree", "k-means")}
-    tested = dict(models)
-    say("Training the supervised reference on 20,000 simulated events", as_json)
-    models["supervised"] = simulated_reference(observation.names, seed, jobs)
-    findings = search(observation, models, tested, seed=seed, shown=not as_json)
-    options = {"events": events, "signal": signal, "estimators": {name: repr(one) for name, one in models.items()}}
-    record = RunRecord("demo", seed, (), options, title="A simulated observation like FACT's of the Crab Nebula")
-    finish(output, observation, findings, config, record, as_json)
+    found = run_demo(
+        events,
+        signal,
+        seed=run.seed,
+        n_jobs=run.jobs,
+        verbose=not run.as_json,
+        tell=lambda text: say(text, run.as_json),
+    )
+    _finish(found, output, run.as_json)
 
 
 @app.command()
@@ -108,32 +83,30 @@ def simulate(
     nights: Annotated[int, typer.Option(help="Nights.", min=1)] = 5,
     first_night: Annotated[int, typer.Option(help="Date of the first night.")] = 20131101,
     labelled: Annotated[int, typer.Option(help="Labelled gammas, and as many protons.", min=0)] = 10_000,
-    suffix: Annotated[str, typer.Option("--format", help="hdf5 (FACT's layout), parquet or csv.")] = "hdf5",
+    suffix: Annotated[
+        str,
+        typer.Option(
+            "--format", help="hdf5 (FACT's layout), parquet or csv.", callback=one_of(("hdf5", "parquet", "csv"))
+        ),
+    ] = "hdf5",
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Simulate a wobble observation, and labelled gammas and protons, into files."""
-    from excess._core.files import prepare_folder
-    from excess.events import write_events
-    from excess.observation.simulation import simulate_labelled, simulate_observation
+    from excess.analysis import simulate_files
 
-    if suffix not in ("hdf5", "parquet", "csv"):
-        raise typer.BadParameter(f"must be hdf5, parquet or csv, got {suffix!r}", param_hint="--format")
-    folder = prepare_folder(output)
-    written = {}
-    observation = simulate_observation(
-        events, signal, n_nights=nights, n_runs=43 * nights, first_night=first_night, random_state=seed
+    written = simulate_files(
+        output,
+        n_events=events,
+        n_signal=signal,
+        n_nights=nights,
+        first_night=first_night,
+        n_labelled=labelled,
+        suffix=suffix,
+        seed=seed,
     )
-    truth = simulate_labelled(labelled, labelled, random_state=seed)
-    for name, table in {
-        "observation": observation,
-        "gamma": truth[truth["is_signal"]],
-        "proton": truth[~truth["is_signal"]],
-    }.items():
-        path = folder / f"{name}.{suffix}"
-        write_events(table, path)
-        written[name] = {"path": str(path), "n_events": len(table)}
-        say(f"{path}: {len(table):,} events", as_json)
+    for file in written.values():
+        say(f"{file['path']}: {file['n_events']:,} events", as_json)
     if as_json:
         print_json(written)
 
@@ -145,125 +118,89 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
-    from excess.estimators.model_file import is_model_file, read_header
+    from excess.analysis import describe_file
 
-    if is_model_file(file):
-        header = read_header(file)
-        if as_json:
-            print_json(header)
-        else:
-            print_table(f"{file}", {key: shortened(value) for key, value in header.items()})
-        return
-    found, counts = describe_file(file, config)
+    found = describe_file(file, config)
     if as_json:
-        print_json({**found, "on_off": counts})
-        return
-    rows = {"format": found["format"], "events": f"{found['n_events']:,}"}
-    if found["n_array_events"] is not None:
-        rows["array events"] = f"{found['n_array_events']:,}"
-    rows.update(counts)
-    rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
-    print_table(str(file), rows)
+        print_json(found)
+    elif "format" not in found:
+        print_table(str(file), {key: shortened(value) for key, value in found.items()})
+    else:
+        rows = {"format": found["format"], "events": f"{found['n_events']:,}"}
+        if found["n_array_events"] is not None:
+            rows["array events"] = f"{found['n_array_events']:,}"
+        rows |= found["on_off"]
+        rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
+        print_table(str(file), rows)
 
 
 @app.command()
+@grouped
 def detect(
-    files: Files,
+    events: EventOptions,
+    validation: ValidationOptions,
+    run: RunOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
     model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help="forest, li-ma-forest, noisy-forest, tree, li-ma-tree, k-means, k-means-ensemble; or a model file of "
-            "'excess train', which is applied as it is. May be given several times.",
-        ),
+        list[str] | None, typer.Option("--model", "-m", help=f"{_MODEL_HELP}. May be given several times.")
     ] = None,
-    config: Config = None,
-    groups: Groups = None,
-    join: Join = None,
-    off: Off = None,
-    alpha: Alpha = None,
-    source_ra: SourceRa = None,
-    source_dec: SourceDec = None,
+    model_file: Annotated[
+        list[Path] | None,
+        typer.Option(help="Model of 'excess train', applied as it is. May be given several times."),
+    ] = None,
     simulation: Annotated[
         tuple[Path, Path] | None,
         typer.Option(help="Files of simulated gammas and of protons, for a supervised reference beside the others."),
     ] = None,
-    folds: Annotated[int | None, typer.Option(help="Number of folds; by default one per group.", min=2)] = None,
-    strategy: Annotated[
-        str,
-        typer.Option(help="pooled, with the forward value beside it; or forward alone: train on earlier groups only."),
-    ] = "pooled",
-    repeats: Annotated[int, typer.Option(help="Repeat with other seeds.", min=1)] = 1,
-    permutations: Annotated[int, typer.Option(help="Permute On and Off so often, for a p-value.", min=0)] = 0,
-    null_test: Annotated[bool, typer.Option("--null-test", help="Look in every Off region, too.")] = False,
     title: Annotated[str | None, typer.Option(help="What was observed, for the report.")] = None,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
-    as_json: Json = False,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
-    from excess._core.files import prepare_folder
-    from excess.analysis.models import make_model
-    from excess.analysis.run_folder import RunRecord
-    from excess.validation.cross_validation import STRATEGIES
+    from excess.analysis import load_model, make_model, prepare_folder, search
 
     prepare_folder(output)
-    settings = configuration(config, source_ra, source_dec)
-    names = model or ["forest"]
+    names = model or ([] if model_file else ["forest"])
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
-    saved = [name for name in names if Path(name).is_file()]
-    models = {name: make_model(name, random_state=seed, n_jobs=jobs) for name in names if name not in saved}
-    if strategy not in STRATEGIES:
-        raise typer.BadParameter(f"must be {' or '.join(STRATEGIES)}, got {strategy!r}", param_hint="--strategy")
-    for given, option in ((null_test, "--null-test"), (permutations, "--permutations")):
-        if given and not models:
-            raise typer.BadParameter("needs a model to train; a model file is applied as it is", param_hint=option)
-    if null_test and off:
-        raise typer.BadParameter("needs at least two Off regions", param_hint="--null-test")
-    events = {"events": files, "joined events": join or [], "Off events": off or []}
-    ready = {name: load_model(Path(name), jobs) for name in saved}
-    for one in ready.values():
-        check_new_files(one, settings, [path for paths in events.values() for path in paths])
-    observation = observe_files(files, settings, groups, join, off, alpha, nearby=True)
-    say(str(observation), as_json)
-    gammas, protons = ([path] for path in simulation) if simulation is not None else ([], [])
-    inputs = {**events, "model": [*map(Path, saved)], "simulated gammas": gammas, "simulated protons": protons}
-    tested = dict(models)
-    if simulation is not None:
-        models["supervised"] = reference_from_files(simulation, settings, observation.names, seed, jobs)
-    applied = {name: detect_with(one, observation) for name, one in ready.items()}
-    findings = search(
+    # whatever is wrong with the models shows before the events are read
+    models = {name: make_model(name, random_state=run.seed, n_jobs=run.jobs) for name in names}
+    trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]
+    observation = events.observe(nearby=True)
+    say(str(observation), run.as_json)
+    found = search(
         observation,
         models,
-        tested if null_test else {},
-        seed=seed,
-        shown=not as_json,
-        cv=folds,
-        strategy=strategy,
-        n_repeats=repeats,
-        n_permutations=permutations,
+        model_files=trained,
+        reference=simulation,
+        folds=validation.folds,
+        strategy=validation.strategy,
+        repeats=validation.repeats,
+        permutations=validation.permutations,
+        null_tests=validation.null_test,
+        title=title,
+        seed=run.seed,
+        n_jobs=run.jobs,
+        verbose=not run.as_json,
     )
-    found = {**findings.detections, **applied}
-    asked = [*names, *(name for name in found if name not in names)]  # the first that was asked for comes first
-    findings = replace(findings, detections={name: found[name] for name in asked})
-    options = {
-        "models": names,
-        "estimators": {
-            **{name: repr(one) for name, one in models.items()},
-            **{name: repr(one.fitted) for name, one in ready.items()},
-        },
-        "groups": groups or settings.groups,
-        "folds": folds,
-        "strategy": strategy,
-        "repeats": repeats,
-        "permutations": permutations,
-        "null_test": null_test,
-        "alpha": alpha,
-    }
-    finish(output, observation, findings, settings, RunRecord("detect", seed, inputs, options, title), as_json)
+    _finish(found, output, run.as_json)
+
+
+def _finish(found: Run, output: Path | None, as_json: bool) -> None:
+    """Write a run and its report, and print it as a table or as JSON."""
+    if found.no_forward:
+        say(f"No forward significance: {found.no_forward}", as_json)
+    look = ""
+    if output is not None:
+        found.write(output)
+        try:
+            look = f"; look at {found.report(output / 'report.html')}"
+        except ImportError as error:
+            say(f"No report was written: {error}; then 'excess report {output}' writes it", as_json)
+    if as_json:
+        print_json(found.result())
+    else:
+        print_run(found)
+        if output is not None:
+            say(f"Results in {output}{look}", as_json)
 
 
 @app.command()
@@ -274,23 +211,23 @@ def report(
     ] = None,
     title: Annotated[str | None, typer.Option(help="What was observed; by default as the run was told.")] = None,
     plots: Annotated[
-        str | None, typer.Option(help="Write the plots as files of their own as well: png, pdf or svg.")
+        str | None,
+        typer.Option(
+            help="Write the plots as files of their own as well: png, pdf or svg.",
+            callback=one_of(("png", "pdf", "svg")),
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again, and its plots for a paper."""
-    from excess._core.files import prepare_folder
-    from excess.analysis.finished_run import read_results
-    from excess.report import PLOT_FORMATS, write_plots
+    from excess.analysis import prepare_folder, read_run
 
-    if plots is not None and plots not in PLOT_FORMATS:
-        raise typer.BadParameter(f"must be {', '.join(PLOT_FORMATS)}, got {plots!r}", param_hint="--plots")
-    finished = read_results(folder)
+    finished = read_run(folder)
     target = folder / "report.html" if output is None else output
     prepare_folder(target.parent)
-    written = [report_run(finished, target, title)]
+    written = [finished.report(target, title)]
     if plots is not None:
-        written += write_plots(finished.findings, target.parent / "plots", plots)
+        written += finished.write_plots(target.parent / "plots", plots)
     for path in written:
         say(f"{path}", as_json)
     if as_json:
@@ -298,53 +235,46 @@ def report(
 
 
 @app.command()
+@grouped
 def train(
-    files: Files,
+    events: EventOptions,
+    run: RunOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
-    model: Annotated[str, typer.Option("--model", "-m", help="As for 'excess detect'.")] = "forest",
-    config: Config = None,
-    groups: Groups = None,
-    join: Join = None,
-    off: Off = None,
-    alpha: Alpha = None,
-    source_ra: SourceRa = None,
-    source_dec: SourceDec = None,
+    model: Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL_HELP}.")] = "forest",
     max_depth: Annotated[
         int | None, typer.Option(help="Largest depth of trees; without it that of the model.", min=1)
     ] = None,
     chunk_rows: ChunkRows = None,
     dask: DaskAddress = None,
-    seed: Seed = 0,
-    jobs: Jobs = -1,
-    as_json: Json = False,
 ) -> None:
     """Train a model on all On and Off events, to be applied to others."""
-    from excess._core.files import prepare_folder
-    from excess.analysis.models import make_model
-    from excess.analysis.run_folder import RunRecord
-    from excess.estimators.model_file import save
+    from excess.analysis import check_model_path, make_model, train, train_in_chunks
 
-    prepare_folder(output.parent)
-    if output.is_dir():
-        raise IsADirectoryError(f"{output} is a folder; give the name of a file")
-    settings = configuration(config, source_ra, source_dec)
-    estimator = make_model(model, random_state=seed, n_jobs=jobs)
-    if max_depth is not None:
-        if "max_depth" not in estimator.get_params(deep=False):
-            raise typer.BadParameter(f"does not go with {model}, which has no trees", param_hint="--max-depth")
-        estimator.set_params(max_depth=max_depth)
+    check_model_path(output)
+    make_model(model)
+    settings = {"max_depth": max_depth, "seed": run.seed, "n_jobs": run.jobs, "verbose": not run.as_json}
     if chunk_rows is None and dask is None:
-        observation = observe_files(files, settings, groups, join, off, alpha)
-        trained = train_here(estimator, observation, as_json)
+        observation = events.observe(nearby=False)
+        say(str(observation), run.as_json)
+        trained = train(observation, model, **settings)
     else:
-        others = {"--join": join, "--off": off, "--alpha": alpha}
-        trained = train_at_scale(files, settings, estimator, groups, others, chunk_rows, dask, as_json)
-    record = RunRecord("train", seed, [*files, *(join or []), *(off or [])], {"model": model}).to_dict()
-    metadata = {"config": settings.to_yaml(), "groups": trained.groups, "run": record, "angles": "deg"}
-    save(trained.model, output, metadata=metadata)
+        for option in ("join", "off", "alpha"):
+            if getattr(events, option):
+                raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
+        trained = train_in_chunks(
+            events.files,
+            events.configuration(),
+            model,
+            groups=events.groups,
+            chunk_rows=chunk_rows or 200_000,
+            executor=dask,
+            **settings,
+        )
+        say(str(trained), run.as_json)
+    trained.save(output)
     tuned = trained.model.tuned_counts_
-    say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", as_json)
-    if as_json:
+    say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", run.as_json)
+    if run.as_json:
         print_json({"model": str(output), "n_events": trained.n_events, "threshold": trained.model.threshold_})
 
 
@@ -361,56 +291,13 @@ def apply(
     as_json: Json = False,
 ) -> None:
     """Add gamma_prediction and the selection to copies of event files, in constant memory."""
-    saved = load_model(model, jobs)
-    targets = output_of_each(files, output)
-    if dask is None:
-        done = apply_here(saved, targets, chunk_rows, as_json)
-    else:
-        done = apply_on_dask(saved, targets, chunk_rows, dask, as_json)
+    from excess.analysis import apply
+
+    done = apply(model, files, output, chunk_rows=chunk_rows, executor=dask, n_jobs=jobs, verbose=not as_json)
+    for applied in done.values():
+        say(str(applied), as_json)
     if as_json:
-        print_json([{"path": str(targets[path]), **vars(applied)} for path, applied in done.items()])
+        print_json([{**vars(applied), "path": str(applied.path)} for applied in done.values()])
 
 
 app.command()(reproduce)
-
-
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[list[int]]:
-    """Let SIGTERM, which batch systems send, end a command as the keyboard does, with all temporary files removed.
-
-    The list that is given has the signal in it afterwards.
-    """
-    received: list[int] = []
-
-    def interrupt(number: int, frame: object) -> None:
-        received.append(number)
-        signal.raise_signal(signal.SIGINT)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-    usual = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield received
-    finally:
-        signal.signal(signal.SIGTERM, usual)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; every failure is one sentence and an exit code."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    debug = "--debug" in given
-    try:
-        with _terminated_as_interrupted() as received:
-            code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
-    except Exception as error:
-        if hasattr(error, "exit_code") and hasattr(error, "show"):
-            error.show()
-            sys.exit(error.exit_code)
-        if debug:
-            raise
-        sys.exit(fail(sentence_of(error), 1))
-    if code == _INTERRUPTED:
-        code = 128 + received[0] if received else code
-        fail(f"{'terminated' if received else 'interrupted'}; no half-written file is left", code)
-    sys.exit(code if isinstance(code, int) else 0)

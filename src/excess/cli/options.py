@@ -1,23 +1,21 @@
-"""Options that several commands share."""
+"""Options that several commands share, as groups: a command takes a group, its help shows the options in a panel."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
-Files = Annotated[list[Path], typer.Argument(help="Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV.")]
-Config = Annotated[Path | None, typer.Option("--config", "-c", help="YAML file with features, cuts and regions.")]
-Groups = Annotated[str | None, typer.Option(help="Column that must not be split, such as night; 'none' for no groups.")]
-Join = Annotated[
-    list[Path] | None, typer.Option(help="Files to join event by event, such as DL3 files beside DL2 files.")
-]
-Off = Annotated[list[Path] | None, typer.Option(help="Files of Off events, where FILES hold On events alone.")]
-Alpha = Annotated[float | None, typer.Option(help="Exposure ratio On/Off; needed with --off.")]
-SourceRa = Annotated[float | None, typer.Option(help="Right ascension of the source in deg, for sky positions.")]
-SourceDec = Annotated[float | None, typer.Option(help="Declination of the source in deg, for sky positions.")]
+EVENTS = "Events"
+VALIDATION = "Validation"
+
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
 
 
 def _check_jobs(jobs: int) -> int:
@@ -27,4 +25,157 @@ def _check_jobs(jobs: int) -> int:
 
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_check_jobs)]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
+Files = Annotated[list[Path], typer.Argument(help="Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV.")]
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", "-c", help="YAML file with features, cuts and regions.", rich_help_panel=EVENTS),
+]
+ChunkRows = Annotated[
+    int | None,
+    typer.Option(
+        help="Train a forest on more events than fit into memory, reading so many at a time; without --join and "
+        "--off, and without looking for events that are in two files.",
+        min=1,
+    ),
+]
+DaskAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the "
+        "files under the same names. Models to train: as with --chunk-rows.",
+    ),
+]
+
+
+def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in choices:
+            raise typer.BadParameter(f"must be {', '.join(choices[:-1])} or {choices[-1]}, got {value!r}")
+        return value
+
+    return check
+
+
+
+
+
+@dataclass(frozen=True)
+class EventOptions:
+    """Which events, and how On and Off are told apart."""
+
+    files: Files
+    config: Config = None
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that must not be split, such as night; 'none' for no groups.", rich_help_panel=EVENTS
+        ),
+    ] = None
+    join: Annotated[
+        list[Path] | None,
+        typer.Option(help="Files to join event by event, such as DL3 files beside DL2 files.", rich_help_panel=EVENTS),
+    ] = None
+    off: Annotated[
+        list[Path] | None,
+        typer.Option(help="Files of Off events, where FILES hold On events alone.", rich_help_panel=EVENTS),
+    ] = None
+    alpha: Annotated[
+        float | None, typer.Option(help="Exposure ratio On/Off; needed with --off.", rich_help_panel=EVENTS)
+    ] = None
+    source_ra: Annotated[
+        float | None,
+        typer.Option(help="Right ascension of the source in deg, for sky positions.", rich_help_panel=EVENTS),
+    ] = None
+    source_dec: Annotated[
+        float | None, typer.Option(help="Declination of the source in deg, for sky positions.", rich_help_panel=EVENTS)
+    ] = None
+
+    def configuration(self) -> Any:
+        """Return the configuration, with the position of the source where it is given."""
+        from excess.analysis import load_config
+
+        if (self.source_ra is None) != (self.source_dec is None):
+            raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
+        return load_config(self.config).with_source(self.source_ra, self.source_dec)
+
+    def observe(self, *, nearby: bool) -> Any:
+        """Return the observation that these options describe."""
+        from excess.analysis import observe
+
+        return observe(
+            self.files,
+            self.configuration(),
+            off=self.off or None,
+            alpha=self.alpha,
+            join=self.join or None,
+            groups=self.groups,
+            nearby=nearby,
+        )
+
+
+@dataclass(frozen=True)
+class ValidationOptions:
+    """How models are validated."""
+
+    folds: Annotated[
+        int | None,
+        typer.Option(help="Number of folds; by default one per group.", min=2, rich_help_panel=VALIDATION),
+    ] = None
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="pooled, with the forward value beside it; or forward alone: train on earlier groups only.",
+            callback=one_of(("pooled", "forward")),
+            rich_help_panel=VALIDATION,
+        ),
+    ] = "pooled"
+    repeats: Annotated[int, typer.Option(help="Repeat with other seeds.", min=1, rich_help_panel=VALIDATION)] = 1
+    permutations: Annotated[
+        int,
+        typer.Option(help="Permute On and Off so often, for a p-value.", min=0, rich_help_panel=VALIDATION),
+    ] = 0
+    null_test: Annotated[
+        bool, typer.Option("--null-test", help="Search in every Off region, too.", rich_help_panel=VALIDATION)
+    ] = False
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a command runs, whatever it does."""
+
+    seed: Seed = 0
+    jobs: Jobs = -1
+    as_json: Json = False
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options: each parameter whose type is a dataclass becomes the options in it."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if hasattr(kind, "__dataclass_fields__")}
+    parameters = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=parameter.KEYWORD_ONLY))
+            continue
+        types = get_type_hints(groups[name], include_extras=True)
+        for field in fields(groups[name]):
+            default = inspect.Parameter.empty if field.default is field.default_factory else field.default
+            parameters.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]
+                )
+            )
+
+    @wraps(command)
+    def expanded(**given: Any) -> None:
+        own = {
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+            for name, kind in groups.items()
+        }
+        command(**own, **given)
+
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return expanded

@@ -1,4 +1,4 @@
-"""What commands say: tables for people, JSON for scripts, and one sentence for a failure."""
+"""What commands say: tables for people, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from excess.analysis.run_folder import Findings
-    from excess.observation.pipeline import Observation
+    from excess.analysis import Run
 
 
 def say(text: str, silent: bool) -> None:
@@ -43,15 +42,15 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 400 else text[:397] + "..."
 
 
-def print_findings(observation: Observation, findings: Findings) -> None:
+def print_run(run: Run) -> None:
     """Print what every model found, and what it means."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    detections, forward, null_tests = findings.detections, findings.forward, findings.null_tests
+    detections, forward, null_tests = run.detections, run.forward, run.null_tests
     first = next(iter(detections.values()))
-    table = Table(title=f"Hold-out events, alpha = {observation.alpha:.4g}; significances in sigma")
+    table = Table(title=f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma")
     columns = ["model", "On", "Off", "excess", first.strategy]
     columns += ["forward"] if forward else []
     columns += ["permutation p"] if len(first.permuted_contrasts) else []
@@ -87,20 +86,3 @@ def print_findings(observation: Observation, findings: Findings) -> None:
 
 def _count_cells(counts: Any) -> list[str]:
     return [f"{counts.n_on:g}", f"{counts.n_off:g}", f"{counts.excess:.0f} +- {counts.excess_error:.0f}"]
-
-
-def fail(message: str, code: int) -> int:
-    """Say what went wrong, and return the exit code."""
-    typer.echo(f"excess: {message}", err=True)
-    return code
-
-
-def sentence_of(error: Exception) -> str:
-    """Return an error as one sentence."""
-    if isinstance(error, MemoryError):
-        return "not enough memory; give fewer events, or smaller chunks"
-    if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if isinstance(error, (ValueError, OSError, ImportError)):
-        return " ".join(str(error).split())
-    return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"

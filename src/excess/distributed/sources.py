@@ -7,18 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
+from typing import Any, Protocol
 
 from excess._core.checks import as_int
-from excess._core.errors import missing_column
-from excess.events import AnalysisConfig, EventFileError, describe, iter_events, to_features
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from excess.observation.regions import Regions
+from excess.events import AnalysisConfig, EventFileError, iter_events
+from excess.observation.pipeline import NO_GROUPS, ObservedChunk, Pipeline
 
 __all__ = ["EventFiles", "ObservedFiles", "Partition", "partitions_of"]
 
@@ -145,26 +138,12 @@ class _ObservedFile:
     def chunks(self) -> Iterator[Chunk]:
         import pandas as pd
 
-        for table, found in self.tables():
-            features = to_features(table, self.config)
-            frame = pd.DataFrame(features.X[features.valid], columns=list(features.names), copy=False)
-            yield frame, (found.region[found.inside][features.valid] == 0).astype(np.int64)
+        for chunk in self.observed():
+            yield pd.DataFrame(chunk.X, columns=list(self.config.features), copy=False), chunk.on
 
-    def tables(self, *more: str) -> Iterator[tuple[pd.DataFrame, Regions]]:
-        """Give the events inside regions, and the regions of all, with further columns if the file has them."""
-        from excess.observation.regions import SKY_COLUMNS, find_regions, theta_columns
-
-        present = describe(self.path).columns
-        wanted = [*self.config.columns_needed()]
-        for column in wanted:
-            if column not in present:
-                raise EventFileError(f"{self.path}: {missing_column(column, present)}")
-        thetas = theta_columns(self.config.regions.n_regions)
-        where = thetas if all(name in present for name in thetas) else (*thetas, *SKY_COLUMNS)
-        wanted += [name for name in (*where, *more) if name in present]
-        for table in iter_events(self.path, list(dict.fromkeys(wanted)), chunk_rows=self.chunk_rows):
-            found = find_regions(table, self.config.regions)
-            yield table.iloc[np.flatnonzero(found.inside)], found
+    def observed(self, groups: str = NO_GROUPS) -> Iterator[ObservedChunk]:
+        """Yield the events that are used, with their groups if a column is named."""
+        return Pipeline(self.config, groups, identify=False).read([self.path], self.chunk_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from excess._core.files import prepare_folder
 from excess.report import plots
 from excess.report.series import has_score
 from excess.report.style import FORMATS
 from excess.validation.detection import Detection
-
-if TYPE_CHECKING:
-    from excess.analysis.run_folder import Findings
+from excess.validation.null_tests import NullTest
 
 __all__ = ["PLOT_FORMATS", "write_plots"]
 
@@ -30,17 +28,21 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
 """Plots of a detection, and whether it knows what they show; the report says what is missing."""
 
 
-def write_plots(findings: Findings, folder: Path, suffix: str) -> list[Path]:
+def write_plots(
+    detections: Mapping[str, Detection], folder: Path, suffix: str, *, null_tests: Mapping[str, NullTest] | None = None
+) -> list[Path]:
     """Write every plot of every model for which all is known that it shows.
 
     Parameters
     ----------
-    findings : Findings
-        What models found.
+    detections : mapping of str to Detection
+        What each model found.
     folder : Path
         Made if it is not there.
     suffix : {"png", "pdf", "svg"}
         Format of the files.
+    null_tests : mapping of str to NullTest, default=None
+        What was found where there is no source.
 
     Returns
     -------
@@ -51,10 +53,10 @@ def write_plots(findings: Findings, folder: Path, suffix: str) -> list[Path]:
         raise ValueError(f"suffix must be one of {', '.join(PLOT_FORMATS)}, got {suffix!r}")
     written = []
     prepare_folder(folder)
-    for name, detection in findings.detections.items():
+    for name, detection in detections.items():
         wanted = {plot: partial(draw, detection) for plot, (draw, known) in _PLOTS.items() if known(detection)}
-        if name in findings.null_tests:
-            wanted["null_test"] = partial(plots.plot_null_test, findings.null_tests[name], detection=detection)
+        if null_tests is not None and name in null_tests:
+            wanted["null_test"] = partial(plots.plot_null_test, null_tests[name], detection=detection)
         for plot, draw in wanted.items():
             written.append(folder / f"{_as_file_name(name)}_{plot}.{suffix}")
             draw(path=written[-1])

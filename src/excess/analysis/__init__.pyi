@@ -1,0 +1,29 @@
+from .application import Applied, apply
+from .demo import run_demo, simulate_files
+from .description import describe_file
+from .models import MODELS, make_model
+from .run_folder import Run, prepare_folder, read_run
+from .source_search import Observation, load_config, observe, search
+from .training import TrainedModel, check_model_path, load_model, train, train_in_chunks
+
+__all__ = [
+    "MODELS",
+    "Applied",
+    "Observation",
+    "Run",
+    "TrainedModel",
+    "apply",
+    "check_model_path",
+    "describe_file",
+    "load_config",
+    "load_model",
+    "make_model",
+    "observe",
+    "prepare_folder",
+    "read_run",
+    "run_demo",
+    "search",
+    "simulate_files",
+    "train",
+    "train_in_chunks",
+]

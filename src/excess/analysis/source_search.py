@@ -1,0 +1,266 @@
+"""The search for a source in an observation: cross-validation pooled and forward, applied models, null tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from excess._core.errors import ArgumentError, EventFileError
+from excess._core.files import sha256_of
+from excess.analysis.models import make_model
+from excess.analysis.run_folder import Run, describe_observation, describe_run, table_of_events
+from excess.analysis.training import TrainedModel, load_model, without_run_settings
+from excess.estimators.model_file import ModelFileError
+from excess.estimators.supervised import supervised_reference
+from excess.events import AnalysisConfig, load_config, read_events, to_features
+from excess.observation.observation import Observation, observe
+from excess.stats.significance import OnOffCounts
+from excess.validation import cross_val_detect, detect, null_test
+from excess.validation.detection import Detection
+
+__all__ = ["Observation", "load_config", "observe", "search", "train_reference"]
+
+REFERENCE = "supervised"
+"""Name of the supervised reference among the models of a run."""
+
+
+def search(
+    observation: Observation,
+    models: str | Sequence[str] | Mapping[str, Any] = "forest",
+    *,
+    model_files: Sequence[str | PathLike[str] | TrainedModel] = (),
+    reference: tuple[str | PathLike[str], str | PathLike[str]] | Any = None,
+    folds: int | None = None,
+    strategy: str = "pooled",
+    repeats: int = 1,
+    permutations: int = 0,
+    null_tests: bool = False,
+    title: str | None = None,
+    seed: int = 0,
+    n_jobs: int = -1,
+    verbose: bool = False,
+    command: str = "detect",
+) -> Run:
+    """Search for a source: what `excess detect` does.
+
+    Parameters
+    ----------
+    observation : Observation
+        From `observe`.
+    models : str, sequence of str, or mapping of str to classifier, default="forest"
+        Models to cross-validate: names of `MODELS`, or classifiers by a name of your choice. The verdict is about the
+        first.
+    model_files : sequence of path or TrainedModel, default=()
+        Models that were trained on other events, applied as they are.
+    reference : pair of paths or classifier, default=None
+        Files of simulated gammas and of protons to train a supervised reference on, or the reference itself; it is
+        cross-validated beside the models, without null tests.
+    folds : int or None, default=None
+        Number of folds; by default one per group.
+    strategy : {"pooled", "forward"}, default="pooled"
+        Pooled, with the forward value beside it; or forward alone. See `cross_val_detect`.
+    repeats, permutations : int
+        Repetitions with other seeds; permutations of On and Off for a p-value.
+    null_tests : bool, default=False
+        Search in every Off region, too.
+    title : str or None, default=None
+        What was observed, for the report.
+    seed : int, default=0
+        Seed of everything random.
+    n_jobs : int, default=-1
+        Cores; the result does not depend on them.
+    verbose : bool, default=False
+        Show progress bars.
+    command : str, default="detect"
+        What the record of the run calls it.
+
+    Returns
+    -------
+    Run
+        Everything that was found, with ``write(folder)`` and ``report(path)``.
+
+    Examples
+    --------
+    >>> from excess.analysis import observe, search
+    >>> from excess.observation import simulate_observation
+    >>> run = search(observe(simulate_observation(60_000, 400, random_state=0)), "li-ma-tree")
+    >>> print(run.detections["li-ma-tree"].counts)
+    On 320, Off 469, alpha 0.2: excess 226.2 +- 18.4, 15.9 sigma
+    """
+    names = [models] if isinstance(models, str) else list(models)
+    trained = [one if isinstance(one, TrainedModel) else load_model(one, n_jobs=n_jobs) for one in model_files]
+    applied_names = [str(one.path) for one in trained]
+    for name in (*names, *applied_names):
+        if [*names, *applied_names].count(name) > 1:
+            raise ArgumentError("models", f"hold {name!r} twice")
+    if isinstance(models, Mapping):
+        to_train = dict(models)
+    else:
+        to_train = {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
+    _check_request(observation, to_train, null_tests, permutations)
+    for one in trained:
+        check_unseen(one, observation)
+
+    files = {**observation.files, "model": tuple(one.path for one in trained if one.path is not None)}
+    searched = dict(to_train)
+    if isinstance(reference, tuple):
+        gammas, protons = map(Path, reference)
+        files |= {"simulated gammas": (gammas,), "simulated protons": (protons,)}
+        reference = train_reference(gammas, protons, observation.config, seed=seed, n_jobs=n_jobs)
+    if reference is not None:
+        searched[REFERENCE] = reference
+
+    shared: dict[str, Any] = {
+        "groups": observation.groups,
+        "random_state": seed,
+        "verbose": int(verbose),
+        "cv": folds,
+        "strategy": strategy,
+        "n_repeats": repeats,
+    }
+    found = {str(one.path): detect_with(one, observation) for one in trained}
+    forward: dict[str, OnOffCounts] = {}
+    no_forward, tests = "", {}
+    if searched:
+        nearby = observation.nearby
+        found |= cross_val_detect(
+            searched,
+            observation.X,
+            observation.on,
+            alpha=observation.alpha,
+            nearby=None if nearby is None else (nearby.X, nearby.groups),
+            n_permutations=permutations,
+            **shared,
+        )
+        if strategy == "pooled":
+            forward, no_forward = _search_forward(observation, searched, shared)
+    if null_tests:
+        regions = observation.regions
+        tests = null_test(to_train, observation.X, regions.region, n_regions=regions.n_regions, **shared)
+    # what was asked for comes first, the reference last
+    asked = [*names, *applied_names, *(name for name in searched if name not in names)]
+    estimators = {**searched, **{str(one.path): one.model for one in trained}}
+    options = {
+        "models": [*names, *applied_names],
+        "estimators": {name: repr(without_run_settings(one)) for name, one in estimators.items()},
+        "groups": observation.group_column,
+        "folds": folds,
+        "strategy": strategy,
+        "repeats": repeats,
+        "permutations": permutations,
+        "null_test": null_tests,
+        "alpha": observation.alpha if "Off events" in observation.files else None,
+    }
+    return Run(
+        detections={name: observation.annotate(found[name]) for name in asked},
+        forward=forward,
+        null_tests=tests,
+        no_forward=no_forward,
+        observed=describe_observation(observation),
+        record=describe_run(command, seed, files, options, title),
+        config=observation.config.to_yaml(),
+        events=table_of_events(observation),
+    )
+
+
+def _check_request(
+    observation: Observation, models: Mapping[str, Any], null_tests: bool, permutations: int
+) -> None:
+    """Refuse what these models and regions cannot do."""
+    for given, argument in ((null_tests, "null_tests"), (permutations, "permutations")):
+        if given and not models:
+            raise ArgumentError(argument, "needs a model to train; a model file is applied as it is")
+    if null_tests and observation.regions.n_regions < 3:
+        raise ArgumentError("null_tests", "needs at least two Off regions")
+
+
+def _search_forward(
+    observation: Observation, models: dict[str, Any], shared: dict[str, Any]
+) -> tuple[dict[str, OnOffCounts], str]:
+    """Cross-validate forward in time; or say why that cannot be done, which is no reason to lose the rest."""
+    order: Any = slice(None)
+    if observation.groups is None:
+        time = observation.time
+        if time is None or not np.isfinite(time).all():
+            return {}, "there are neither groups nor times, so that what came first is not known"
+        order = np.argsort(time, kind="stable")
+    try:
+        found = cross_val_detect(
+            models,
+            observation.X[order],
+            observation.on[order],
+            alpha=observation.alpha,
+            **{**shared, "strategy": "forward"},
+        )
+    except ValueError as error:
+        return {}, str(error)
+    return {name: one.counts for name, one in found.items()}, ""
+
+
+def train_reference(
+    gammas: Path, protons: Path, config: AnalysisConfig, *, seed: int = 0, n_jobs: int = -1
+) -> Any:
+    """Train the supervised reference on files of simulated gammas and of protons.
+
+    Parameters
+    ----------
+    gammas, protons : path
+        Event files.
+    config : AnalysisConfig
+        Features and cuts.
+    seed, n_jobs : int
+        Seed and cores of the forest.
+
+    Returns
+    -------
+    classifier
+        A forest whose threshold is tuned on On and Off events; see `supervised_reference`.
+    """
+    parts = []
+    for path in (gammas, protons):
+        features = to_features(read_events(path, config.columns_needed()), config)
+        if not features.valid.any():
+            raise EventFileError(f"{path}: no event passes the quality cuts")
+        parts.append(features.X[features.valid])
+    labels = np.repeat([1, 0], [len(part) for part in parts])
+    return supervised_reference(np.concatenate(parts), labels, n_jobs=n_jobs, random_state=seed)
+
+
+def check_unseen(trained: TrainedModel, observation: Observation) -> None:
+    """Refuse files and groups that a model was trained on, and other features than its own."""
+    seen = {entry["sha256"] for entry in trained.record.get("files", [])}
+    for path in (path for paths in observation.files.values() for path in paths):
+        if path.is_file() and sha256_of(path) in seen:
+            raise ModelFileError(
+                f"{trained.path}: was trained on {path}; give it events that it has not seen, or the name of a model "
+                "to cross-validate"
+            )
+    for name in ("features", "derived_features", "quality_cuts"):
+        if getattr(observation.config, name) != getattr(trained.config, name):
+            raise ModelFileError(
+                f"{trained.path}: was trained with other {name} than these events are read with; give the same "
+                "configuration"
+            )
+    if observation.groups is not None:
+        shared = sorted(set(observation.groups.tolist()) & set(trained.groups))
+        if shared:
+            raise ModelFileError(
+                f"{trained.path}: was trained on events of group {shared[0]!r}, which these files hold as well"
+            )
+
+
+def detect_with(trained: TrainedModel, observation: Observation) -> Detection:
+    """Judge the events of an observation by a model that was trained on others."""
+    nearby = observation.nearby
+    return detect(
+        trained.model,
+        observation.frame,
+        observation.on,
+        alpha=observation.alpha,
+        groups=observation.groups,
+        nearby=None if nearby is None else (observation.framed(nearby.X), nearby.groups),
+    )
