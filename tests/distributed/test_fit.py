@@ -26,21 +26,19 @@ import excess
 from excess import OnOffForestClassifier
 from excess._core.rng import bootstrap_weights, derive_key
 from excess.cli.scale import train_at_scale
+from excess.analysis.training import train_on_files
+from excess.analysis.workers import apply_to_files
 from excess.distributed import (
     Dask,
     DistributedError,
     EventFiles,
     InProcess,
-    Joblib,
-    apply_to_files,
     fit_forest,
     scoring,
     survey,
-    train_on_files,
 )
-from excess.distributed.costs import LevelCost
 from excess.distributed.growth import Budget, Histograms
-from excess.distributed.parts import InMemory, Scored
+from excess.distributed.parts import InMemory, EventScores
 from excess.estimators._forest import binning, ensemble, levels, predictor
 from excess.events import EventFileError, load_config, read_events, write_events
 from excess.observation.pipeline import observe
@@ -98,7 +96,7 @@ def test_same_bits_from_chunks(events, tmp_path, kind, memory, n_chunks):
 
 
 def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
-    few, many = (Budget.of(2**30, InProcess(2), 4, 3, n_events) for n_events in (10**8, 10**9))
+    few, many = (Budget.of(2**30, InProcess(2), 4, 24, n_events) for n_events in (10**8, 10**9))
     assert few.max_moved > 10**7
     assert many.max_moved == 65_536
 
@@ -106,11 +104,11 @@ def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
 @pytest.mark.parametrize("max_shares", [0, 50_000])
 @pytest.mark.parametrize("max_moved", [0, 50, 400])
 def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved, max_shares, monkeypatch):
-    monkeypatch.setattr("excess.distributed.executors._MAX_SHARES", max_shares)
+    monkeypatch.setattr("excess.distributed.executors._MAX_APPENDS", max_shares)
     executor = InProcess(2)
     executor.max_moved = max_moved
     expected = bits(forest(min_samples_leaf=4).fit(*events), tmp_path)
-    assert bits(fit_forest(forest(min_samples_leaf=4), cut(events, 3), client=executor), tmp_path) == expected
+    assert bits(fit_forest(forest(min_samples_leaf=4), cut(events, 3), executor=executor), tmp_path) == expected
 
 
 def test_same_bits_when_scores_are_counted_on_a_grid(events, tmp_path, monkeypatch):
@@ -129,21 +127,16 @@ def test_same_bits_when_scores_are_counted_on_a_grid(events, tmp_path, monkeypat
     assert gridded.threshold_ in exact.curve_.thresholds
 
 
-def test_joblib_processes_give_the_same_bits(events, tmp_path):
-    chunked = fit_forest(forest(), cut(events, 5), client=Joblib(2, max_moved=300))
-    assert bits(chunked, tmp_path) == bits(forest().fit(*events), tmp_path)
-
-
 def test_records_go_to_a_file_that_is_removed(events, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     seen = []
 
     class Watching(InProcess):
-        def fold(self, fold, parts):
+        def reduce(self, reduction, parts):
             seen.extend(path.stat().st_size for path in tmp_path.glob("excess-*/records"))
-            return super().fold(fold, parts)
+            return super().reduce(reduction, parts)
 
-    fit_forest(forest(), cut(events, 3), client=Watching(2), memory=2**16)
+    fit_forest(forest(), cut(events, 3), executor=Watching(2), memory=2**16)
     assert set(seen) == {8 * N_EVENTS}  # six features and the label fit into one word
     assert list(tmp_path.iterdir()) == []
 
@@ -220,8 +213,8 @@ def test_what_else_is_refused(events):
         fit_forest(forest(max_bins=None), cut(events, 2))
     with pytest.raises(TypeError, match="must be an OnOffForestClassifier, got OnOffTreeClassifier"):
         fit_forest(excess.OnOffTreeClassifier(), cut(events, 2))
-    with pytest.raises(TypeError, match=r"client must be a dask.distributed.Client.*got int"):
-        fit_forest(forest(), cut(events, 2), client=7)
+    with pytest.raises(TypeError, match=r"executor must be a dask.distributed.Client.*got int"):
+        fit_forest(forest(), cut(events, 2), executor=7)
     for address in ("nonsense", "tcp://10.0.0.1", "http://10.0.0.1:8786"):
         with pytest.raises(ValueError, match=f"'{address}' is no address of a Dask scheduler"):
             Dask(address)
@@ -238,7 +231,7 @@ def test_what_else_is_refused(events):
     with pytest.raises(ValueError, match="n_jobs must not be 0"):
         InProcess(0)
     with pytest.raises(ValueError, match="max_moved must be at least 0"):
-        Joblib(1, max_moved=-1)
+        Dask("tcp://127.0.0.1:9", max_moved=-1)
     with pytest.raises(ValueError, match="features must name at least one column"):
         fit_forest(forest(), EventFiles("a.parquet", [], "on"))
 
@@ -270,7 +263,7 @@ def test_a_file_that_changes_is_noticed(events, tmp_path):
     class InPlace(InProcess):
         """Reads partitions as workers do."""
 
-        in_place = True
+        remote = True
 
         def run(self, function, arguments, tick=lambda steps: None):
             found = super().run(function, arguments, tick)
@@ -283,12 +276,12 @@ def test_a_file_that_changes_is_noticed(events, tmp_path):
         executor = InPlace(1)
         executor.changes = changes
         with pytest.raises(ValueError, match=r"2\.parquet: gave 100 events at first and 5 when read again"):
-            fit_forest(forest(), files, client=executor)
+            fit_forest(forest(), files, executor=executor)
 
 
 def test_too_little_room_for_records(events, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("excess.distributed.executors.disk_usage", lambda path: shutil._ntuple_diskusage(9, 8, 1))
+    monkeypatch.setattr("excess.distributed.parts.disk_usage", lambda path: shutil._ntuple_diskusage(9, 8, 1))
     with pytest.raises(OSError, match=f"{tmp_path}: binned events take 0.00 GB, .* free; set TMPDIR"):
         fit_forest(forest(), cut(events, 3), memory=2**16)
     assert list(tmp_path.iterdir()) == []
@@ -301,7 +294,7 @@ def test_more_features_than_a_byte_counts(tmp_path, max_moved):
     X = rng.normal(size=(800, 300)) + y[:, None] * (np.arange(300) > 280)
     executor = InProcess(2)
     executor.max_moved = max_moved
-    chunked = fit_forest(forest(), [(X[:300], y[:300]), (X[300:], y[300:])], client=executor)
+    chunked = fit_forest(forest(), [(X[:300], y[:300]), (X[300:], y[300:])], executor=executor)
     assert bits(chunked, tmp_path) == bits(forest().fit(X, y), tmp_path)
 
 
@@ -369,7 +362,7 @@ def test_resamples_do_not_depend_on_parts():
     rng = np.random.default_rng(0)
     on, score = rng.random(5000) < 0.4, np.round(rng.random(5000), 2)
     score[::11] = np.nan
-    parts = [InMemory(Scored(on[a:b], score[a:b], a)) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
+    parts = [InMemory(EventScores(on[a:b], score[a:b], a)) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
     scored = scoring.ScoredParts(InProcess(2), parts)
     held = ~np.isnan(score)
     whole = score_cells.EventsInMemory(on[held], score[held])
@@ -399,19 +392,19 @@ def test_costs_are_the_sizes_of_what_is_sent(events):
     sizes = []
 
     class Weighing(InProcess):
-        def fold(self, fold, parts):
-            found = super().fold(fold, parts)
-            if isinstance(fold, Histograms):
-                n_slots, n_chosen = fold.chosen.shape
-                cost = LevelCost(n_slots, len(fold.routes.slots), n_chosen, n_workers=3)
+        def reduce(self, reduction, parts):
+            found = super().reduce(reduction, parts)
+            if isinstance(reduction, Histograms):
+                n_slots, n_chosen = reduction.chosen.shape
+                cost = LevelCost(n_slots, len(reduction.routes.slots), n_chosen, n_workers=3)
                 assert cost.histograms == found.nbytes
                 assert cost.total == 4 * cost.histograms + 4 * cost.routes
-                sizes.append((len(pickle.dumps(fold)), cost.routes))
+                sizes.append((len(pickle.dumps(reduction)), cost.routes))
             return found
 
     executor = Weighing(1)
     executor.max_moved = 0
-    fit_forest(forest(n_estimators=100, max_depth=6, min_samples_leaf=1), cut(events, 2), client=executor)
+    fit_forest(forest(n_estimators=100, max_depth=6, min_samples_leaf=1), cut(events, 2), executor=executor)
     assert len(sizes) == 6
     sent, expected = sizes[-1]  # the deepest level; at the root there is little but the envelope
     assert sent == pytest.approx(expected, rel=0.2)
@@ -494,14 +487,14 @@ def test_same_bits_on_one_two_and_four_dask_workers(events, tmp_path, cluster, c
         client.wait_for_workers(n_workers, timeout=60)
         assert len(client.nthreads()) == n_workers
         executor = Dask(client, max_moved=500)
-        assert bits(fit_forest(forest(), files, client=executor), tmp_path) == expected
-        assert bits(fit_forest(forest(), cut(events, 17), client=executor), tmp_path) == expected
-    assert bits(fit_forest(forest(), files, client=cluster.address), tmp_path) == expected
+        assert bits(fit_forest(forest(), files, executor=executor), tmp_path) == expected
+        assert bits(fit_forest(forest(), cut(events, 17), executor=executor), tmp_path) == expected
+    assert bits(fit_forest(forest(), files, executor=cluster.address), tmp_path) == expected
     assert client.status == "running"
 
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-200])
     with pytest.raises(EventFileError, match=r"^on a Dask worker: .*2\.parquet: .*damaged"):
-        fit_forest(forest(), files, client=client)
+        fit_forest(forest(), files, executor=client)
 
 
 def test_training_and_applying_on_workers(tmp_path, cluster, client):
@@ -513,12 +506,12 @@ def test_training_and_applying_on_workers(tmp_path, cluster, client):
         write_events(
             simulate_observation(20_000, 400, n_nights=1, first_night=20131101 + night, random_state=night), path
         )
-    trained = train_on_files(forest(), paths, config, client=client)
+    trained = train_on_files(forest(), paths, config, executor=client)
     assert bits(trained.model, tmp_path) == bits(train_on_files(forest(), paths, config).model, tmp_path)
     scores = {}
     for who, number in ((client, 0), (None, 1)):
         targets = {path: tmp_path / f"{number}-{path.name}" for path in paths}
-        applied = apply_to_files(trained.model, config, targets, client=who)
+        applied = apply_to_files(trained.model, config, targets, executor=who)
         scores[number] = [read_events(target, ["gamma_prediction", "selected"]) for target in targets.values()]
         assert [found.n_events for found in applied.values()] == [20_000] * 2
     for ours, theirs in zip(scores[0], scores[1], strict=True):
@@ -545,7 +538,7 @@ def test_commands_on_chunks_and_workers_write_the_same_files(tmp_path, cluster, 
 
 
 def test_another_version_on_workers_is_refused(cluster, client, monkeypatch):
-    monkeypatch.setattr(excess, "__version__", "0.0.1")
+    monkeypatch.setattr("excess.distributed.dask_executor.__version__", "0.0.1")
     with pytest.raises(DistributedError, match=r"Dask scheduler has excess .*, here it is 0\.0\.1; install the same"):
         Dask(client)
 
@@ -554,8 +547,8 @@ def test_workers_with_several_threads(events, tmp_path, cluster, client):
     cluster.add_workers(1, n_threads=3)
     client.wait_for_workers(1, timeout=60)
     executor = Dask(client, max_moved=300)
-    assert (executor.n_workers, executor.n_sharing) == (3, 3)
-    chunked = fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), client=executor)
+    assert (executor.n_threads, executor.threads_per_worker) == (3, 3)
+    chunked = fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), executor=executor)
     assert bits(chunked, tmp_path) == bits(forest().fit(*events), tmp_path)
 
 
@@ -567,9 +560,9 @@ def test_errors_of_tasks_are_raised_once_and_keep_nothing(cluster, client):
     def fail(events):
         raise TimeoutError(f"no answer for {len(events)} events")
 
-    parts = executor.place([InMemory(np.zeros(1_000_000))])
+    parts = executor.scatter([InMemory(np.zeros(1_000_000))])
     with pytest.raises(TimeoutError, match="no answer for"):  # no error of the network, so it is not tried again
-        executor.derive(fail, parts)
+        executor.map(fail, parts)
     del parts
     end = time.monotonic() + 20
     while client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks)) > 0:
@@ -590,26 +583,26 @@ class Striking(Dask):
         if self.left == 0 and self.process.poll() is None and phase == self.phase:
             threading.Timer(self.delay, self.process.send_signal, [signal.SIGKILL]).start()
 
-    def make(self, *arguments):
-        self._begin("make")
-        return super().make(*arguments)
+    def create_parts(self, *arguments):
+        self._begin("create_parts")
+        return super().create_parts(*arguments)
 
-    def fold(self, fold, parts):
-        self._begin("fold")
-        return super().fold(fold, parts)
+    def reduce(self, reduction, parts):
+        self._begin("reduce")
+        return super().reduce(reduction, parts)
 
-    def move(self, *arguments):
-        self._begin("move")
-        yield from super().move(*arguments)
+    def shuffle(self, *arguments):
+        self._begin("shuffle")
+        yield from super().shuffle(*arguments)
 
-    def derive(self, *arguments):
-        self._begin("derive")
-        return super().derive(*arguments)
+    def map(self, *arguments):
+        self._begin("map")
+        return super().map(*arguments)
 
 
 @pytest.mark.parametrize(
     ("source", "phase", "number"),
-    [("files", "fold", 3), ("pairs", "fold", 3), ("files", "move", 1), ("pairs", "move", 1)],
+    [("files", "reduce", 3), ("pairs", "reduce", 3), ("files", "shuffle", 1), ("pairs", "shuffle", 1)],
 )
 def test_a_killed_worker_changes_nothing(events, tmp_path, cluster, client, source, phase, number):
     cluster.add_workers(2)
@@ -617,19 +610,19 @@ def test_a_killed_worker_changes_nothing(events, tmp_path, cluster, client, sour
     chunks = EventFiles(_write(events, tmp_path), NAMES, "on") if source == "files" else cut(events, 6)
     expected = bits(forest().fit(*events), tmp_path)
     executor = Striking(client, cluster.workers[0], phase, number)
-    assert bits(fit_forest(forest(), chunks, client=executor), tmp_path) == expected
+    assert bits(fit_forest(forest(), chunks, executor=executor), tmp_path) == expected
     assert executor.left <= 0
     assert cluster.workers[0].wait(10) == -signal.SIGKILL
     assert len(client.nthreads()) == 1
 
 
 @pytest.mark.filterwarnings("ignore")  # what Dask says about a connection that is gone
-@pytest.mark.parametrize(("phase", "number"), [("make", 1), ("fold", 2), ("move", 1), ("derive", 1)])
+@pytest.mark.parametrize(("phase", "number"), [("create_parts", 1), ("reduce", 2), ("shuffle", 1), ("map", 1)])
 def test_a_lost_scheduler_is_a_clear_error(events, tmp_path, cluster, client, phase, number):
     cluster.add_workers(1)
     client.wait_for_workers(1, timeout=60)
     executor = Striking(client, cluster.scheduler, phase, number, delay=0)
     start = time.monotonic()
     with pytest.raises(DistributedError, match=f"scheduler at {cluster.address} was lost; nothing was written"):
-        fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), client=executor)
+        fit_forest(forest(), EventFiles(_write(events, tmp_path), NAMES, "on"), executor=executor)
     assert time.monotonic() - start < 60

@@ -13,7 +13,7 @@ import numpy as np
 from excess._core.errors import naming
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
-from excess.distributed.fit import START_AGAIN, fit_forest, working
+from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
 from excess.estimators.base import n_threads, with_alpha
 from excess.estimators.forest import OnOffForestClassifier
@@ -80,7 +80,7 @@ def train_on_files(
     *,
     groups: str | None = None,
     chunk_rows: int = 200_000,
-    client: Any = None,
+    executor: Any = None,
 ) -> TrainedOnFiles:
     """Train a forest on the On and Off events of files, chunk by chunk.
 
@@ -99,8 +99,8 @@ def train_on_files(
         Column of the groups; by default that of the configuration. ``"none"`` is for no groups.
     chunk_rows : int, default=200_000
         Events that are read at a time.
-    client : None, dask.distributed.Client, str or Executor, default=None
-        Who works; as for `fit_forest`. A worker reads whole files, which it must see under the same names.
+    executor : None, dask.distributed.Client, str or Executor, default=None
+        What runs the work; as for `fit_forest`. A worker reads whole files, which it must see under the same names.
 
     Returns
     -------
@@ -115,13 +115,13 @@ def train_on_files(
     _refuse_copies(files.paths_in_full())
     alpha = 1 / (config.regions.n_regions - 1)
     census = _Counted()
-    with working(client, n_threads(estimator.n_jobs), START_AGAIN) as executor:
+    with open_executor(executor, n_threads(estimator.n_jobs), START_AGAIN) as executor:
         with progress_bar("Counting events in files", len(partitions), shown=estimator.verbose > 0) as tick:
             for found in executor.run(_count, [(partition, column) for partition in partitions], tick):
                 census.add(found)
         others = "" if len(partitions) == 1 else " and others"
         census.check(f"{partitions[0].name}{others}: ", config)
-        model = fit_forest(with_alpha(estimator, alpha), files, client=executor)
+        model = fit_forest(with_alpha(estimator, alpha), files, executor=executor)
     counts = OnOffCounts(census.n_on, census.n_off, alpha)
     n_cut = census.n_inside - census.n_on - census.n_off
     return TrainedOnFiles(model, counts, sorted(census.groups), census.n_read, census.n_read - census.n_inside, n_cut)

@@ -9,7 +9,7 @@ from typing import Any
 
 from excess._core.progress import progress_bar
 from excess.analysis.application import Applied, apply_model
-from excess.distributed.fit import working
+from excess.distributed.fit import open_executor
 from excess.estimators.base import n_threads
 from excess.events import AnalysisConfig
 
@@ -23,7 +23,7 @@ def apply_to_files(
     config: AnalysisConfig,
     targets: Mapping[Path, Path],
     *,
-    client: Any = None,
+    executor: Any = None,
     chunk_rows: int = 200_000,
     verbose: int = 0,
 ) -> dict[Path, Applied]:
@@ -37,8 +37,8 @@ def apply_to_files(
         Features and cuts, as the model was trained with.
     targets : mapping of Path to Path
         File to write for each file to read. Workers on other machines must see both under these names.
-    client : None, dask.distributed.Client, str or Executor, default=None
-        Who works; as for `fit_forest`.
+    executor : None, dask.distributed.Client, str or Executor, default=None
+        What runs the work; as for `fit_forest`.
     chunk_rows : int, default=200_000
         Events in the memory of a worker at a time.
     verbose : int, default=0
@@ -53,10 +53,10 @@ def apply_to_files(
     # workers have folders of their own
     arguments = [(config, Path(path).resolve(), Path(to).resolve(), chunk_rows) for path, to in targets.items()]
     bar = progress_bar("Applying to files", len(targets), shown=verbose > 0)
-    with working(client, threads, _START_AGAIN) as executor, bar as tick:
-        if executor.shares_jobs and "n_jobs" in model.get_params():  # the threads of workers are for other files
+    with open_executor(executor, threads, _START_AGAIN) as executor, bar as tick:
+        if executor.remote and "n_jobs" in model.get_params():  # the threads of workers are for other files
             model = copy(model).set_params(n_jobs=1)
-        return dict(zip(targets, executor.run_with(model, _apply, arguments, tick), strict=True))
+        return dict(zip(targets, executor.run(_apply, arguments, tick, shared=(model,)), strict=True))
 
 
 def _apply(model: Any, config: AnalysisConfig, path: Path, target: Path, chunk_rows: int) -> Applied:

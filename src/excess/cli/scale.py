@@ -51,7 +51,7 @@ def train_at_scale(
 ) -> Trained:
     """Train a forest chunk by chunk, or on Dask; ``not_possible`` are the options that do not go with that."""
     from excess.analysis.models import MODELS
-    from excess.distributed import train_on_files
+    from excess.analysis.training import train_on_files
     from excess.estimators.forest import OnOffForestClassifier
 
     for option, value in not_possible.items():
@@ -62,8 +62,8 @@ def train_at_scale(
         raise typer.BadParameter(f"must be one of {forests} with --chunk-rows or --dask", param_hint="--model")
     estimator.set_params(verbose=int(not as_json))
     rows = 200_000 if chunk_rows is None else chunk_rows
-    with _workers(dask, as_json) as client:
-        trained = train_on_files(estimator, files, config, groups=groups, chunk_rows=rows, client=client)
+    with _workers(dask, as_json) as executor:
+        trained = train_on_files(estimator, files, config, groups=groups, chunk_rows=rows, executor=executor)
     say(str(trained), as_json)
     return Trained(to_be_saved(trained.model), trained.n_events, trained.groups)
 
@@ -72,14 +72,14 @@ def apply_on_dask(
     saved: SavedModel, targets: dict[Path, Path], chunk_rows: int, dask: str, as_json: bool
 ) -> dict[Path, Applied]:
     """Apply a model to files, one worker per file; workers must see the files under these names."""
-    from excess.distributed import apply_to_files
+    from excess.analysis.workers import apply_to_files
 
     for path in targets:
         if not path.exists():
             raise FileNotFoundError(f"{path}: does not exist")
-    with _workers(dask, as_json) as client:
+    with _workers(dask, as_json) as executor:
         done = apply_to_files(
-            saved.fitted, saved.config, targets, client=client, chunk_rows=chunk_rows, verbose=int(not as_json)
+            saved.fitted, saved.config, targets, executor=executor, chunk_rows=chunk_rows, verbose=int(not as_json)
         )
     for path, target in targets.items():
         say(f"{target}: {done[path]}", as_json)
