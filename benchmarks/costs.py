@@ -49,7 +49,7 @@ class LevelCost:
 
     @property
     def total(self) -> int:
-        """All bytes sent: routes to the scheduler and each worker; sums among workers, to the scheduler and the caller."""
+        """All bytes sent: routes to the scheduler and each worker; sums among workers, to scheduler and caller."""
         return self.routes * (1 + self.n_workers) + self.histograms * (self.n_workers - 1 + 2)
 
 
