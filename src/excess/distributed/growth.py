@@ -48,21 +48,11 @@ _IN_BAG = 0.632
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits that keep a fit within its memory.
+    """Limits that keep a fit within its memory; events are counted with their bootstrap weights."""
 
-    Attributes
-    ----------
-    max_slots : int
-        Nodes whose histograms are filled at a time.
-    max_moved : int
-        The largest node whose events are moved into one place, in events with bootstrap weights.
-    max_job : int
-        Events, with bootstrap weights, of a job of a shuffle.
-    """
-
-    max_slots: int
-    max_moved: int
-    max_job: int
+    max_slots: int  # nodes whose histograms are filled at a time
+    max_moved: int  # events of the largest node whose events are moved into one place
+    max_job: int  # events of a job of a shuffle
 
     @classmethod
     def of(cls, memory: int, executor: Executor, n_chosen: int, n_bytes: int, n_events: int) -> Budget:
@@ -107,23 +97,14 @@ class _GrowingTree:
 class _Routes:
     """The routes of events to certain nodes of some growing trees, the target nodes.
 
-    Attributes
-    ----------
-    trees : FlatTrees
-        All nodes of the trees so far. A node is a row of four uint32: feature, shift, limit, and the left child; a node
-        without children sends all events to itself.
-    keys : ndarray of uint64
-        Keys of the trees.
-    slots : ndarray of int32 of shape (n_nodes,)
-        Slot of each target node: its number among the target nodes of all trees. -1 for other nodes.
-    first_slots : ndarray of int64 of shape (n_trees + 1,)
-        First slot of each tree. The slots of a tree are consecutive.
+    A row of ``trees.nodes`` is four uint32: feature, shift, limit, and the left child. A node without children sends
+    all events to itself. Target nodes of all trees are numbered consecutively, tree by tree: this is their slot.
     """
 
-    trees: FlatTrees
-    keys: NDArray[np.uint64]
-    slots: NDArray[np.int32]
-    first_slots: NDArray[np.int64]
+    trees: FlatTrees  # all their nodes so far
+    keys: NDArray[np.uint64]  # of each tree
+    slots: NDArray[np.int32]  # of each node; -1 for nodes that are no targets
+    first_slots: NDArray[np.int64]  # of each tree, and the end
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
         """Return nodes, roots, depths, keys and slots for kernels."""

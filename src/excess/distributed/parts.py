@@ -73,21 +73,11 @@ class EventRecords:
 
 @dataclass(frozen=True)
 class EventScores:
-    """Events with their out-of-bag scores.
+    """Events with their out-of-bag scores."""
 
-    Attributes
-    ----------
-    on : ndarray of bool
-        Whether each event is On.
-    score : ndarray
-        Scores; NaN for events in the bags of all trees.
-    first_row : int
-        Number of the first event among all events.
-    """
-
-    on: BoolArray
-    score: FloatArray
-    first_row: int
+    on: BoolArray  # whether each event is On
+    score: FloatArray  # NaN for events in the bags of all trees
+    first_row: int  # number of the first event among all events
 
 
 class Part(Protocol):

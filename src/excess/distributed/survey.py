@@ -91,43 +91,19 @@ def _name_column(X: Any) -> str:
 
 @dataclass
 class Survey:
-    """Summary of some events.
+    """Summary of some events."""
 
-    Attributes
-    ----------
-    limit : int
-        Distinct values up to which a feature is searched exactly.
-    n_rows : int
-        Number of events.
-    labels : dict
-        Events of each label.
-    label_type : dtype
-        Type of the labels.
-    sources : dict
-        Chunk in which each label was seen first.
-    source : str
-        Chunk of the first event.
-    names : tuple of str or None
-        Names of the features.
-    distinct : list of (ndarray or None)
-        The distinct values of each feature; None if there are more than ``limit``.
-    hashes, sample : ndarray
-        The hashes of the sampled rows, and their values.
-    cutoff : int or None
-        Rows with this hash or a larger one are surely not in the sample; None if this is not known beforehand.
-    """
-
-    limit: int
-    cutoff: int | None = None
+    limit: int  # distinct values up to which a feature is searched exactly
+    cutoff: int | None = None  # hashes from here on are surely not in the sample; None if that is not known beforehand
     n_rows: int = 0
-    labels: dict[Any, int] = field(default_factory=dict)
+    labels: dict[Any, int] = field(default_factory=dict)  # events of each label
     label_type: Any = None
-    sources: dict[Any, str] = field(default_factory=dict)
-    source: str = ""
-    names: tuple[str, ...] | None = None
-    distinct: list[FloatArray | None] = field(default_factory=list)
-    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    sample: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    sources: dict[Any, str] = field(default_factory=dict)  # chunk in which each label was seen first
+    source: str = ""  # chunk of the first event
+    names: tuple[str, ...] | None = None  # of the features
+    distinct: list[FloatArray | None] = field(default_factory=list)  # values of each feature; None for more than limit
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))  # of the sampled rows
+    sample: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # values of the sampled rows
 
     @property
     def n_features(self) -> int:
