@@ -1,4 +1,4 @@
-"""Fits that do not fit into memory: time and peak memory from Parquet beside the fit in memory, and Dask workers.
+"""Fits on more events than memory: time and peak memory from Parquet beside the fit in memory, and Dask workers.
 
 Run with ``python benchmarks/bench_scale.py``; the files (90 MB per million events) are written into ``--data DIR``
 once, or into a folder that is removed afterwards. ``--quick`` takes a tenth of the events. Every fit runs in a process
@@ -24,11 +24,11 @@ import numpy as np
 import pandas as pd
 import psutil
 from bench_forest import N_FEATURES, _ours, make_events
+from costs import LevelCost
 from rich.console import Console
 from rich.table import Table
 
 from excess.distributed import Dask, EventFiles, fit_forest
-from excess.distributed.costs import LevelCost
 from excess.distributed.growth import Histograms
 
 NAMES = [f"x{j}" for j in range(N_FEATURES)]
@@ -53,13 +53,13 @@ def dataset(paths: list[Path]) -> EventFiles:
     return EventFiles(paths, NAMES, "on")
 
 
-def warm_up(client: Any = None) -> None:
+def warm_up(executor: Any = None) -> None:
     """Compile, and load what is loaded late; also what only large fits need."""
     X, on, _ = make_events(20_000)
     chunks = [(X[start : start + 5000], on[start : start + 5000]) for start in range(0, len(X), 5000)]
     _ours("information").fit(X, on)
     for memory in (2**16, 2**30):
-        fit_forest(_ours("information"), chunks, client=client, memory=memory)
+        fit_forest(_ours("information"), chunks, executor=executor, memory=memory)
 
 
 def digest(model: Any) -> str:
@@ -94,12 +94,12 @@ def measure(way: str, paths: list[Path], address: str) -> dict[str, Any]:
         model = fit_forest(model, dataset(paths))
         found["seconds"], found["cpu"] = time.perf_counter() - start, time.process_time() - cpu
     else:
-        executor = Watching(address)
+        executor = MeasuredDask(address)
         warm_up(executor)
         executor.sent.clear()
         before = executor.cpu_seconds()
         start = time.perf_counter()
-        model = fit_forest(model, dataset(paths), client=executor)
+        model = fit_forest(model, dataset(paths), executor=executor)
         found["seconds"] = time.perf_counter() - start
         found["sent"] = executor.sent
         found["cpu"] = [now - then for now, then in zip(executor.cpu_seconds(), before, strict=True)]
@@ -109,8 +109,8 @@ def measure(way: str, paths: list[Path], address: str) -> dict[str, Any]:
     return found
 
 
-class Watching(Dask):
-    """Dask that notes what every level sends over loopback, and what the cost model says."""
+class MeasuredDask(Dask):
+    """Dask that records the bytes which every level sends over loopback, and those of the cost model."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address, max_moved=20_000)
@@ -120,15 +120,15 @@ class Watching(Dask):
         """Return the processor time of this process and of each worker."""
         return [time.process_time(), *dict(sorted(self._client.run(time.process_time).items())).values()]
 
-    def fold(self, fold: Any, parts: Any) -> Any:
-        """Fold, and look at the counter of the network."""
-        if not isinstance(fold, Histograms):
-            return super().fold(fold, parts)
+    def reduce(self, reduction: Any, parts: Any) -> Any:
+        """Reduce, and read the counter of the network."""
+        if not isinstance(reduction, Histograms):
+            return super().reduce(reduction, parts)
         before = psutil.net_io_counters(pernic=True)["lo"].bytes_sent
-        result = super().fold(fold, parts)
+        result = super().reduce(reduction, parts)
         sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
-        n_slots, n_chosen = fold.chosen.shape
-        cost = LevelCost(n_slots, len(fold.routes.slots), n_chosen, self.n_workers)
+        n_slots, n_chosen = reduction.chosen.shape
+        cost = LevelCost(n_slots, len(reduction.routes.slots), n_chosen, self.n_threads)
         self.sent.append((sent, cost.total))
         return result
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from dask_cluster import client, cluster, shared_client, shared_cluster  # noqa: F401
 from hypothesis import settings
 from sklearn.datasets import make_classification
 

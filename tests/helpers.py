@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from excess import OnOffForestClassifier
 from excess.cli import main
+from excess.events import write_events
+from excess.observation.simulation import simulate_observation
 
 SHARED = Path(__file__).parents[2] / "shared"
 """Public data and figures beside the project; tests that want them are skipped where they are not."""
@@ -15,3 +18,23 @@ def run_command(*arguments) -> int:
     with pytest.raises(SystemExit) as finished:
         main([str(argument) for argument in arguments])
     return finished.value.code or 0
+
+
+def make_forest(**parameters) -> OnOffForestClassifier:
+    """Return a small forest with a fixed seed."""
+    return OnOffForestClassifier(**({"n_estimators": 8, "alpha": 2 / 3, "random_state": 3} | parameters))
+
+
+def model_bits(model, folder) -> tuple[bytes, bytes]:
+    """Return the bytes of the model file and of the out-of-bag scores."""
+    model.save(Path(folder) / "model")
+    return (Path(folder) / "model").read_bytes(), model.oob_decision_function_.tobytes()
+
+
+def write_nights(folder, n_nights, n_events):
+    """Write an observation, one file per night; return the paths."""
+    paths = [folder / f"{night}.hdf5" for night in range(n_nights)]
+    for night, path in enumerate(paths):
+        table = simulate_observation(n_events, 400, n_nights=1, first_night=20131101 + night, random_state=night)
+        write_events(table, path)
+    return paths

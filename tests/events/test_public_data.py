@@ -1,6 +1,5 @@
 """Reading public files of FACT and CTA, where they lie beside the project."""
 
-
 import numpy as np
 import pandas as pd
 import pytest

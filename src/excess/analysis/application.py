@@ -140,9 +140,9 @@ def _apply_on_workers(
     arguments = [(config, path.resolve(), target.resolve(), chunk_rows) for path, target in targets.items()]
     bar = progress_bar("Applying to files", len(targets), shown=verbose)
     with open_executor(executor, n_threads(getattr(model, "n_jobs", None)), _START_AGAIN) as workers, bar as tick:
-        if workers.shares_jobs and "n_jobs" in model.get_params():  # the threads of workers are for other files
+        if workers.remote and "n_jobs" in model.get_params():  # the threads of workers are for other files
             model = copy(model).set_params(n_jobs=1)
-        done = workers.run_with(model, _apply_chunks, arguments, tick)
+        done = workers.run(_apply_chunks, arguments, tick, shared=(model,))
     return dict(zip(targets, done, strict=True))
 
 

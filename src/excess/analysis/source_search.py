@@ -167,9 +167,7 @@ def search(
     )
 
 
-def _check_request(
-    observation: Observation, models: Mapping[str, Any], null_tests: bool, permutations: int
-) -> None:
+def _check_request(observation: Observation, models: Mapping[str, Any], null_tests: bool, permutations: int) -> None:
     """Refuse what these models and regions cannot do."""
     for given, argument in ((null_tests, "null_tests"), (permutations, "permutations")):
         if given and not models:
@@ -201,9 +199,7 @@ def _search_forward(
     return {name: one.counts for name, one in found.items()}, ""
 
 
-def train_reference(
-    gammas: Path, protons: Path, config: AnalysisConfig, *, seed: int = 0, n_jobs: int = -1
-) -> Any:
+def train_reference(gammas: Path, protons: Path, config: AnalysisConfig, *, seed: int = 0, n_jobs: int = -1) -> Any:
     """Train the supervised reference on files of simulated gammas and of protons.
 
     Parameters

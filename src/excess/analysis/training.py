@@ -65,7 +65,11 @@ class TrainedModel:
 
     def __str__(self) -> str:
         """Say what it was trained on."""
-        return f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}" if self.census else repr(self)
+        return (
+            f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}"
+            if self.census
+            else repr(self)
+        )
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the model to a file, whole or not at all, and return its path."""

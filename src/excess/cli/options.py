@@ -58,9 +58,6 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:
     return check
 
 
-
-
-
 @dataclass(frozen=True)
 class EventOptions:
     """Which events, and how On and Off are told apart."""
@@ -171,8 +168,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def expanded(**given: Any) -> None:
         own = {
-            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-            for name, kind in groups.items()
+            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)}) for name, kind in groups.items()
         }
         command(**own, **given)
 

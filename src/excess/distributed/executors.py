@@ -1,7 +1,6 @@
-"""Executors: who works on the parts of the events. In this process on threads, or in processes through joblib.
+"""Executors: they run the work of a fit on parts of the events, so that the fit need not know where the parts are.
 
-All of them do the same few things, so that a fit need not know which one it has: fold over parts, derive further parts,
-collect, and move pieces of all parts into one place. `excess.distributed.dask_executor` has the third one.
+`InProcess` uses threads of this process, `excess.distributed.dask_executor.Dask` the workers of a Dask cluster.
 """
 
 from __future__ import annotations
@@ -9,34 +8,29 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from shutil import disk_usage
-from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.checks import as_int
 from excess._core.threads import n_threads, run_tasks
 from excess.distributed.parts import InMemory, Part
 from excess.estimators._forest.ensemble import Tick
 
-__all__ = ["DistributedError", "Executor", "Fold", "InProcess", "Joblib", "Move"]
+__all__ = ["DistributedError", "Executor", "InProcess", "Reduction", "Shuffle", "add_all", "ignore_tick"]
+
+Arguments = Sequence[tuple[Any, ...]]
+
+_MAX_APPENDS = 50_000
+"""Appends of rows to the array of a task up to which these arrays are filled directly; see `InProcess`."""
 
 
-Arguments = tuple[Any, ...]
-
-_MAX_SHARES = 50_000
-"""Shares of tasks in pieces that are put together one by one."""
-
-
-def not_shown(steps: int) -> None:
-    """Tick for nobody."""
+def ignore_tick(steps: int) -> None:
+    """Do nothing with the progress of the work."""
 
 
 class DistributedError(ConnectionError):
-    """Workers, or who directs them, cannot be reached or were lost for good.
+    """The scheduler or the workers of a cluster cannot be reached, or were lost for good.
 
     Examples
     --------
@@ -46,125 +40,116 @@ class DistributedError(ConnectionError):
     """
 
 
-class Fold(Protocol):
-    """A sum over parts; the order of parts must not matter."""
+class Reduction(Protocol):
+    """A sum over parts.
 
-    def start(self) -> Any:
-        """Return the sum over nothing."""
+    Parts are added and totals are merged in any order, so that the total must not depend on it, to the bit: totals hold
+    integers, minima and maxima, or lists that are sorted at the end, but no sums of floats.
+    """
+
+    def empty(self) -> Any:
+        """Return the total of no events."""
 
     def add(self, total: Any, events: Any) -> Any:
-        """Return the sum with the events of one more part."""
+        """Return the total with the events of one more part; ``total`` may be changed."""
 
     def merge(self, total: Any, other: Any) -> Any:
-        """Return the sum of two sums."""
+        """Return the total of two totals."""
 
 
-class Move(Protocol):
-    """Pieces of all parts that are needed in one place, in several jobs of several tasks each."""
+class Shuffle(Protocol):
+    """Tasks that each need some rows of all parts in one array.
 
-    def only(self, job: int) -> Move:
-        """Return what one job needs to know; there it has the number 0."""
+    Tasks are grouped into jobs. The rows of a job are moved into one place at a time, which bounds the memory. They
+    arrive in any order, which must not change the results.
+    """
+
+    @property
+    def n_jobs(self) -> int:
+        """Number of jobs."""
 
     def n_tasks(self, job: int) -> int:
-        """Return how many tasks a job has."""
+        """Return the number of tasks of a job."""
 
-    def split(self, job: int, events: Any) -> Any:
-        """Return the piece of a part that a job needs."""
+    def select_rows(self, job: int, events: Any) -> Any:
+        """Return the rows of a part that a job needs, as a piece from which `rows_of_task` takes those of a task."""
 
-    def expected(self, job: int, task: int) -> int:
-        """Return about how many rows the shares of a task have in all."""
+    def rows_of_task(self, job: int, task: int, piece: Any) -> NDArray[Any]:
+        """Return the rows of a piece that a task needs."""
 
-    def own(self, job: int, task: int, piece: Any) -> NDArray[Any]:
-        """Return the share of a task in a piece."""
+    def expected_rows(self, job: int, task: int) -> int:
+        """Return the approximate number of rows that a task needs of all parts."""
 
-    def join(self, job: int, task: int, rows: NDArray[Any]) -> Any:
-        """Do a task of a job, with its shares of all pieces in one array, which is used up."""
+    def run_task(self, job: int, task: int, rows: NDArray[Any]) -> Any:
+        """Run a task on its rows of all parts; the array may be overwritten."""
+
+
+def add_all(reduction: Reduction, parts: Iterable[Any]) -> Any:
+    """Return the total over the events of some parts."""
+    total = reduction.empty()
+    for events in parts:
+        total = reduction.add(total, events)
+    return total
 
 
 class Executor(ABC):
-    """Who works on parts, and how much may be moved.
+    """Interface of everything that runs the work of a fit.
 
     Attributes
     ----------
-    n_workers : int
-        How many work side by side.
+    n_threads : int
+        Threads of all workers.
+    threads_per_worker : int
+        Threads that share the memory of a worker.
     max_moved : int or None
-        The largest node (in events, bootstrap weights included) that is moved into one place; None for as many as fit
-        into memory.
-    n_sharing : int
-        How many of them share the memory that a fit may use.
-    in_place : bool
-        Whether parts are made by workers from their own partitions; else by the caller.
-    shares_jobs : bool
-        Whether the jobs of a move are done side by side; else one after the other, with their tasks side by side.
+        The largest node (in events, bootstrap weights included) whose events are moved into one place; None for as many
+        as fit into memory.
+    remote : bool
+        Whether the work is done by other processes, which read partitions themselves and run several jobs of a shuffle
+        at a time. Otherwise this process reads all events and runs one job at a time, its tasks on threads.
     """
 
-    n_workers: int = 1
+    n_threads: int = 1
+    threads_per_worker: int = 1
     max_moved: int | None = None
-    n_sharing: int = 1
-    in_place: bool = False
-    shares_jobs: bool = False
-    _always_in_file = False
+    remote: bool = False
 
-    def __init__(self) -> None:
-        self._folder: TemporaryDirectory[str] | None = None
+    def close(self) -> None:  # noqa: B027
+        """Release all resources."""
 
-    def tidy(self) -> None:
-        """Let go of what a fit has left behind: a temporary file."""
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+    @abstractmethod
+    def run(
+        self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick, shared: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Call a function with each tuple of arguments; return the results in order.
 
-    def close(self) -> None:
-        """Let go of everything."""
-        self.tidy()
+        ``shared`` are leading arguments of all calls, which may be large: a worker receives them once. ``tick`` is
+        called for each result.
+        """
 
-    def record_path(self, n_bytes: int, memory: int) -> Path | None:
-        """Return a file for so many bytes of records; None if they are a small part of the memory, and stay there."""
-        if n_bytes <= memory // 16 and not self._always_in_file:
-            return None
-        self._folder = TemporaryDirectory(prefix="excess-")
-        free = disk_usage(self._folder.name).free
-        if free < n_bytes:
-            raise OSError(
-                f"{Path(self._folder.name).parent}: binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are "
-                "free; set TMPDIR to a folder with more room"
-            )
-        return Path(self._folder.name) / "records"
+    def create_parts(self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick) -> list[Any]:
+        """Return parts with the results of a function for each tuple of arguments; they stay where they are made."""
+        return [InMemory(result) for result in self.run(function, arguments, tick)]
 
-    def place(self, parts: Sequence[Part]) -> list[Any]:
-        """Put parts where they are worked on."""
+    def scatter(self, parts: Sequence[Part]) -> list[Any]:
+        """Send parts from this process to where the work is done."""
         return list(parts)
 
-    @abstractmethod
-    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
-        """Return what a function says to each set of arguments; tick for each."""
-
-    def run_with(
-        self, shared: Any, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown
-    ) -> list[Any]:
-        """Return what a function says to something large that all share and to each set of arguments."""
-        return self.run(function, [(shared, *own) for own in arguments], tick)
-
-    def make(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
-        """Return parts with what a function says to each set of arguments."""
-        return [InMemory(value) for value in self.run(function, arguments, tick)]
-
-    @abstractmethod
-    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
-        """Return the sum over parts."""
-
-    @abstractmethod
-    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        """Return parts with what a function says to each."""
-
     def collect(self, parts: Sequence[Any]) -> list[Any]:
-        """Return the events of all parts, in order."""
+        """Return the events of all parts to this process, in order."""
         return [part.load() for part in parts]
 
     @abstractmethod
-    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
-        """Give each job's number and what its tasks returned."""
+    def map(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts with the results of a function for the events of each part."""
+
+    @abstractmethod
+    def reduce(self, reduction: Reduction, parts: Sequence[Any]) -> Any:
+        """Return the total over parts."""
+
+    @abstractmethod
+    def shuffle(self, shuffle: Shuffle, parts: Sequence[Any]) -> Iterator[list[Any]]:
+        """Yield the results of the tasks of each job, in the order of jobs."""
 
 
 class InProcess(Executor):
@@ -173,88 +158,93 @@ class InProcess(Executor):
     Parameters
     ----------
     n_jobs : int, default=1
-        How many; -1 is all cores.
+        Number of threads; -1 for all cores.
     """
 
     def __init__(self, n_jobs: int = 1) -> None:
-        super().__init__()
-        self.n_workers = self.n_sharing = n_threads(n_jobs)
+        self.n_threads = self.threads_per_worker = n_threads(n_jobs)
 
-    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
-        """Return what a function says to each set of arguments, one after the other."""
-        found = []
+    def run(
+        self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick, shared: Sequence[Any] = ()
+    ) -> list[Any]:
+        """Call a function with each tuple of arguments, one after the other."""
+        results = []
         for own in arguments:
-            found.append(function(*own))
+            results.append(function(*shared, *own))
             tick(1)
-        return found
+        return results
 
-    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
-        """Return the sum over parts; every thread has a sum of its own."""
+    def map(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+        """Return parts in memory."""
+        return self._run_tasks(len(parts), lambda number: InMemory(function(parts[number].load())))
+
+    def reduce(self, reduction: Reduction, parts: Sequence[Any]) -> Any:
+        """Return the total over parts; every thread has a total of its own until the end."""
         totals: list[list[Any]] = []
 
-        def start() -> list[Any]:
-            totals.append([fold.start()])
+        def start_total() -> list[Any]:
+            totals.append([reduction.empty()])
             return totals[-1]
 
         def add(number: int, total: list[Any]) -> None:
-            total[0] = fold.add(total[0], parts[number].load())
+            total[0] = reduction.add(total[0], parts[number].load())
 
-        run_tasks(range(len(parts)), add, start, self.n_workers)
+        run_tasks(range(len(parts)), add, start_total, self.n_threads)
         result = totals[0][0]
         for total in totals[1:]:
-            result = fold.merge(result, total[0])
+            result = reduction.merge(result, total[0])
         return result
 
-    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        """Return parts in memory."""
-        found: list[Any] = [None] * len(parts)
+    def shuffle(self, shuffle: Shuffle, parts: Sequence[Any]) -> Iterator[list[Any]]:
+        """Run one job after the other, the tasks of each on threads."""
+        for job in range(shuffle.n_jobs):
+            rows_of = self._gather_rows(shuffle, job, parts)
 
-        def work(number: int, _: None) -> None:
-            found[number] = InMemory(function(parts[number].load()))
+            def run_task(task: int, job: int = job, rows_of: Any = rows_of) -> Any:
+                return shuffle.run_task(job, task, rows_of(task))
 
-        run_tasks(range(len(parts)), work, lambda: None, self.n_workers)
-        return found
+            yield self._run_tasks(shuffle.n_tasks(job), run_task)
 
-    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
-        """Do one job after the other, the tasks of each on threads."""
-        for job in range(n_jobs):
-            results = [None] * move.n_tasks(job)
-            rows = self._rows(move, job, parts, len(results))
+    def _gather_rows(self, shuffle: Shuffle, job: int, parts: Sequence[Any]) -> Callable[[int], NDArray[Any]]:
+        """Read the rows of a job from all parts; return the function that gives a task its rows.
 
-            def join(task: int, _: None, job: int = job, rows: Any = rows, results: Any = results) -> None:
-                results[task] = move.join(job, task, rows(task))
-
-            run_tasks(range(len(results)), join, lambda: None, self.n_workers)
-            yield job, results
-
-    def _rows(self, move: Move, job: int, parts: Sequence[Any], n_tasks: int) -> Callable[[int], NDArray[Any]]:
-        """Split all parts; return what gives a task its rows.
-
-        Those of a few large tasks are put together as they come, so that events are in memory once; those of many small
-        ones stay in the pieces.
+        The rows of a few large tasks are appended to one array per task as they are read, so that events are in memory
+        once. For many small tasks these appends would take most of the time; their rows stay in the pieces until the
+        task runs.
         """
-        if n_tasks * len(parts) > _MAX_SHARES:
-            pieces: list[Any] = [None] * len(parts)
+        n_tasks = shuffle.n_tasks(job)
+        if n_tasks * len(parts) > _MAX_APPENDS:
+            pieces = self._run_tasks(len(parts), lambda number: shuffle.select_rows(job, parts[number].load()))
+            return lambda task: concatenate_rows(shuffle, job, task, pieces)
 
-            def keep(number: int, _: None) -> None:
-                pieces[number] = move.split(job, parts[number].load())
+        buffers = [_RowBuffer(shuffle.expected_rows(job, task)) for task in range(n_tasks)]
 
-            run_tasks(range(len(parts)), keep, lambda: None, self.n_workers)
-            return lambda task: np.concatenate([move.own(job, task, piece) for piece in pieces])
+        def append(number: int) -> None:
+            piece = shuffle.select_rows(job, parts[number].load())
+            for task, buffer in enumerate(buffers):
+                buffer.append(shuffle.rows_of_task(job, task, piece))
 
-        joined = [_Joined(move.expected(job, task)) for task in range(n_tasks)]
+        self._run_tasks(len(parts), append)
+        return lambda task: buffers[task].release()
 
-        def put(number: int, _: None) -> None:
-            piece = move.split(job, parts[number].load())
-            for task, rows in enumerate(joined):
-                rows.append(move.own(job, task, piece))
+    def _run_tasks(self, n_tasks: int, function: Callable[[int], Any]) -> list[Any]:
+        """Return the results of a function for the numbers of tasks, on threads."""
+        results: list[Any] = [None] * n_tasks
 
-        run_tasks(range(len(parts)), put, lambda: None, self.n_workers)
-        return lambda task: joined[task].take()
+        def run(task: int, _: None) -> None:
+            results[task] = function(task)
+
+        run_tasks(range(n_tasks), run, lambda: None, self.n_threads)
+        return results
 
 
-class _Joined:
-    """Rows from several threads in one array."""
+def concatenate_rows(shuffle: Shuffle, job: int, task: int, pieces: Sequence[Any]) -> NDArray[Any]:
+    """Return the rows of a task from the pieces of all parts; the pieces stay as they are."""
+    return np.concatenate([shuffle.rows_of_task(job, task, piece) for piece in pieces])
+
+
+class _RowBuffer:
+    """An array to which several threads append rows."""
 
     def __init__(self, n_expected: int) -> None:
         self._n_expected, self._n_rows = n_expected, 0
@@ -262,7 +252,7 @@ class _Joined:
         self._lock = threading.Lock()
 
     def append(self, rows: NDArray[Any]) -> None:
-        """Add rows; their order does not matter."""
+        """Append rows, in the order in which threads arrive."""
         with self._lock:
             end = self._n_rows + len(rows)
             if self._rows is None:
@@ -274,97 +264,8 @@ class _Joined:
             self._rows[self._n_rows : end] = rows
             self._n_rows = end
 
-    def take(self) -> NDArray[Any]:
-        """Give the rows away."""
+    def release(self) -> NDArray[Any]:
+        """Return the rows and forget them, so that their memory is free when the task ends."""
         rows, self._rows = self._rows, None
         assert rows is not None
         return rows[: self._n_rows]
-
-
-class Joblib(Executor):
-    """Processes of this machine, through joblib.
-
-    Parameters
-    ----------
-    n_jobs : int, default=-1
-        How many processes; -1 is all cores.
-    max_moved : int, default=65_536
-        The largest node whose events are moved into one process.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from excess import OnOffForestClassifier
-    >>> from excess.distributed import Joblib, fit_forest
-    >>> X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) >= 20
-    >>> forest = OnOffForestClassifier(5, min_samples_leaf=2, random_state=0)
-    >>> fitted = fit_forest(forest, [(X[:30], y[:30]), (X[30:], y[30:])], client=Joblib(1))
-    >>> fitted.predict([[3.0], [33.0]])
-    array([False,  True])
-    """
-
-    _always_in_file = True  # from which all processes read
-    shares_jobs = True
-
-    def __init__(self, n_jobs: int = -1, *, max_moved: int = 65_536) -> None:
-        super().__init__()
-        self.n_workers = self.n_sharing = n_threads(n_jobs)
-        self.max_moved = as_int("max_moved", max_moved, minimum=0)
-
-    def run(self, function: Callable[..., Any], arguments: Sequence[Arguments], tick: Tick = not_shown) -> list[Any]:
-        """Return what a function says to each set of arguments, in processes."""
-        found = []
-        for one in self._stream(function, arguments):
-            found.append(one)
-            tick(1)
-        return found
-
-    def fold(self, fold: Fold, parts: Sequence[Any]) -> Any:
-        """Return the sum over parts; every process has a sum of its own."""
-        shares = [parts[first :: self.n_workers] for first in range(min(self.n_workers, len(parts)))]
-        first, *others = self.run(_fold_parts, [(fold, share) for share in shares])
-        for other in others:
-            first = fold.merge(first, other)
-        return first
-
-    def derive(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        """Return parts in the memory of the caller."""
-        return [InMemory(value) for value in self.run(_applied, [(function, part) for part in parts])]
-
-    def move(self, move: Move, parts: Sequence[Any], n_jobs: int) -> Iterator[tuple[int, list[Any]]]:
-        """Give jobs to processes; each reads all parts."""
-        yield from enumerate(self._stream(_whole_job, ((move.only(job), parts) for job in range(n_jobs))))
-
-    def _stream(self, function: Callable[..., Any], arguments: Iterable[Arguments]) -> Iterator[Any]:
-        """Give what a function says to each set of arguments, as soon as it is said."""
-        from joblib import Parallel, delayed
-
-        yield from Parallel(n_jobs=self.n_workers, return_as="generator")(delayed(function)(*own) for own in arguments)
-
-
-def fold_over(fold: Fold, parts: Iterable[Any]) -> Any:
-    """Return the sum over the events of parts."""
-    total = fold.start()
-    for events in parts:
-        total = fold.add(total, events)
-    return total
-
-
-def join_all(move: Move, job: int, pieces: Sequence[Any]) -> list[Any]:
-    """Do all tasks of a job; pieces stay as they are, in case the job has to be done again."""
-    return [
-        move.join(job, task, np.concatenate([move.own(job, task, piece) for piece in pieces]))
-        for task in range(move.n_tasks(job))
-    ]
-
-
-def _fold_parts(fold: Fold, parts: Sequence[Part]) -> Any:
-    return fold_over(fold, (part.load() for part in parts))
-
-
-def _applied(function: Callable[[Any], Any], part: Part) -> Any:
-    return function(part.load())
-
-
-def _whole_job(move: Move, parts: Sequence[Any]) -> list[Any]:
-    return join_all(move, 0, [move.split(0, part.load()) for part in parts])

@@ -2,14 +2,23 @@
 
 Large nodes are searched by histograms: every part counts its own events, and the sums are searched here. The events of
 a node that is small enough are moved into one place, where the rest of the tree is grown as the fit in memory does.
+
+The trees are those of the fit in memory, to the bit, because
+
+- the random choices of a node follow from its key, and that from the key of its tree and its path from the root, not
+  from the order in which nodes are searched;
+- the bootstrap weight of an event follows from the key of the tree and the number of the event among all events;
+- histograms are integers, so that their sum does not depend on how events are divided into parts;
+- the search of a node depends on the counts of its events only, not on their order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +26,16 @@ from numpy.typing import NDArray
 from excess._core.rng import MAX_WEIGHT, derive_key
 from excess._core.threads import run_tasks
 from excess.distributed.executors import Executor
-from excess.distributed.parts import Binned, frozen
+from excess.distributed.parts import EventRecords, read_only
+from excess.estimators._forest import levels
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess.estimators._forest.ensemble import GrowthSettings, Tick
 from excess.estimators._forest.grower import breadth_first, grow_bag
 from excess.estimators._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_GROWING, N_OFF, N_ON, as_codes
-from excess.estimators._forest.levels import (
-    WIDTH,
-    choose_for_nodes,
-    fill_nodes,
-    graft,
-    routes_of,
-    split_nodes,
-    take_nodes,
-)
+from excess.estimators._forest.levels import WIDTH
 from excess.estimators._forest.predictor import FlatTrees
 
-__all__ = ["Budget", "grow_forest"]
+__all__ = ["Budget", "ForestGrower", "Histograms"]
 
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
 MAX_SLOTS = 1 << 14
@@ -42,48 +44,38 @@ MAX_MOVED = 1 << 16
 """The largest node that is moved where moving is costly: its histograms are about as large as its events."""
 _MANY_TIMES = 4
 _IN_BAG = 0.632
-"""Share of events in a bag; the rows of a node are about so many of its events with bootstrap weights."""
+"""Share of events in a bag; the rows of a node are about this share of its events with bootstrap weights."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much may be counted, and moved, at a time.
+    """Limits that keep a fit within its memory; events are counted with their bootstrap weights."""
 
-    Attributes
-    ----------
-    max_slots : int
-        Nodes whose histograms are filled at a time.
-    max_moved : int
-        The largest node whose events are moved into one place, in events with bootstrap weights.
-    max_job : int
-        Events, with bootstrap weights, of a job that is moved.
-    """
-
-    max_slots: int
-    max_moved: int
-    max_job: int
+    max_slots: int  # nodes whose histograms are filled at a time
+    max_moved: int  # events of the largest node whose events are moved into one place
+    max_job: int  # events of a job of a shuffle
 
     @classmethod
-    def of(cls, memory: int, executor: Executor, n_chosen: int, n_words: int, n_events: int) -> Budget:
-        """Divide a worker's memory (bytes).
+    def of(cls, memory: int, executor: Executor, n_chosen: int, n_bytes: int, n_events: int) -> Budget:
+        """Divide a worker's memory (bytes) for events with records of ``n_bytes`` and ``n_chosen`` features per node.
 
-        It has to hold the histograms of each thread and their sum; later, the events of a job, and those of the nodes
-        that threads are working on once more. Every job reads all events, so that where these are many
-        times the memory, large nodes are not moved.
+        It has to hold the histograms of each thread and their sum; later, the events of a job, and a second copy of
+        those of the nodes that threads are working on. Every job reads all events, so that large nodes are not moved
+        where the events are many times the memory.
         """
-        threads = executor.n_sharing
+        threads = executor.threads_per_worker
         slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
-        job = memory / 2 / (8 * n_words) / _IN_BAG
+        job = memory / 2 / n_bytes / _IN_BAG
         moved = job / threads
         if executor.max_moved is not None:
             moved = min(moved, executor.max_moved)
-        elif 8 * n_words * n_events > _MANY_TIMES * memory:
+        elif n_bytes * n_events > _MANY_TIMES * memory:
             moved = min(moved, MAX_MOVED)
         return cls(max(1, min(slots, MAX_SLOTS)), int(moved), max(1, int(job)))
 
 
 class _GrowingTree:
-    """A tree whose nodes are numbered as they are found."""
+    """A tree whose nodes are numbered in the order in which they are found."""
 
     def __init__(self, key: np.uint64) -> None:
         self.nodes = np.zeros((64, N_COLUMNS_GROWING), dtype=np.int64)
@@ -91,8 +83,8 @@ class _GrowingTree:
         self.keys[0] = derive_key(key, 1)
         self.n_nodes = 1
 
-    def make_room(self, n_more: int) -> None:
-        """See to it that so many nodes can be added."""
+    def reserve(self, n_more: int) -> None:
+        """Allocate memory for more nodes."""
         needed = self.n_nodes + n_more
         if needed > len(self.nodes):
             capacity = max(needed, 2 * len(self.nodes))
@@ -104,72 +96,61 @@ class _GrowingTree:
 
 @dataclass(frozen=True)
 class _Routes:
-    """Some trees as far as they have grown, and which of their nodes are wanted.
+    """The routes of events to certain nodes of some growing trees, the target nodes.
 
-    Attributes
-    ----------
-    trees : FlatTrees
-        Their nodes.
-    keys : ndarray of uint64
-        Their keys.
-    slots : ndarray of int32 of shape (n_nodes,)
-        Number of a node among the wanted ones; -1 for the others.
-    first_slots : ndarray of int64 of shape (n_trees + 1,)
-        First slot of each tree.
+    A row of ``trees.nodes`` is four uint32: feature, shift, limit, and the left child. A node without children sends
+    all events to itself. Target nodes of all trees are numbered consecutively, tree by tree: this is their slot.
     """
 
-    trees: FlatTrees
-    keys: NDArray[np.uint64]
-    slots: NDArray[np.int32]
-    first_slots: NDArray[np.int64]
+    trees: FlatTrees  # all their nodes so far
+    keys: NDArray[np.uint64]  # of each tree
+    slots: NDArray[np.int32]  # of each node; -1 for nodes that are no targets
+    first_slots: NDArray[np.int64]  # of each tree, and the end
 
     def arrays(self) -> tuple[NDArray[Any], ...]:
-        """Return nodes, roots, depths, keys and slots as kernels take them."""
-        given: tuple[NDArray[Any], ...] = (*self.trees, self.keys, self.slots)
-        return tuple(frozen(array) for array in given)
+        """Return nodes, roots, depths, keys and slots for kernels."""
+        arrays: tuple[NDArray[Any], ...] = (*self.trees, self.keys, self.slots)
+        return tuple(read_only(array) for array in arrays)
 
     @classmethod
-    def to(cls, grown: Sequence[_GrowingTree], keys: NDArray[np.uint64], wanted: Sequence[NDArray[Any]]) -> _Routes:
-        """Make the routes to the wanted nodes of each tree."""
-        roots = np.concatenate([[0], np.cumsum([tree.n_nodes for tree in grown])]).astype(np.int64)
-        first = np.concatenate([[0], np.cumsum([len(nodes) for nodes in wanted])]).astype(np.int64)
+    def to(cls, trees: Sequence[_GrowingTree], keys: NDArray[np.uint64], targets: Sequence[NDArray[Any]]) -> _Routes:
+        """Return the routes to the target nodes of each tree."""
+        roots = np.concatenate([[0], np.cumsum([tree.n_nodes for tree in trees])]).astype(np.int64)
+        first = np.concatenate([[0], np.cumsum([len(nodes) for nodes in targets])]).astype(np.int64)
         routes = np.empty((roots[-1], 4), dtype=np.uint32)
         slots = np.full(roots[-1], -1, dtype=np.int32)
-        depths = np.zeros(len(grown), dtype=np.int64)
-        for i, (tree, nodes) in enumerate(zip(grown, wanted, strict=True)):
-            routes_of(tree.nodes, tree.n_nodes, _MASK, roots[i], routes)
+        depths = np.zeros(len(trees), dtype=np.int64)
+        for i, (tree, nodes) in enumerate(zip(trees, targets, strict=True)):
+            levels.routes_of(tree.nodes, tree.n_nodes, _MASK, roots[i], routes)
             slots[roots[i] + nodes] = np.arange(first[i], first[i + 1])
-            depths[i] = tree.nodes[nodes, DEPTH].max(initial=0)  # no wanted node is deeper
+            # events need not descend below the deepest target node
+            depths[i] = tree.nodes[nodes, DEPTH].max(initial=0)
         return cls(FlatTrees(routes, roots, depths), keys, slots, first)
 
 
 @dataclass(frozen=True)
 class Histograms:
-    """The fold that counts events in the histograms of nodes."""
+    """The reduction that counts events in the histograms of nodes.
+
+    A total is an array of int64 of length ``n_slots * n_chosen * WIDTH``. Each element has the On events of a code in
+    its upper 32 bits and the Off events in the lower 32 bits, with bootstrap weights. One addition of integers adds
+    both, without overflow from one into the other, as long as there are less than 2^31 of each.
+    """
 
     routes: _Routes
     chosen: NDArray[np.uint32]
 
-    def start(self) -> NDArray[np.int64]:
-        """Return empty histograms."""
+    def empty(self) -> NDArray[np.int64]:
+        """Return histograms without events."""
         return np.zeros(self.chosen.size * WIDTH, dtype=np.int64)
 
-    def add(self, total: NDArray[np.int64], events: Binned) -> NDArray[np.int64]:
+    def add(self, total: NDArray[np.int64], events: EventRecords) -> NDArray[np.int64]:
         """Count the events of a part."""
         nodes, roots, depths, keys, slots = self.routes.arrays()
-        fill_nodes(
-            events.codes,
-            events.first_row,
-            events.n_features,
-            nodes,
-            roots,
-            depths,
-            _MASK,
-            keys,
-            slots,
-            frozen(self.chosen),
-            total,
-        )
+        levels.fill_nodes(
+            events.codes, events.first_row, events.n_features,
+            nodes, roots, depths, _MASK, keys, slots, read_only(self.chosen), total,
+        )  # fmt: skip
         return total
 
     def merge(self, total: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -177,171 +158,194 @@ class Histograms:
         return total + other
 
 
+class _Branch(NamedTuple):
+    """The rest of a tree below a node, which is to be grown."""
+
+    tree: int  # number of its tree within the job
+    slot: int  # number of its node among the target nodes of this tree
+    key: int
+    depth: int
+    criterion: int
+    size: int  # events of its node, with bootstrap weights
+
+
 @dataclass(frozen=True)
-class Branches:
-    """The move that grows, below nodes whose events are moved into one place, the rest of their trees.
+class BranchGrowth:
+    """The shuffle that moves the events of small nodes into one place and grows the branches below them."""
 
-    Attributes
-    ----------
-    routes : list of _Routes
-        Of each job: the trees and their nodes.
-    tasks : list of list of tuple
-        Of each job and task: the tree within the job, the node's slot within the tree, its key, depth and criterion,
-        and its events with bootstrap weights.
-    """
-
-    routes: list[_Routes]
-    tasks: list[list[tuple[int, int, int, int, int, int]]]
+    routes: list[_Routes]  # of each job, to the nodes of its branches
+    branches: list[list[_Branch]]  # of each job; a branch is a task
     settings: GrowthSettings
     n_codes: NDArray[np.int64]
-    n_events: int
 
-    def only(self, job: int) -> Branches:
-        """Return what a job needs to know, with that job as its only one."""
-        return replace(self, routes=[self.routes[job]], tasks=[self.tasks[job]])
+    @property
+    def n_jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.branches)
 
     def n_tasks(self, job: int) -> int:
-        """Return the number of nodes of a job."""
-        return len(self.tasks[job])
+        """Return the number of branches of a job."""
+        return len(self.branches[job])
 
-    def split(self, job: int, events: Binned) -> list[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-        """Return, for each tree of the job, the records in its nodes and where those of each node begin."""
+    def select_rows(self, job: int, events: EventRecords) -> list[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+        """Return, for each tree of a job, the records in its nodes, sorted by slot, and where each slot begins."""
         nodes, roots, depths, keys, slots = self.routes[job].arrays()
-        pieces = []
-        for tree, key in enumerate(keys):
-            first, last = self.routes[job].first_slots[tree : tree + 2]
-            taken, counts = take_nodes(
-                events.records,
-                events.codes,
-                events.first_row,
-                events.n_features,
-                nodes,
-                roots[tree],
-                depths[tree],
-                _MASK,
-                key,
-                slots,
-                first,
-                last - first,
-            )
-            pieces.append((taken, np.concatenate([[0], np.cumsum(counts)])))
-        return pieces
+        piece = []
+        for tree, (first, last) in enumerate(pairwise(self.routes[job].first_slots)):
+            records, counts = levels.take_nodes(
+                events.records, events.codes, events.first_row, events.n_features,
+                nodes, roots[tree], depths[tree], _MASK, keys[tree], slots, first, last - first,
+            )  # fmt: skip
+            piece.append((records, np.concatenate([[0], np.cumsum(counts)])))
+        return piece
 
-    def expected(self, job: int, task: int) -> int:
-        """Return about how many records a task's node has."""
-        return int(_IN_BAG * self.tasks[job][task][5] * 1.01) + 1000
+    def rows_of_task(self, job: int, task: int, piece: Any) -> NDArray[np.uint64]:
+        """Return the records of a piece that are in the node of a branch."""
+        branch = self.branches[job][task]
+        records, starts = piece[branch.tree]
+        return records if len(starts) == 2 else records[starts[branch.slot] : starts[branch.slot + 1]]
 
-    def own(self, job: int, task: int, piece: Any) -> NDArray[np.uint64]:
-        """Return the records of a task's node in a piece."""
-        tree, slot = self.tasks[job][task][:2]
-        records, starts = piece[tree]
-        return records if len(starts) == 2 else records[starts[slot] : starts[slot + 1]]
+    def expected_rows(self, job: int, task: int) -> int:
+        """Return the approximate number of records in the node of a branch."""
+        return int(_IN_BAG * self.branches[job][task].size * 1.01) + 1000
 
-    def join(self, job: int, task: int, rows: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Grow the rest of the tree below a node; return its nodes in breadth-first order."""
-        _, _, key, depth, criterion, _ = self.tasks[job][task]
-        bag, moved = rows, np.empty_like(rows)
-        settings = self.settings
+    def run_task(self, job: int, task: int, rows: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Grow a branch; return its nodes in breadth-first order."""
+        branch, settings = self.branches[job][task], self.settings
+        scratch = np.empty_like(rows)
         return grow_bag(
-            len(bag),
-            len(self.n_codes),
-            frozen(self.n_codes),
-            np.uint64(key),
-            depth,
-            -1 if settings.max_depth is None else settings.max_depth,
-            settings.min_samples_leaf,
-            criterion,
-            settings.alpha,
-            x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(bag) + 1)),
-            _MASK,
-            bag,
-            as_codes(bag, np.uint8),
-            moved,
-            as_codes(moved, np.uint8),
+            len(rows), len(self.n_codes), read_only(self.n_codes), np.uint64(branch.key), branch.depth,
+            _depth_limit(settings), settings.min_samples_leaf, branch.criterion, settings.alpha,
+            x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(rows) + 1)), _MASK,
+            rows, as_codes(rows, np.uint8), scratch, as_codes(scratch, np.uint8),
             np.empty(settings.max_features, dtype=np.int64),
-            np.zeros((settings.max_features, WIDTH), dtype=np.int64),
-            None,
-            np.empty(WIDTH + 1, dtype=np.int64),
-        )
+            np.zeros((settings.max_features, WIDTH), dtype=np.int64), None, np.empty(WIDTH + 1, dtype=np.int64),
+        )  # fmt: skip
 
 
-def grow_forest(
-    executor: Executor,
-    parts: Sequence[Any],
-    keys: NDArray[np.uint64],
-    criteria: Sequence[int],
-    settings: GrowthSettings,
-    n_codes: NDArray[np.int64],
-    n_events: int,
-    budget: Budget,
-    n_threads: int,
-    tick: Tick,
-) -> list[NDArray[np.int64]]:
-    """Grow one tree per key on all parts, and return their nodes, as ``ensemble.grow_trees`` does in memory."""
-    trees = [_GrowingTree(key) for key in keys]
-    waiting: list[tuple[int, int]] = []
-    if n_events <= budget.max_moved:
-        active: dict[int, NDArray[np.int64]] = {}
-        waiting = [(tree, 0) for tree in range(len(trees))]
-    else:
-        active = {tree: np.zeros(1, dtype=np.int64) for tree in range(len(trees))}
-    table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * n_events + 1))
-    while active:
-        following: dict[int, NDArray[np.int64]] = {}
-        for batch in _batches(active, budget.max_slots):
-            members = sorted(batch)
-            routes = _Routes.to([trees[t] for t in members], keys[members], [batch[t] for t in members])
-            chosen = np.empty((routes.first_slots[-1], settings.max_features), dtype=np.uint32)
-            for t, first, last in zip(members, routes.first_slots, routes.first_slots[1:], strict=False):
-                choose_for_nodes(trees[t].keys, batch[t], len(n_codes), chosen[first:last])
-            counts = executor.fold(Histograms(routes, chosen), parts).reshape(*chosen.shape, WIDTH)
-
-            def split(i: int, _: None, members: Any = members, batch: Any = batch, routes: Any = routes,
-                      chosen: Any = chosen, counts: Any = counts, following: Any = following) -> None:  # fmt: skip
-                t = members[i]
-                tree, nodes = trees[t], batch[t]
-                tree.make_room(2 * len(nodes))
-                own = slice(routes.first_slots[i], routes.first_slots[i + 1])
-                searched, small = np.empty((2, 2 * len(nodes)), dtype=np.int64)
-                tree.n_nodes, n_searched, n_small = split_nodes(
-                    tree.nodes,
-                    tree.keys,
-                    tree.n_nodes,
-                    nodes,
-                    n_codes,
-                    chosen[own],
-                    counts[own],
-                    -1 if settings.max_depth is None else settings.max_depth,
-                    settings.min_samples_leaf,
-                    criteria[t],
-                    settings.alpha,
-                    table,
-                    searched,
-                    budget.max_moved,
-                    small,
-                )
-                if n_searched:
-                    # a tree whose nodes are in several batches has been here before
-                    following[t] = np.concatenate([following.get(t, searched[:0]), searched[:n_searched]])
-                waiting.extend((t, int(node)) for node in small[:n_small])
-
-            run_tasks(range(len(members)), split, lambda: None, n_threads)
-        active = following
-    tick(len(trees) - len({t for t, _ in waiting}))
-    _grow_branches(executor, parts, trees, sorted(waiting), keys, criteria, settings, n_codes, n_events, budget, tick)
-    finished = []
-    trees.reverse()
-    while trees:  # each is let go when its table is made
-        tree = trees.pop()
-        finished.append(breadth_first(tree.nodes, tree.n_nodes, _MASK))
-    return finished
+def _depth_limit(settings: GrowthSettings) -> int:
+    """Return the largest depth for kernels, where -1 is for no limit."""
+    return -1 if settings.max_depth is None else settings.max_depth
 
 
-def _batches(active: dict[int, NDArray[np.int64]], max_slots: int) -> list[dict[int, NDArray[np.int64]]]:
-    """Divide nodes into batches of at most so many, trees together where that is possible."""
+@dataclass
+class ForestGrower:
+    """Grows one tree per key on all parts, as ``ensemble.grow_trees`` does in memory."""
+
+    executor: Executor
+    parts: Sequence[Any]
+    n_events: int
+    n_codes: NDArray[np.int64]  # of each feature
+    keys: NDArray[np.uint64]  # of each tree
+    criteria: Sequence[int]  # of each tree
+    settings: GrowthSettings
+    budget: Budget
+    n_threads: int  # of this process, to search histograms
+
+    def __post_init__(self) -> None:
+        """Start all trees with their roots."""
+        self._table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * self.n_events + 1))
+        self._trees = [_GrowingTree(key) for key in self.keys]
+        self._small: list[tuple[int, int]] = []  # nodes to be moved: number of the tree, number of the node in it
+
+    def grow(self, tick: Tick) -> list[NDArray[np.int64]]:
+        """Return the nodes of each tree; tick for each tree."""
+        n_trees = len(self._trees)
+        if self.n_events <= self.budget.max_moved:
+            self._small = [(t, 0) for t in range(n_trees)]
+        else:
+            level = {t: np.zeros(1, dtype=np.int64) for t in range(n_trees)}
+            while level:
+                level = self._split_level(level)
+        tick(n_trees - len({t for t, _ in self._small}))
+        if self._small:
+            self._grow_branches(tick)
+        finished = []
+        self._trees.reverse()
+        while self._trees:  # the memory of each is released when its table is made
+            tree = self._trees.pop()
+            finished.append(breadth_first(tree.nodes, tree.n_nodes, _MASK))
+        return finished
+
+    def _split_level(self, level: dict[int, NDArray[np.int64]]) -> dict[int, NDArray[np.int64]]:
+        """Split the nodes of each tree by their histograms; return the children for which this is to be repeated."""
+        children: dict[int, NDArray[np.int64]] = {}
+        for batch in _batches(level, self.budget.max_slots):
+            self._split_batch(batch, children)
+        return children
+
+    def _split_batch(self, batch: dict[int, NDArray[np.int64]], children: dict[int, NDArray[np.int64]]) -> None:
+        settings, numbers = self.settings, sorted(batch)
+        routes = self._routes_to(batch)
+        chosen = np.empty((routes.first_slots[-1], settings.max_features), dtype=np.uint32)
+        for t, (first, last) in zip(numbers, pairwise(routes.first_slots), strict=True):
+            levels.choose_for_nodes(self._trees[t].keys, batch[t], len(self.n_codes), chosen[first:last])
+        histograms = self.executor.reduce(Histograms(routes, chosen), self.parts).reshape(*chosen.shape, WIDTH)
+
+        def split(i: int, _: None) -> None:
+            t = numbers[i]
+            tree, nodes = self._trees[t], batch[t]
+            tree.reserve(2 * len(nodes))
+            own = slice(routes.first_slots[i], routes.first_slots[i + 1])
+            searched, small = np.empty((2, 2 * len(nodes)), dtype=np.int64)
+            tree.n_nodes, n_searched, n_small = levels.split_nodes(
+                tree.nodes, tree.keys, tree.n_nodes, nodes, self.n_codes, chosen[own], histograms[own],
+                _depth_limit(settings), settings.min_samples_leaf, self.criteria[t], settings.alpha, self._table,
+                searched, self.budget.max_moved, small,
+            )  # fmt: skip
+            if n_searched:
+                # the nodes of a tree may be in several batches, which are searched one after the other
+                children[t] = np.concatenate([children.get(t, searched[:0]), searched[:n_searched]])
+            self._small.extend((t, int(node)) for node in small[:n_small])
+
+        run_tasks(range(len(numbers)), split, lambda: None, self.n_threads)
+
+    def _routes_to(self, targets: dict[int, NDArray[np.int64]]) -> _Routes:
+        numbers = sorted(targets)
+        return _Routes.to([self._trees[t] for t in numbers], self.keys[numbers], [targets[t] for t in numbers])
+
+    def _grow_branches(self, tick: Tick) -> None:
+        """Grow the branches below small nodes, and graft them onto their trees; tick for each finished tree."""
+        # threads have added nodes in any order; jobs and tasks follow the order of trees and nodes
+        sizes = {(t, node): self._size_of(t, node) for t, node in sorted(self._small)}
+        max_job = self.budget.max_job
+        if self.executor.remote:  # several jobs per thread, so that all threads are busy until the end
+            max_job = min(max_job, sum(sizes.values()) // (4 * self.executor.n_threads) + 1)
+        jobs = _jobs(sizes, max_job)
+        routes, branches = [], []
+        for job in jobs:
+            nodes_of: dict[int, list[int]] = {}
+            for t, node in job:
+                nodes_of.setdefault(t, []).append(node)
+            routes.append(self._routes_to({t: np.array(nodes) for t, nodes in nodes_of.items()}))
+            branches.append(
+                [
+                    _Branch(i, slot, int(tree.keys[n]), int(tree.nodes[n, DEPTH]), self.criteria[t], sizes[t, n])
+                    for i, (t, nodes) in enumerate(nodes_of.items())
+                    for tree in [self._trees[t]]
+                    for slot, n in enumerate(nodes)
+                ]
+            )
+        shuffle = BranchGrowth(routes, branches, self.settings, self.n_codes)
+        n_left = Counter(t for t, _ in self._small)
+        for job, tables in zip(jobs, self.executor.shuffle(shuffle, self.parts), strict=True):
+            for (t, node), table in zip(job, tables, strict=True):
+                tree = self._trees[t]
+                tree.reserve(len(table))
+                tree.n_nodes = levels.graft(tree.nodes, tree.n_nodes, node, table)
+                n_left[t] -= 1
+                tick(int(n_left[t] == 0))
+
+    def _size_of(self, t: int, node: int) -> int:
+        """Return the events of a node, with bootstrap weights; those of a root are not counted before it is split."""
+        return int(self._trees[t].nodes[node, [N_ON, N_OFF]].sum()) if node > 0 else self.n_events
+
+
+def _batches(level: dict[int, NDArray[np.int64]], max_slots: int) -> list[dict[int, NDArray[np.int64]]]:
+    """Divide the nodes of a level into batches of limited size; trees stay together where that is possible."""
     batches: list[dict[int, NDArray[np.int64]]] = [{}]
     room = max_slots
-    for tree, nodes in active.items():
+    for tree, nodes in level.items():
         for start in range(0, len(nodes), max_slots):
             part = nodes[start : start + max_slots]
             if len(part) > room:
@@ -352,55 +356,14 @@ def _batches(active: dict[int, NDArray[np.int64]], max_slots: int) -> list[dict[
     return batches
 
 
-def _grow_branches(
-    executor: Executor,
-    parts: Sequence[Any],
-    trees: list[_GrowingTree],
-    waiting: list[tuple[int, int]],
-    keys: NDArray[np.uint64],
-    criteria: Sequence[int],
-    settings: GrowthSettings,
-    n_codes: NDArray[np.int64],
-    n_events: int,
-    budget: Budget,
-    tick: Tick,
-) -> None:
-    """Grow what hangs below the waiting nodes, and hang it there; tick for each tree that is finished."""
+def _jobs(sizes: dict[tuple[int, int], int], max_job: int) -> list[list[tuple[int, int]]]:
+    """Divide nodes into jobs of limited size, in their order; a larger node is a job of its own."""
     jobs: list[list[tuple[int, int]]] = []
     room = 0
-    sizes = [
-        int(trees[t].nodes[node, N_ON] + trees[t].nodes[node, N_OFF]) if node > 0 else n_events for t, node in waiting
-    ]
-    max_job = budget.max_job
-    if executor.shares_jobs:
-        max_job = min(max_job, sum(sizes) // (4 * executor.n_workers) + 1)
-    size_of = dict(zip(waiting, sizes, strict=True))
-    for (t, node), size in size_of.items():
+    for node, size in sizes.items():
         if not jobs or size > room:
             jobs.append([])
             room = max_job
-        jobs[-1].append((t, node))
+        jobs[-1].append(node)
         room -= size
-    if not jobs:
-        return
-    routes, tasks = [], []
-    for job in jobs:
-        members = sorted({t for t, _ in job})
-        wanted = [np.array([node for t, node in job if t == member]) for member in members]
-        routes.append(_Routes.to([trees[t] for t in members], keys[members], wanted))
-        own = []
-        for i, (t, nodes) in enumerate(zip(members, wanted, strict=True)):
-            own += [
-                (i, slot, int(trees[t].keys[n]), int(trees[t].nodes[n, DEPTH]), criteria[t], size_of[t, int(n)])
-                for slot, n in enumerate(nodes)
-            ]
-        tasks.append(own)
-    grown = executor.move(Branches(routes, tasks, settings, n_codes, n_events), parts, len(jobs))
-    n_left = Counter(t for t, _ in waiting)
-    for number, branches in grown:
-        for (t, node), branch in zip(jobs[number], branches, strict=True):
-            tree = trees[t]
-            tree.make_room(len(branch))
-            tree.n_nodes = graft(tree.nodes, tree.n_nodes, node, branch)
-            n_left[t] -= 1
-            tick(int(n_left[t] == 0))
+    return jobs

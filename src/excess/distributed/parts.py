@@ -1,10 +1,12 @@
-"""Parts: events where they are kept for a fit, as records of codes or with their scores, in memory or in a file."""
+"""Parts: the events of a fit in portions, as records of codes or with their scores, in memory or in a file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from shutil import disk_usage
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,32 +14,40 @@ from numpy.typing import NDArray
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators._forest.layout import ON_BIT, as_codes
 
-__all__ = ["Binned", "InFile", "InMemory", "Part", "RecordFile", "Scored", "frozen"]
+__all__ = ["EventRecords", "EventScores", "InFile", "InMemory", "Part", "RecordStore", "read_only", "record_bytes"]
 
 BLOCK_ROWS = 1 << 17
-"""Rows of a part that is read from a file at a time."""
+"""Rows of a part."""
 
 
-def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return an array that is only to be read, as those are that come from another process.
+def read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of an array that cannot be written.
 
-    Numba compiles anew for arrays that may be written; so that it need not, all are treated alike.
+    Arrays from another process are read-only, and Numba compiles a kernel once for these and once for others. With
+    read-only views of all arrays, kernels are compiled once.
     """
     view = array.view()
     view.flags.writeable = False
     return view
 
 
+def record_bytes(n_features: int) -> int:
+    """Return the size of a record: a byte per feature and one for the label, in whole words of eight bytes."""
+    return 8 * -(-(n_features + 1) // 8)
+
+
 @dataclass(frozen=True)
-class Binned:
+class EventRecords:
     """Events as records of codes.
 
     Attributes
     ----------
     records : ndarray of uint64 of shape (n_events, n_words)
-        Codes and label, a byte each; see ``_forest.layout``.
+        Byte ``j`` of a record is the code of feature ``j``: 0 for a missing value, otherwise 1 plus the number of the
+        bin. The next byte has the label in its highest bit; its other bits are for the bootstrap weight, which is 0
+        here and is set by ``take_nodes`` in the copy for a tree. The rest of the last word is not used.
     first_row : int
-        Number of the first of them among all events.
+        Number of the first event among all events. Bootstrap weights depend on the number of an event, not on its part.
     n_features : int
         Number of features.
     """
@@ -47,8 +57,8 @@ class Binned:
     n_features: int
 
     def __post_init__(self) -> None:
-        """See to it that kernels are compiled once, for arrays that are only read."""
-        object.__setattr__(self, "records", frozen(self.records))
+        """Make the records read-only."""
+        object.__setattr__(self, "records", read_only(self.records))
 
     @property
     def codes(self) -> NDArray[np.uint8]:
@@ -57,124 +67,115 @@ class Binned:
 
     @property
     def on(self) -> BoolArray:
-        """Who is On."""
+        """Whether each event is On."""
         return (self.codes[:, self.n_features] >> ON_BIT).astype(np.bool_)
 
 
 @dataclass(frozen=True)
-class Scored:
-    """Events with their out-of-bag scores.
+class EventScores:
+    """Events with their out-of-bag scores."""
 
-    Attributes
-    ----------
-    on : ndarray of bool
-        Who is On.
-    score : ndarray
-        Scores; NaN for none.
-    first_row : int
-        Number of the first of them among all events.
-    """
-
-    on: BoolArray
-    score: FloatArray
-    first_row: int
+    on: BoolArray  # whether each event is On
+    score: FloatArray  # NaN for events in the bags of all trees
+    first_row: int  # number of the first event among all events
 
 
 class Part(Protocol):
-    """Where some events are."""
+    """A portion of the events, which is loaded when it is needed."""
 
     def load(self) -> Any:
-        """Return them."""
+        """Return the events."""
 
 
 @dataclass(frozen=True)
 class InMemory:
-    """Events in memory."""
+    """A part in memory."""
 
     value: Any
 
     def load(self) -> Any:
-        """Return them."""
+        """Return the events."""
         return self.value
 
 
 @dataclass(frozen=True)
 class InFile:
-    """Records in a file; they are read, not mapped, so that they take no memory when they are not in use."""
+    """A part in a file of records. It is read, not mapped, so that it takes no memory when it is not in use."""
 
     path: Path
-    offset: int
-    n_rows: int
-    n_words: int
     first_row: int
+    n_rows: int
     n_features: int
 
-    def load(self) -> Binned:
-        """Return them."""
-        size = self.n_rows * self.n_words
-        records = np.fromfile(self.path, dtype=np.uint64, count=size, offset=self.offset)
+    def load(self) -> EventRecords:
+        """Return the events."""
+        n_bytes = record_bytes(self.n_features)
+        size = self.n_rows * n_bytes // 8
+        records = np.fromfile(self.path, dtype=np.uint64, count=size, offset=self.first_row * n_bytes)
         if len(records) != size:
             raise OSError(f"{self.path}: the file of binned events was cut short while it was in use")
-        return Binned(records.reshape(self.n_rows, self.n_words), self.first_row, self.n_features)
+        return EventRecords(records.reshape(self.n_rows, -1), self.first_row, self.n_features)
 
 
-class RecordFile:
-    """A file that takes records in order and gives them back as parts of equal size.
+class RecordStore:
+    """Records that are appended in order and returned as parts; a context manager that removes its temporary file.
 
     Parameters
     ----------
-    path : Path or None
-        The file; None keeps records in memory.
-    n_features : int
-        Number of features.
+    n_rows, n_features : int
+        Size of all events.
+    memory : int
+        Bytes that the fit may use. Records that need more than a sixteenth of that go to a temporary file.
     """
 
-    def __init__(self, path: Path | None, n_features: int) -> None:
-        self._path, self._n_features = path, n_features
-        self._file = None if path is None else path.open("wb")
-        self._kept: list[NDArray[np.uint64]] = []
-        self._n_rows = self._n_words = 0
+    def __init__(self, n_rows: int, n_features: int, memory: int) -> None:
+        self._n_rows, self._n_features = 0, n_features
+        self._blocks: list[Part] = []
+        self._path: Path | None = None
+        n_bytes = n_rows * record_bytes(n_features)
+        if n_bytes <= memory // 16:
+            return
+        self._folder = TemporaryDirectory(prefix="excess-")
+        free = disk_usage(self._folder.name).free
+        if free < n_bytes:
+            self._folder.cleanup()
+            raise OSError(
+                f"{Path(self._folder.name).parent}: binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are "
+                "free; set TMPDIR to a folder with more room"
+            )
+        self._path = Path(self._folder.name) / "records"
+
+    def __enter__(self) -> Self:
+        """Return the store."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Remove the file."""
+        if self._path is not None:
+            self._folder.cleanup()
 
     def append(self, records: NDArray[np.uint64]) -> None:
         """Add records after those that are there."""
-        if self._file is None:
-            self._kept.append(records)
+        if self._path is None:
+            for start in range(0, len(records), BLOCK_ROWS):
+                block = records[start : start + BLOCK_ROWS]
+                self._blocks.append(InMemory(EventRecords(block, self._n_rows + start, self._n_features)))
         else:
             try:
-                records.tofile(self._file)
-                self._file.flush()
+                with self._path.open("ab") as file:
+                    records.tofile(file)
             except OSError as error:
-                assert self._path is not None
                 raise OSError(
                     f"{self._path.parent.parent}: the binned events cannot be written ({error}); is there room? TMPDIR "
                     "names another folder"
                 ) from error
         self._n_rows += len(records)
-        self._n_words = records.shape[1]
 
     def parts(self) -> list[Part]:
-        """Return all records as parts; none can be added any more."""
-        if self._file is None:
-            return self._parts_in_memory()
-        assert self._path is not None
-        self._file.close()
-        n, words = self._n_rows, self._n_words
+        """Return all records as parts."""
+        if self._path is None:
+            return self._blocks
         return [
-            InFile(self._path, 8 * words * row, min(BLOCK_ROWS, n - row), words, row, self._n_features)
-            for row in range(0, n, BLOCK_ROWS)
+            InFile(self._path, row, min(BLOCK_ROWS, self._n_rows - row), self._n_features)
+            for row in range(0, self._n_rows, BLOCK_ROWS)
         ]
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
-
-    def _parts_in_memory(self) -> list[Part]:
-        parts: list[Part] = []
-        row = 0
-        for records in self._kept:
-            for start in range(0, len(records), BLOCK_ROWS):
-                block = records[start : start + BLOCK_ROWS]
-                parts.append(InMemory(Binned(block, row, self._n_features)))
-                row += len(block)
-        return parts

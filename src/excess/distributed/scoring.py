@@ -1,4 +1,4 @@
-"""Out-of-bag scores of parts of the events, and what is counted of them: likelihood, cells, resamples."""
+"""Out-of-bag scores of parts of the events, and reductions of them: likelihood, cells of scores, resamples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.distributed.executors import Executor
-from excess.distributed.parts import Binned, Scored, frozen
+from excess.distributed.parts import EventRecords, EventScores, read_only
 from excess.estimators._forest import ensemble, predictor
 from excess.stats.score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
 from excess.stats.score_kernels import add_log_likelihood
@@ -21,49 +21,55 @@ __all__ = ["Likelihood", "OutOfBag", "ScoredParts"]
 
 @dataclass(frozen=True)
 class OutOfBag:
-    """Scores of a part by the trees that have not seen its events."""
+    """Scores of events by the trees that have not seen them.
+
+    The score of an event adds up in the order of the trees, so that it has the same bits in every part.
+    """
 
     trees: predictor.FlatTrees
     values: FloatArray
     keys: NDArray[np.uint64]
 
-    def __call__(self, events: Binned) -> Scored:
+    def __call__(self, events: EventRecords) -> EventScores:
         """Return the events of a part with their scores."""
         nodes, roots, depths = self.trees
-        trees = predictor.FlatTrees(frozen(nodes), frozen(roots), frozen(depths))
+        trees = predictor.FlatTrees(read_only(nodes), read_only(roots), read_only(depths))
         scores = ensemble.score_out_of_bag(
-            events.codes, events.first_row, trees, frozen(self.values), frozen(self.keys), n_threads=1
+            events.codes, events.first_row, trees, read_only(self.values), read_only(self.keys), n_threads=1
         )
-        return Scored(events.on, scores, events.first_row)
+        return EventScores(events.on, scores, events.first_row)
 
 
 @dataclass(frozen=True)
 class Likelihood:
-    """The fold of the out-of-bag log-likelihood, in whole units, and of the events that have a score."""
+    """The reduction to the out-of-bag log-likelihood and the number of events that have a score.
+
+    Logarithms are rounded to units of 2^-24 and added as integers, so that the order of events does not matter.
+    """
 
     scores: OutOfBag
 
-    def start(self) -> tuple[int, int]:
-        """Return nothing."""
+    def empty(self) -> tuple[int, int]:
+        """Return zeros."""
         return 0, 0
 
-    def add(self, total: tuple[int, int], events: Binned) -> tuple[int, int]:
+    def add(self, total: tuple[int, int], events: EventRecords) -> tuple[int, int]:
         """Add the events of a part."""
         scored = self.scores(events)
         return self.merge(total, add_log_likelihood(scored.on, scored.score))
 
     def merge(self, total: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
-        """Add two sums."""
+        """Add two totals."""
         return int(total[0]) + int(other[0]), int(total[1]) + int(other[1])
 
 
 class _DistinctScores:
-    """The fold of cells where each distinct score is one: those of all parts, to be merged at the end."""
+    """The reduction to cells with one distinct score each; the cells of all parts are merged at the end."""
 
-    def start(self) -> list[ScoreCells]:
+    def empty(self) -> list[ScoreCells]:
         return []
 
-    def add(self, total: list[ScoreCells], events: Scored) -> list[ScoreCells]:
+    def add(self, total: list[ScoreCells], events: EventScores) -> list[ScoreCells]:
         return [*total, count_cells(events.on, events.score, on_grid=False)]
 
     def merge(self, total: list[ScoreCells], other: list[ScoreCells]) -> list[ScoreCells]:
@@ -74,13 +80,13 @@ class _DistinctScores:
 
 
 class _Grid:
-    """The fold of cells of a grid of scores."""
+    """The reduction to the cells of a grid of scores."""
 
-    def start(self) -> ScoreCells:
+    def empty(self) -> ScoreCells:
         return empty_grid()
 
-    def add(self, total: ScoreCells, events: Scored) -> ScoreCells:
-        return add_to_grid(total, frozen(events.on), frozen(events.score))
+    def add(self, total: ScoreCells, events: EventScores) -> ScoreCells:
+        return add_to_grid(total, read_only(events.on), read_only(events.score))
 
     def merge(self, total: ScoreCells, other: ScoreCells) -> ScoreCells:
         return ScoreCells(
@@ -96,20 +102,21 @@ class _Grid:
 
 @dataclass(frozen=True)
 class _Resamples:
-    """The fold of the weights of events at each cut, in bootstrap resamples.
+    """The reduction to the weights of events at each cut, in bootstrap resamples.
 
-    ``firsts`` is the number of a part's first event among all with a score, by its number among all.
+    The weight of an event follows from its number among all events that have a score. ``firsts`` has this number for
+    the first event of each part, by the number of that event among all events.
     """
 
     cuts: FloatArray
     keys: NDArray[np.uint64]
     firsts: dict[int, int]
 
-    def start(self) -> NDArray[np.int64]:
+    def empty(self) -> NDArray[np.int64]:
         return np.zeros((len(self.keys), len(self.cuts), 2), dtype=np.int64)
 
-    def add(self, total: NDArray[np.int64], events: Scored) -> NDArray[np.int64]:
-        on, score, cuts, keys = map(frozen, (events.on, events.score, self.cuts, self.keys))
+    def add(self, total: NDArray[np.int64], events: EventScores) -> NDArray[np.int64]:
+        on, score, cuts, keys = map(read_only, (events.on, events.score, self.cuts, self.keys))
         total += resample(on, score, self.firsts[events.first_row], cuts, keys)
         return total
 
@@ -118,19 +125,19 @@ class _Resamples:
 
 
 class ScoredParts:
-    """Events with scores in parts, as a threshold rule asks for them.
+    """Scores of all events, in parts; has the methods that a threshold rule needs.
 
     Parameters
     ----------
     executor : Executor
-        Who works on them.
+        Runs the work on parts.
     parts : sequence
-        Parts of scored events, in order.
+        Parts of `EventScores`, in order.
     """
 
     def __init__(self, executor: Executor, parts: Sequence[Any]) -> None:
         self._executor, self._parts = executor, list(parts)
-        self._counts = executor.collect(executor.derive(_count_scored, parts))
+        self._counts = executor.collect(executor.map(_count_scored, parts))
         self._collected: tuple[BoolArray, FloatArray] | None = None
 
     @property
@@ -139,9 +146,9 @@ class ScoredParts:
         return sum(on for _, on, _ in self._counts), sum(off for *_, off in self._counts)
 
     def cells(self) -> ScoreCells:
-        """Return their cells."""
-        fold = _Grid() if sum(self.n_scored) > MAX_EXACT else _DistinctScores()
-        return fold.finish(self._executor.fold(fold, self._parts))
+        """Return the counts of On and Off events in cells of scores."""
+        reduction = _Grid() if sum(self.n_scored) > MAX_EXACT else _DistinctScores()
+        return reduction.finish(self._executor.reduce(reduction, self._parts))
 
     def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the weights of Off and On events at each cut in each resample."""
@@ -149,23 +156,23 @@ class ScoredParts:
         for first_row, n_on, n_off in self._counts:
             firsts[first_row] = n_before
             n_before += n_on + n_off
-        return self._executor.fold(_Resamples(cuts, keys, firsts), self._parts)
+        return self._executor.reduce(_Resamples(cuts, keys, firsts), self._parts)
 
     def arrays(self) -> tuple[BoolArray, FloatArray]:
-        """Return who is On and all scores, without events that have none."""
+        """Return whether each event is On, and its score, without events that have no score."""
         on, score = self.collected()
         scored = ~np.isnan(score)
         return on[scored], score[scored]
 
     def collected(self) -> tuple[BoolArray, FloatArray]:
-        """Return who is On and the scores of all events, NaN for none; the parts are given up for that."""
+        """Return whether each event is On, and its score or NaN; the parts are released."""
         if self._collected is None:
             found = self._executor.collect(self._parts)
             self._parts = []
             n_events = sum(len(scored.score) for scored in found)
             on, score = np.empty(n_events, dtype=np.bool_), np.empty(n_events)
             end = n_events
-            while found:  # each part is let go when it is copied, so that the scores are not in memory twice
+            while found:  # each part is released when it is copied, so that the scores are not in memory twice
                 scored = found.pop()
                 start = end - len(scored.score)
                 on[start:end], score[start:end] = scored.on, scored.score
@@ -174,7 +181,7 @@ class ScoredParts:
         return self._collected
 
 
-def _count_scored(events: Scored) -> tuple[int, int, int]:
+def _count_scored(events: EventScores) -> tuple[int, int, int]:
     scored = ~np.isnan(events.score)
     n_on = int(np.count_nonzero(scored & events.on))
     return events.first_row, n_on, int(np.count_nonzero(scored)) - n_on

@@ -1,4 +1,4 @@
-"""Sources: where the chunks of a fit come from, as partitions that can be read again and again."""
+"""Sources of the chunks of a fit: datasets and their partitions, which can be read several times."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Partition(Protocol):
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Name in messages."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Give its events as pairs of features and labels, the same ones each time."""
+        """Yield the events as pairs of features and labels, the same ones in each call."""
 
 
 @dataclass(frozen=True)
@@ -75,22 +75,18 @@ class EventFiles:
             raise ValueError("features must name at least one column")
         if self.label in features:
             raise ValueError(f"features must not hold the label, {self.label!r}")
-        return [_File(path, features, self.label, self.chunk_rows) for path in _as_paths(self.paths)]
+        return [_File(str(path), features, self.label, self.chunk_rows) for path in _as_paths(self.paths)]
 
 
 @dataclass(frozen=True)
 class _File:
-    path: Path
+    name: str
     features: tuple[str, ...]
     label: str
     chunk_rows: int
 
-    @property
-    def name(self) -> str:
-        return str(self.path)
-
     def chunks(self) -> Iterator[Chunk]:
-        for table in iter_events(self.path, [*self.features, self.label], chunk_rows=self.chunk_rows):
+        for table in iter_events(self.name, [*self.features, self.label], chunk_rows=self.chunk_rows):
             yield table[list(self.features)], table[self.label].to_numpy()
 
 
@@ -151,19 +147,15 @@ class Pairs:
     """An iterable of pairs, which stays in the process of the caller."""
 
     pairs: Iterable[Chunk]
-
-    @property
-    def name(self) -> str:
-        """What to call it in messages."""
-        return "chunks"
+    name: str = "chunks"
 
     def chunks(self) -> Iterator[Chunk]:
-        """Give the pairs."""
+        """Return the pairs."""
         return iter(self.pairs)
 
 
 def partitions_of(chunks: Any) -> list[Partition]:
-    """Return the partitions of whatever `fit_forest` was given."""
+    """Return the partitions of the ``chunks`` of `fit_forest`."""
     if callable(getattr(chunks, "partitions", None)):
         return list(chunks.partitions())
     if hasattr(chunks, "partitions"):  # a collection of Dask

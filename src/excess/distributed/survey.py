@@ -1,7 +1,8 @@
-"""The survey of all events before a fit: how many, which classes, and the edges of the bins.
+"""The survey of all events before a fit: their number, their classes, and the edges of the bins.
 
-What is kept of a chunk does not depend on how events are cut into chunks: the distinct values of a feature, as long as
-they are few, and the values in the rows whose numbers have the smallest hashes.
+The edges follow from the distinct values of a feature, as long as there are few, and otherwise from a sample: the
+``N_SAMPLED`` rows whose numbers among all events have the smallest hashes. Both are sets that do not depend on how
+events are divided into chunks, so that the edges are those of the fit in memory, to the bit.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from excess._core.errors import naming
 from excess._core.rng import row_hashes
 from excess.distributed.sources import Partition
 from excess.estimators._forest.binning import N_SAMPLED, edges_of, few_distinct
+from excess.estimators.forest import OnOffForestClassifier
 
 __all__ = [
     "CheckedChunk",
     "Survey",
+    "check_chunks",
     "check_unchanged",
-    "checked_chunks",
     "count_rows",
     "sample_cutoff",
     "survey_partition",
@@ -33,18 +35,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class CheckedChunk:
-    """A chunk with at least one event: floats, labels, names of the features if there are any, and what to call it."""
+    """A chunk with at least one event: features, labels, names of the features if there are any, and its own name."""
 
     X: NDArray[Any]
     labels: NDArray[Any]
     names: tuple[str, ...] | None
-    place: str
+    source: str
 
 
-def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
-    """Give the chunks of a partition in one form; errors name the partition."""
-    from excess.estimators.forest import OnOffForestClassifier
-
+def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
+    """Yield the chunks of a partition as arrays; errors name the partition."""
     chunks = partition.chunks()
     number = 0
     while True:
@@ -52,8 +52,8 @@ def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
             pair = next(chunks, None)
         if pair is None:
             return
-        place = f"{partition.name}, chunk {number}"
-        with naming(place):
+        source = f"{partition.name}, chunk {number}"
+        with naming(source):
             try:
                 X, y = pair
             except (TypeError, ValueError) as error:
@@ -68,14 +68,14 @@ def checked_chunks(partition: Partition) -> Iterator[CheckedChunk]:
                     blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=1
                 )
             except (ValueError, TypeError) as error:
-                raise type(error)(f"{error}{_of_column(X)}") from error
+                raise type(error)(f"{error}{_name_column(X)}") from error
             check_same_length(X=floats, y=labels)
             names = getattr(blank, "feature_names_in_", None)
-        yield CheckedChunk(floats, labels, None if names is None else tuple(names), place)
+        yield CheckedChunk(floats, labels, None if names is None else tuple(names), source)
 
 
-def _of_column(X: Any) -> str:
-    """Return which column of a chunk cannot be used, as the end of a message; nothing where that is not clear."""
+def _name_column(X: Any) -> str:
+    """Return the end of a message that names the column with values that cannot be used, if there is one."""
     columns = getattr(X, "columns", None)
     if columns is None:
         return ""
@@ -91,41 +91,19 @@ def _of_column(X: Any) -> str:
 
 @dataclass
 class Survey:
-    """What is known of some events.
+    """Summary of some events."""
 
-    Attributes
-    ----------
-    limit : int
-        Distinct values up to which a feature is searched exactly.
-    n_rows : int
-        Events.
-    labels : dict
-        Events of each label.
-    places : dict
-        Where each label was seen first.
-    place : str
-        What to call these events.
-    names : tuple of str or None
-        Names of the features.
-    distinct : list of (ndarray or None)
-        The distinct values of each feature; None if there are more than ``limit``.
-    hashes, sample : ndarray
-        The rows with the smallest hashes.
-    cutoff : int or None
-        Hashes from which on no row is needed, where that is known beforehand.
-    """
-
-    limit: int
-    cutoff: int | None = None
+    limit: int  # distinct values up to which a feature is searched exactly
+    cutoff: int | None = None  # hashes from here on are surely not in the sample; None if that is not known beforehand
     n_rows: int = 0
-    labels: dict[Any, int] = field(default_factory=dict)
+    labels: dict[Any, int] = field(default_factory=dict)  # events of each label
     label_type: Any = None
-    places: dict[Any, str] = field(default_factory=dict)
-    place: str = ""
-    names: tuple[str, ...] | None = None
-    distinct: list[FloatArray | None] = field(default_factory=list)
-    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-    sample: FloatArray = field(default_factory=lambda: np.empty((0, 0)))
+    sources: dict[Any, str] = field(default_factory=dict)  # chunk in which each label was seen first
+    source: str = ""  # chunk of the first event
+    names: tuple[str, ...] | None = None  # of the features
+    distinct: list[FloatArray | None] = field(default_factory=list)  # values of each feature; None for more than limit
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))  # of the sampled rows
+    sample: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # values of the sampled rows
 
     @property
     def n_features(self) -> int:
@@ -133,9 +111,9 @@ class Survey:
         return len(self.distinct)
 
     def add(self, chunk: CheckedChunk, first_row: int) -> None:
-        """Take account of a chunk, whose first event has this number among all."""
+        """Add a chunk, whose first event has this number among all events."""
         if self.n_rows > 0:
-            self._check_same(chunk.X.shape[1], chunk.names, chunk.place)
+            self._check_features(chunk.X.shape[1], chunk.names, chunk.source)
         hashes = np.empty(len(chunk.X), dtype=np.uint64)
         row_hashes(first_row, hashes)
         cutoff = self.cutoff if len(self.hashes) < N_SAMPLED else self.hashes.max()
@@ -155,8 +133,8 @@ class Survey:
                 len(chunk.X),
                 dict(zip(labels.tolist(), counts.tolist(), strict=True)),
                 labels.dtype,
-                dict.fromkeys(labels.tolist(), chunk.place),
-                chunk.place,
+                dict.fromkeys(labels.tolist(), chunk.source),
+                chunk.source,
                 chunk.names,
                 distinct,
                 hashes[rows],
@@ -165,14 +143,14 @@ class Survey:
         )
 
     def merge(self, other: Survey) -> None:
-        """Take account of other events."""
+        """Add other events."""
         if other.n_rows == 0:
             return
         if self.n_rows == 0:
             self.names, self.distinct, self.sample = other.names, list(other.distinct), other.sample
-            self.hashes, self.label_type, self.place = other.hashes, other.label_type, other.place
+            self.hashes, self.label_type, self.source = other.hashes, other.label_type, other.source
         else:
-            self._check_same(other.n_features, other.names, other.place)
+            self._check_features(other.n_features, other.names, other.source)
             self.distinct = [_union(a, b, self.limit) for a, b in zip(self.distinct, other.distinct, strict=True)]
             self.hashes = np.concatenate([self.hashes, other.hashes])
             self.sample = np.concatenate([self.sample, other.sample])
@@ -184,19 +162,19 @@ class Survey:
         self.n_rows += other.n_rows
         for label, count in other.labels.items():
             self.labels[label] = self.labels.get(label, 0) + count
-            self.places.setdefault(label, other.places[label])
+            self.sources.setdefault(label, other.sources[label])
 
-    def _check_same(self, n_features: int, names: tuple[str, ...] | None, place: str) -> None:
+    def _check_features(self, n_features: int, names: tuple[str, ...] | None, source: str) -> None:
         if (n_features, names) != (self.n_features, self.names):
-            ours, theirs = _described(self.n_features, self.names), _described(n_features, names)
-            raise ValueError(f"chunks differ: {ours} in {self.place}, {theirs} in {place}")
+            ours, theirs = _describe(self.n_features, self.names), _describe(n_features, names)
+            raise ValueError(f"chunks differ: {ours} in {self.source}, {theirs} in {source}")
 
     def classes(self) -> NDArray[Any]:
-        """Return Off and On; ValueError unless there are two classes."""
+        """Return the labels of Off and On; ValueError unless there are two classes."""
         if self.n_rows == 0:
             raise ValueError("chunks hold no events: On and Off events are both needed")
         if len(self.labels) > 2:
-            seen = ", ".join(f"{label!r} in {self.places[label]}" for label in list(self.labels)[:4])
+            seen = ", ".join(f"{label!r} in {self.sources[label]}" for label in list(self.labels)[:4])
             raise ValueError(f"Only binary classification is supported: there are {len(self.labels)} labels, {seen}")
         try:
             labels = np.array(sorted(self.labels), dtype=self.label_type)
@@ -213,7 +191,7 @@ class Survey:
         return [edges_of(values, self.sample[:, j], self.limit) for j, values in enumerate(self.distinct)]
 
 
-def _described(n_features: int, names: tuple[str, ...] | None) -> str:
+def _describe(n_features: int, names: tuple[str, ...] | None) -> str:
     return f"{n_features} features" if names is None else f"{n_features} features {list(names)}"
 
 
@@ -226,20 +204,20 @@ def _union(first: FloatArray | None, second: FloatArray | None, limit: int) -> F
 
 def count_rows(partition: Partition) -> int:
     """Return the number of events of a partition."""
-    return sum(len(chunk.labels) for chunk in checked_chunks(partition))
+    return sum(len(chunk.labels) for chunk in check_chunks(partition))
 
 
 def survey_partition(partition: Partition, first_row: int, n_rows: int, limit: int, cutoff: int | None) -> Survey:
-    """Survey the events of a partition, as many as there were, the first of which has this number among all."""
+    """Return the survey of a partition, which must still have ``n_rows`` events."""
     survey = Survey(limit, cutoff)
-    for chunk in checked_chunks(partition):
+    for chunk in check_chunks(partition):
         survey.add(chunk, first_row + survey.n_rows)
     check_unchanged(partition, n_rows, survey.n_rows)
     return survey
 
 
 def check_unchanged(partition: Partition, n_before: int, n_now: int) -> None:
-    """Raise ValueError if a partition has not the events that it had."""
+    """Raise ValueError if the number of events of a partition has changed since it was read first."""
     if n_before != n_now:
         raise ValueError(
             f"{partition.name}: gave {n_before} events at first and {n_now} when read again; leave it as it is while "
@@ -248,6 +226,9 @@ def check_unchanged(partition: Partition, n_before: int, n_now: int) -> None:
 
 
 def sample_cutoff(n_rows: int) -> int | None:
-    """Return a hash below which there are surely enough rows, and not many more; None where all rows are needed."""
+    """Return a hash with enough rows below it for the sample, and not many more; None if all rows are needed.
+
+    With it, workers do not send more rows than needed. Hashes are uniform over 64 bits.
+    """
     wanted = N_SAMPLED + 10 * N_SAMPLED**0.5  # ten standard deviations more than enough
     return None if wanted >= n_rows else int(2**64 * (wanted / n_rows))

@@ -221,7 +221,9 @@ class Pipeline:
             theta = angles_to_regions(table, settings)
             found = assign_regions(theta, theta_squared_cut=settings.theta_squared_cut, overlap=settings.overlap)
             if self.nearby:
-                near = (np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * settings.theta_squared_cut).any(axis=1)
+                near = (np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * settings.theta_squared_cut).any(
+                    axis=1
+                )
                 nearby = self._nearby(table, theta, np.flatnonzero(near & ~found.inside))
             rows = np.flatnonzero(found.inside)
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
@@ -257,7 +259,9 @@ class Pipeline:
         if self.groups == NO_GROUPS:
             return None
         if self.groups not in table:
-            raise ValueError(f"groups: there is no column {self.groups!r}; choose one of the events' columns, or 'none'")
+            raise ValueError(
+                f"groups: there is no column {self.groups!r}; choose one of the events' columns, or 'none'"
+            )
         labels = table[self.groups]
         if labels.isna().any():
             raise ValueError(f"groups: column {self.groups!r} has missing values")

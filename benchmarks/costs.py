@@ -1,12 +1,13 @@
-"""What a fit on Dask workers sends over the network, in bytes."""
+"""The cost model of a fit on Dask workers: bytes that are sent over the network.
+
+Run with ``python -m doctest benchmarks/costs.py`` to check its numbers.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from excess.estimators._forest.levels import WIDTH
-
-__all__ = ["LevelCost", "moved_bytes"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class LevelCost:
 
     Examples
     --------
-    >>> from excess.distributed.costs import LevelCost
+    >>> from costs import LevelCost
     >>> LevelCost(n_slots=12_800, n_nodes=25_500, n_chosen=4, n_workers=2).total
     316717200
     """
@@ -43,17 +44,17 @@ class LevelCost:
 
     @property
     def routes(self) -> int:
-        """Size of what workers need to know: 20 bytes per node of the trees, 4 per feature of a wanted node."""
+        """Size of the routes to nodes: 20 bytes per node of the trees, 4 per feature of a node with histograms."""
         return 20 * self.n_nodes + 4 * self.n_chosen * self.n_slots
 
     @property
     def total(self) -> int:
-        """All bytes sent: routes to the scheduler and each worker; sums between workers, to the scheduler, and here."""
+        """All bytes sent: routes to the scheduler and each worker; sums among workers, to scheduler and caller."""
         return self.routes * (1 + self.n_workers) + self.histograms * (self.n_workers - 1 + 2)
 
 
 def moved_bytes(n_events: float, n_features: int, n_trees: int, n_workers: int) -> float:
-    """Return the bytes of all bags that are moved to where their trees are finished.
+    """Return the bytes of all bags that are moved to the workers that finish their trees.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ def moved_bytes(n_events: float, n_features: int, n_trees: int, n_workers: int) 
 
     Examples
     --------
-    >>> from excess.distributed.costs import moved_bytes
+    >>> from costs import moved_bytes
     >>> round(moved_bytes(1e6, 22, 100, 2) / 1e6)
     758
     """

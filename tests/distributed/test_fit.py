@@ -1,0 +1,80 @@
+"""The same forest from chunks as in memory, bit for bit, and chunks that are refused."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from chunked_events import cut
+from helpers import make_forest, model_bits
+
+import excess
+from excess.distributed import InProcess, fit_forest
+
+KINDS = {
+    "shallow": {"max_depth": 5, "min_samples_leaf": 1},
+    "default": {},
+    "votes": {"output": "assignment", "min_samples_leaf": 20, "criterion": "li_ma"},
+    "all features": {"max_features": None, "threshold": "menon", "min_samples_leaf": 5},
+    "coarse": {"max_bins": 7, "n_threshold_bootstrap": 0, "min_samples_leaf": 3},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("memory", [2**30, 2**16])
+@pytest.mark.parametrize("n_chunks", [1, 3, 17])
+def test_same_bits_from_chunks(events, tmp_path, kind, memory, n_chunks):
+    estimator = make_forest(**KINDS[kind])
+    chunked = fit_forest(estimator, cut(events, n_chunks), memory=memory)
+    assert not hasattr(estimator, "threshold_")
+    assert model_bits(chunked, tmp_path) == model_bits(make_forest(**KINDS[kind]).fit(*events), tmp_path)
+
+
+def test_scores_can_be_left_out(events):
+    model = fit_forest(make_forest(), cut(events, 3), oob_scores=False)
+    assert not hasattr(model, "oob_decision_function_")
+    assert model.threshold_ == make_forest().fit(*events).threshold_
+
+
+@pytest.mark.parametrize(
+    ("chunks", "error", "message"),
+    [
+        (iter([]), TypeError, "can be read again.*got an iterator"),
+        ([], ValueError, "chunks hold no events"),
+        ([([[1.0], [2.0]], [0, 0])], ValueError, "one class only"),
+        (
+            [([[1.0], [2.0]], [0, 1]), ([[1.0, 2.0]], [1])],
+            ValueError,
+            "1 features.* chunk 0, 2 features.* chunk 1",
+        ),
+        ([([[1.0], [2.0]], [0, 1]), ([[np.inf]], [1])], ValueError, "chunks, chunk 1: Input X contains infinity"),
+        ([([[1.0], [2.0]], [0, 1]), ([[1.0]], [1, 0])], ValueError, "chunk 1: X and y must have the same length"),
+        ([([[1.0], [2.0]], [0, 1]), ([[1.0]], [2])], ValueError, "Only binary .* 3 labels, .* 2 in chunks, chunk 1"),
+        ([(pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, np.inf]}), [0, 1])], ValueError, r"infinity.*\(column 'b'\)"),
+        ([(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [0, 1])], ValueError, r"float.*\(column 'b'\)"),
+        ([[[1.0], [2.0], [3.0]]], TypeError, "chunk 0: a chunk must be a pair"),
+    ],
+)
+def test_chunks_that_are_refused(chunks, error, message):
+    with pytest.raises(error, match=message):
+        fit_forest(make_forest(), chunks)
+
+
+def test_parameters_that_are_refused(events):
+    with pytest.raises(ValueError, match="max_bins=None needs all distinct values"):
+        fit_forest(make_forest(max_bins=None), cut(events, 2))
+    with pytest.raises(TypeError, match="must be an OnOffForestClassifier, got OnOffTreeClassifier"):
+        fit_forest(excess.OnOffTreeClassifier(), cut(events, 2))
+    with pytest.raises(TypeError, match=r"executor must be a dask.distributed.Client.*got int"):
+        fit_forest(make_forest(), cut(events, 2), executor=7)
+    with pytest.raises(ValueError, match="n_jobs must not be 0"):
+        InProcess(0)
+
+
+def test_chunks_that_change_are_noticed(events):
+    growing = [cut(events, 2), cut(events, 3)[:2]]
+
+    class Shrinking:
+        def __iter__(self):
+            return iter(growing.pop(0))
+
+    with pytest.raises(ValueError, match="chunks: gave 3000 events at first and 2000 when"):
+        fit_forest(make_forest(), Shrinking())

@@ -1,0 +1,70 @@
+"""Growth of trees by histograms and by moved events."""
+
+import numpy as np
+import pytest
+from chunked_events import cut
+from helpers import make_forest, model_bits
+
+from excess._core.rng import bootstrap_weights, derive_key
+from excess.distributed import InProcess, fit_forest
+from excess.distributed.growth import Budget
+from excess.estimators._forest import ensemble, levels, predictor
+
+
+def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
+    few, many = (Budget.of(2**30, InProcess(2), 4, 24, n_events) for n_events in (10**8, 10**9))
+    assert few.max_moved > 10**7
+    assert many.max_moved == 65_536
+
+
+@pytest.mark.parametrize("max_shares", [0, 50_000])
+@pytest.mark.parametrize("max_moved", [0, 50, 400])
+def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved, max_shares, monkeypatch):
+    monkeypatch.setattr("excess.distributed.executors._MAX_APPENDS", max_shares)
+    executor = InProcess(2)
+    executor.max_moved = max_moved
+    expected = model_bits(make_forest(min_samples_leaf=4).fit(*events), tmp_path)
+    assert (
+        model_bits(fit_forest(make_forest(min_samples_leaf=4), cut(events, 3), executor=executor), tmp_path) == expected
+    )
+
+
+@pytest.mark.parametrize("max_moved", [0, 50])
+def test_more_features_than_a_byte_counts(tmp_path, max_moved):
+    rng = np.random.default_rng(2)
+    y = rng.random(800) < 0.4
+    X = rng.normal(size=(800, 300)) + y[:, None] * (np.arange(300) > 280)
+    executor = InProcess(2)
+    executor.max_moved = max_moved
+    chunked = fit_forest(make_forest(), [(X[:300], y[:300]), (X[300:], y[300:])], executor=executor)
+    assert model_bits(chunked, tmp_path) == model_bits(make_forest().fit(X, y), tmp_path)
+
+
+def test_histograms_of_nodes_equal_naive_counts(events):
+    X, y = events[0].to_numpy(), events[1].astype(bool)
+    binned = ensemble.bin_events(X, y, 255, 1)
+    keys = ensemble.tree_keys(1, 3)
+    settings = ensemble.GrowthSettings(3, 5, 2, 0.6, bootstrap=True)
+    trees = predictor.flatten(ensemble.grow_trees(binned, keys, [0, 1, 0], settings, 1))
+    wanted = np.flatnonzero(predictor.leaf_mask(trees))[1::2]
+    slots = np.full(len(trees.nodes), -1, dtype=np.int32)
+    slots[wanted] = np.arange(len(wanted))
+    chosen = np.random.default_rng(0).integers(0, 6, (len(wanted), 3)).astype(np.uint8)
+    counts = np.zeros(chosen.size * levels.WIDTH, dtype=np.int64)
+    for start in (0, 1000, 1010):  # parts of the events
+        end = {0: 1000, 1000: 1010, 1010: len(X)}[start]
+        levels.fill_nodes(binned.codes[start:end], start, 6, *trees, 255, keys, slots, chosen, counts)
+    counts = counts.reshape(len(wanted), 3, levels.WIDTH)
+    leaves = ensemble.leaf_numbers(X, binned.edges, trees, 1)
+    for tree in range(3):
+        weights = np.empty(len(X), dtype=np.uint8)
+        bootstrap_weights(np.uint64(derive_key(keys[tree], 0)), 0, weights)
+        for slot, node in enumerate(wanted):
+            if not trees.roots[tree] <= node < trees.roots[tree + 1]:
+                continue
+            here = leaves[:, tree] + trees.roots[tree] == node
+            for k, feature in enumerate(chosen[slot]):
+                codes = binned.codes[here, feature]
+                on = np.bincount(codes, weights[here] * y[here], minlength=256).astype(np.int64)
+                off = np.bincount(codes, weights[here] * ~y[here], minlength=256).astype(np.int64)
+                np.testing.assert_array_equal(counts[slot, k], (on << 32) | off)
