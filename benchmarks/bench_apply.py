@@ -23,7 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 from excess import OnOffForestClassifier
 from excess.events import EventWriter, load_config
-from excess.observation.pipeline import observe_table
+from excess.observation import observe
 from excess.observation.simulation import simulate_observation
 
 N_EVENTS, BLOCK, N_JOBS, N_RUNS = 5_000_000, 500_000, 2, 3
@@ -63,7 +63,7 @@ def main() -> None:
     """Measure and print."""
     console = Console(width=110)
     config = load_config()
-    training = observe_table(simulate_observation(random_state=99), config)
+    training = observe(simulate_observation(random_state=99), config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         console.print("Writing events", style="dim")

@@ -5,7 +5,7 @@ from helpers import make_forest, model_bits, write_nights
 
 from excess.analysis.training import train_on_files
 from excess.events import EventFileError, load_config, write_events
-from excess.observation.pipeline import observe
+from excess.observation import observe
 from excess.observation.simulation import simulate_observation
 
 pytest.importorskip("h5py")

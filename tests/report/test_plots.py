@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
 from excess.events import load_config
-from excess.observation.pipeline import observe_table
+from excess.observation import observe
 from excess.observation.simulation import simulate_observation
 from excess.report.plots import (
     plot_feature_importances,
@@ -39,7 +39,7 @@ PLOTS = [
 
 @pytest.fixture(scope="module")
 def seen():
-    return observe_table(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
+    return observe(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
 
 
 @pytest.fixture(scope="module")

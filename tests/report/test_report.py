@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from excess.analysis.finished_run import read_results
 from helpers import run_command
 
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
-from excess.analysis.finished_run import read_results
 from excess.events import EventFileError, load_config
-from excess.observation.pipeline import observe_table
+from excess.observation import observe
 from excess.observation.simulation import simulate_observation
 from excess.report import write_report
 from excess.report.content import model_content
@@ -28,7 +28,7 @@ SCRIPT = "<script>document.title='broken'</script>"
 
 @pytest.fixture(scope="module")
 def observation():
-    return observe_table(simulate_observation(60_000, 400, random_state=1), load_config(), nearby=True)
+    return observe(simulate_observation(60_000, 400, random_state=1), load_config(), nearby=True)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
 from excess.events import load_config
-from excess.observation.pipeline import observe_table
+from excess.observation import observe
 from excess.observation.simulation import simulate_observation
 from excess.report.series import (
     bin_numbers,
@@ -25,7 +25,7 @@ from excess.validation.detection import Detection, Fold, Nearby
 @pytest.fixture(scope="module")
 def found() -> Detection:
     """Detection with all that plots may want to know."""
-    seen = observe_table(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
+    seen = observe(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
     detection = cross_val_detect(
         OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
         seen.X,

@@ -65,11 +65,9 @@ class TrainedModel:
 
     def __str__(self) -> str:
         """Say what it was trained on."""
-        return (
-            f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}"
-            if self.census
-            else repr(self)
-        )
+        if self.census is None:
+            return f"{self.path}: {self.model}"
+        return f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}"
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the model to a file, whole or not at all, and return its path."""

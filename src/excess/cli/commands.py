@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -252,7 +252,12 @@ def train(
 
     check_model_path(output)
     make_model(model)
-    settings = {"max_depth": max_depth, "seed": run.seed, "n_jobs": run.jobs, "verbose": not run.as_json}
+    settings: dict[str, Any] = {
+        "max_depth": max_depth,
+        "seed": run.seed,
+        "n_jobs": run.jobs,
+        "verbose": not run.as_json,
+    }
     if chunk_rows is None and dask is None:
         observation = events.observe(nearby=False)
         say(str(observation), run.as_json)

@@ -50,6 +50,8 @@ DaskAddress = Annotated[
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:
+    """Return a callback that refuses any other value than these."""
+
     def check(value: str | None) -> str | None:
         if value is not None and value not in choices:
             raise typer.BadParameter(f"must be {', '.join(choices[:-1])} or {choices[-1]}, got {value!r}")

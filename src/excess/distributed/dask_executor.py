@@ -7,6 +7,7 @@ but does not change the result.
 from __future__ import annotations
 
 import importlib
+import logging
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ from excess.estimators._forest.ensemble import Tick
 __all__ = ["Dask"]
 
 T = TypeVar("T")
+_logger = logging.getLogger("excess")
 
 _ATTEMPTS = 5
 _LOST = ("cancelled", "lost")
@@ -104,6 +106,8 @@ class Dask(Executor):
         except BaseException:
             self.close()
             raise
+        if not self.threads():
+            _logger.warning("The Dask scheduler at %s has no workers yet; waiting for some", self._address)
 
     @property
     def n_threads(self) -> int:  # type: ignore[override]
@@ -350,6 +354,7 @@ class Dask(Executor):
 
         def find_version() -> str | None:  # sent as code, because there may be no package to import it from
             import importlib
+import logging
             from importlib.util import find_spec
 
             return None if find_spec("excess") is None else str(importlib.import_module("excess").__version__)

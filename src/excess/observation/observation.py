@@ -189,7 +189,9 @@ def observe(
     if join is not None:
         files["joined events"] = _as_paths(join)
         with naming(_named(files["events"])):
-            return _joined([pipeline.observe(read_events(files["events"], join=join))], pipeline, files)
+            return _joined(
+                [pipeline.observe(read_events(files["events"], join=files["joined events"]))], pipeline, files
+            )
     return _joined(_read(pipeline, files["events"], chunk_rows), pipeline, files)
 
 

@@ -79,10 +79,10 @@ def plot_theta_squared(
     --------
     >>> from excess import OnOffTreeClassifier, cross_val_detect
     >>> from excess.events import load_config
-    >>> from excess.observation.pipeline import observe_table
+    >>> from excess.observation import observe
     >>> from excess.report.plots import plot_theta_squared
     >>> from excess.observation.simulation import simulate_observation
-    >>> seen = observe_table(simulate_observation(20_000, 300, random_state=0), load_config())
+    >>> seen = observe(simulate_observation(20_000, 300, random_state=0), load_config())
     >>> tree = OnOffTreeClassifier(max_depth=3)
     >>> found = cross_val_detect(tree, seen.X, seen.on, alpha=seen.alpha, groups=seen.groups)
     >>> ax = plot_theta_squared(found.annotated(theta=seen.theta, theta_squared_cut=seen.theta_squared_cut))

@@ -167,16 +167,16 @@ def crab_data(settings: Settings) -> CrabData:
         Events with nights.
     """
     from excess.events import load_config
-    from excess.observation.pipeline import observe, observe_table
+    from excess.observation.observation import observe
     from excess.observation.simulation import simulate_observation
 
     config, files = load_config(), fact_files(settings)
     if files:
-        observation = observe(files["dl2"], config, join=files.get("dl3"))
+        observation = observe(files["dl2"], config, join=files.get("dl3"), nearby=False)
     elif settings.small:
-        observation = observe_table(simulate_observation(60_000, 600, random_state=settings.seed), config)
+        observation = observe(simulate_observation(60_000, 600, random_state=settings.seed), config, nearby=False)
     else:
-        observation = observe_table(simulate_observation(random_state=settings.seed), config)
+        observation = observe(simulate_observation(random_state=settings.seed), config, nearby=False)
     if observation.groups is None:
         raise ValueError(f"{files['dl2']}: has no column of nights, which the cross-validation needs")
     return CrabData(
