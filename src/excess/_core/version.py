@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-from importlib.metadata import PackageNotFoundError, version
-
 __version__ = "0.1.0"
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
@@ -12,6 +9,9 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
 
 def versions() -> dict[str, str]:
     """Return the versions of this package, of Python and of the libraries that decide about numbers."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"excess": __version__, "python": platform.python_version()}
     for library in _LIBRARIES:
         try:

@@ -54,10 +54,11 @@ def _options(
 @app.command()
 @grouped
 def demo(
-    run: RunOptions,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")] = None,
     events: Annotated[int, typer.Option(help="Events to simulate.", min=1000)] = 757_993,
     signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
+    *,
+    run: RunOptions,
 ) -> None:
     """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
     from excess.analysis import prepare_folder, run_demo
@@ -139,7 +140,6 @@ def info(
 def detect(
     events: EventOptions,
     validation: ValidationOptions,
-    run: RunOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
     model: Annotated[
         list[str] | None, typer.Option("--model", "-m", help=f"{_MODEL_HELP}. May be given several times.")
@@ -153,6 +153,8 @@ def detect(
         typer.Option(help="Files of simulated gammas and of protons, for a supervised reference beside the others."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="What was observed, for the report.")] = None,
+    *,
+    run: RunOptions,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
     from excess.analysis import load_model, make_model, prepare_folder, search
@@ -238,7 +240,6 @@ def report(
 @grouped
 def train(
     events: EventOptions,
-    run: RunOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
     model: Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL_HELP}.")] = "forest",
     max_depth: Annotated[
@@ -246,6 +247,8 @@ def train(
     ] = None,
     chunk_rows: ChunkRows = None,
     dask: DaskAddress = None,
+    *,
+    run: RunOptions,
 ) -> None:
     """Train a model on all On and Off events, to be applied to others."""
     from excess.analysis import check_model_path, make_model, train, train_in_chunks

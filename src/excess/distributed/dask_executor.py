@@ -354,7 +354,6 @@ class Dask(Executor):
 
         def find_version() -> str | None:  # sent as code, because there may be no package to import it from
             import importlib
-import logging
             from importlib.util import find_spec
 
             return None if find_spec("excess") is None else str(importlib.import_module("excess").__version__)
