@@ -3,7 +3,7 @@
 import pytest
 from helpers import make_forest, model_bits, write_nights
 
-from excess.analysis.training import train_on_files
+from excess.analysis import train, train_in_chunks
 from excess.events import EventFileError, load_config, write_events
 from excess.observation import observe
 from excess.observation.simulation import simulate_observation
@@ -16,10 +16,13 @@ def test_training_on_files_of_an_observation(tmp_path):
     paths = write_nights(tmp_path, 3, 60_000)
     observation = observe(paths, config)
     expected = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on)
-    trained = train_on_files(make_forest(), paths, config, chunk_rows=17_000)
-    assert model_bits(trained.model, tmp_path) == model_bits(expected, tmp_path)
-    assert str(trained) == str(observation)
-    assert trained.groups == sorted(set(observation.groups.tolist()))
+    for trained in (
+        train(observation, make_forest()),
+        train_in_chunks(paths, config, make_forest(), chunk_rows=17_000),
+    ):
+        assert model_bits(trained.model, tmp_path) == model_bits(expected, tmp_path)
+        assert str(trained) == str(observation)
+        assert trained.groups == sorted(set(observation.groups.tolist()))
 
 
 def test_files_of_an_observation_that_are_refused(tmp_path):
@@ -29,13 +32,25 @@ def test_files_of_an_observation_that_are_refused(tmp_path):
     write_events(table.assign(width="wide"), tmp_path / "text.csv")
     paths = {name: tmp_path / f"{name}.csv" for name in ("a", "copy", "text")}
     with pytest.raises(EventFileError, match=r"copy\.csv: has the same content as .*a\.csv; give every file once"):
-        train_on_files(make_forest(), [paths["a"], paths["copy"]], load_config())
+        train_in_chunks([paths["a"], paths["copy"]], model=make_forest())
     with pytest.raises(ValueError, match=r"text\.csv: column 'width' holds"):
-        train_on_files(make_forest(), [paths["a"], paths["text"]], load_config())
+        train_in_chunks([paths["a"], paths["text"]], model=make_forest())
 
 
 def test_training_on_workers(tmp_path, shared_client):
-    config, paths = load_config(), write_nights(tmp_path, 2, 20_000)
-    trained = train_on_files(make_forest(), paths, config, executor=shared_client)
-    expected = train_on_files(make_forest(), paths, config)
+    paths = write_nights(tmp_path, 2, 20_000)
+    trained = train_in_chunks(paths, model=make_forest(), executor=shared_client)
+    expected = train_in_chunks(paths, model=make_forest())
     assert model_bits(trained.model, tmp_path) == model_bits(expected.model, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        ("li-ma-tree", {}, "model must be one of forest, .* where events are read in chunks"),
+        ("k-means", {"max_depth": 3}, "max_depth does not go with k-means, which has no trees"),
+    ],
+)
+def test_models_that_are_refused(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        train_in_chunks("absent.csv", model=model, **options)

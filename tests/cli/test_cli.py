@@ -121,7 +121,7 @@ def test_round_trip(folder, tmp_path, capsys):
     np.testing.assert_array_equal(after["selected"], expected > tree.threshold_)
     assert applied["n_selected"] == after["selected"].sum()
 
-    assert run("detect", new, "-m", model, "-o", tmp_path / "out", "--json") == 0
+    assert run("detect", new, "--model-file", model, "-o", tmp_path / "out", "--json") == 0
     found = json.loads(capsys.readouterr().out)["models"][str(model)]
     on = (before["theta_deg"] ** 2 < 0.025).to_numpy()
     assert found["n_on"] == (after["selected"] & on).sum()
@@ -143,12 +143,12 @@ def test_apply_to_parquet_and_to_several_files(folder, tmp_path, capsys):
 
 
 def test_a_model_is_not_judged_by_its_own_events(folder, tmp_path, capsys):
-    code = run("detect", folder / "observation.hdf5", "-m", folder / "tree.excess", "-o", tmp_path)
+    code = run("detect", folder / "observation.hdf5", "--model-file", folder / "tree.excess", "-o", tmp_path)
     assert code == 1
     assert "was trained on" in said(capsys)
     table = read_events(folder / "observation.hdf5")
     write_events(table[table["night"] == 20131102], tmp_path / "night.hdf5")
-    assert run("detect", tmp_path / "night.hdf5", "-m", folder / "tree.excess", "-o", tmp_path / "out") == 1
+    assert run("detect", tmp_path / "night.hdf5", "--model-file", folder / "tree.excess", "-o", tmp_path / "out") == 1
     assert "was trained on events of group 20131102" in said(capsys)
 
 
@@ -157,10 +157,10 @@ def test_a_model_file_keeps_to_its_configuration(folder, tmp_path, capsys):
         "derived_features: {area: width * length}\nfeatures: [width, area]\nquality_cuts: []\n"
     )
     new = folder / "new" / "observation.hdf5"
-    options = ("-m", folder / "tree.excess", "-c", tmp_path / "other.yaml", "-o", tmp_path / "out")
+    options = ("--model-file", folder / "tree.excess", "-c", tmp_path / "other.yaml", "-o", tmp_path / "out")
     assert run("detect", new, *options) == 1
     assert "was trained with other features" in said(capsys)
-    assert run("detect", new, "-m", folder / "tree.excess", "--null-test", "-o", tmp_path / "out") == 2
+    assert run("detect", new, "--model-file", folder / "tree.excess", "--null-test", "-o", tmp_path / "out") == 2
     assert "a model file is applied as it is" in said(capsys)
 
 
@@ -171,7 +171,7 @@ def test_off_files_of_the_training_are_refused(folder, tmp_path, capsys):
         write_events(part, tmp_path / f"{name}.parquet")
     split = ("--off", tmp_path / "off.parquet", "--alpha", 1, "--groups", "none")
     assert run("train", tmp_path / "on.parquet", *split, "-m", "tree", "-o", tmp_path / "t.excess", "--json") == 0
-    given = (*split, "-m", tmp_path / "t.excess", "-o", tmp_path / "out")
+    given = (*split, "--model-file", tmp_path / "t.excess", "-o", tmp_path / "out")
     assert run("detect", tmp_path / "other.parquet", *given) == 1
     assert "was trained on" in said(capsys)
 
@@ -311,7 +311,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-c", "absent.yaml"), "absent.yaml"),
         (("detect", "good", "-m", "forrest"), "did you mean 'forest'?"),
         (("detect", "good", "--groups", "nite"), "nite"),
-        (("detect", "good", "-m", "absent.excess"), "which is no file either"),
+        (("detect", "good", "-m", "absent.excess"), "model must be one of"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
         (("train", "good", "good", "--chunk-rows", "500"), "was given 2 times; give every file once"),

@@ -1,33 +1,24 @@
 """The commands on chunks and on Dask workers."""
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
-import typer
-from excess.cli.scale import train_at_scale
 from helpers import run_command, write_nights
 
-import excess
-from excess import OnOffForestClassifier
-from excess.events import load_config, read_events
+from excess.events import read_events
 
 pytest.importorskip("h5py")
 
 
 @pytest.mark.parametrize(
-    ("model", "not_possible", "message"),
+    ("options", "message"),
     [
-        (excess.OnOffTreeClassifier(), {}, "must be one of forest, li-ma-forest, noisy-forest with --chunk-rows or"),
-        (OnOffForestClassifier(), {"--join": [Path("a")]}, "does not go with --chunk-rows or --dask"),
+        (("-m", "tree"), "--model: must be one of forest, li-ma-forest"),
+        (("--join", "a"), "--join: does not go with --chunk-rows or --dask"),
     ],
 )
-def test_what_the_command_line_refuses(model, not_possible, message):
-    with pytest.raises(typer.BadParameter, match=message):
-        train_at_scale([Path("a")], load_config(), model, None, not_possible, 100, None, as_json=True)
-
-
-LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+def test_what_the_command_line_refuses(tmp_path, capsys, options, message):
+    assert run_command("train", "a", "-o", tmp_path / "model", "--chunk-rows", 100, *options) == 2
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_commands_on_chunks_and_workers_write_the_same_files(tmp_path, shared_cluster, shared_client):

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from excess.analysis.finished_run import read_results
 from helpers import run_command
 
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
+from excess.analysis import read_run
 from excess.events import EventFileError, load_config
 from excess.observation import observe
 from excess.observation.simulation import simulate_observation
@@ -506,9 +506,9 @@ def test_report_of_a_finished_run_is_that_of_the_run(tmp_path, capsys):
     assert {path.suffix for path in (tmp_path / "plots").iterdir()} == {".svg"}
     assert run_command("report", folder, "--title", SCRIPT) == 0
     assert SCRIPT not in (folder / "report.html").read_text(encoding="utf-8")
-    finished = read_results(folder)
+    finished = read_run(folder)
     numbers = json.loads((folder / "result.json").read_text())["models"]
-    for name, detection in finished.findings.detections.items():
+    for name, detection in finished.detections.items():
         assert detection.significance == numbers[name]["significance"]
     capsys.readouterr()
     assert run_command("report", tmp_path) == 1
@@ -524,7 +524,7 @@ def test_damaged_runs_are_refused(table, tmp_path):
     table.to_csv(tmp_path / "events.csv", index=False)
     folder = tmp_path / "run"
     assert run_command("detect", tmp_path / "events.csv", "-o", folder, "-m", "tree", "--json") == 0
-    read_results(folder)
+    read_run(folder)
     whole = {path.name: path.read_bytes() for path in folder.iterdir()}
     rows = whole["events.csv"].splitlines(keepends=True)
     result = json.loads(whole["result.json"])
@@ -537,9 +537,9 @@ def test_damaged_runs_are_refused(table, tmp_path):
     }.items():
         (folder / name).write_bytes(damage)
         with pytest.raises(EventFileError, match="cannot be read as those of one run"):
-            read_results(folder)
+            read_run(folder)
         (folder / name).write_bytes(whole[name])
-    read_results(folder)
+    read_run(folder)
 
 
 def test_groups_are_read_as_they_were(table, tmp_path):
@@ -550,7 +550,7 @@ def test_groups_are_read_as_they_were(table, tmp_path):
     path = tmp_path / "events.parquet"
     table.assign(session=sessions).to_parquet(path)
     assert run_command("detect", path, "-o", tmp_path / "run", "-m", "tree", "--groups", "session", "--json") == 0
-    found = read_results(tmp_path / "run").findings.detections["tree"]
+    found = read_run(tmp_path / "run").findings.detections["tree"]
     assert set(found.groups) == {"007", "NA", "08"}
     assert np.isfinite(found.nearby.score).all()
 

@@ -29,15 +29,22 @@ class EventFileError(ValueError):
 class ArgumentError(ValueError):
     """An argument that does not go with the others; the command line shows it as a wrong option.
 
+    Parameters
+    ----------
+    argument : str
+        Its name.
+    problem : str
+        What is wrong with it; the names of other arguments are in backticks.
+
     Examples
     --------
     >>> from excess._core.errors import ArgumentError
-    >>> print(ArgumentError("alpha", "is needed with off"))
+    >>> print(ArgumentError("alpha", "is needed with `off`"))
     alpha is needed with off
     """
 
     def __init__(self, argument: str, problem: str) -> None:
-        super().__init__(f"{argument} {problem}")
+        super().__init__(f"{argument} {problem.replace('`', '')}")
         self.argument, self.problem = argument, problem
 
 

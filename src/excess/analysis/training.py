@@ -195,7 +195,7 @@ def train_in_chunks(
     partitions = dataset.partitions()
     _refuse_copies(dataset.paths_in_full())
     total = _Counted()
-    with open_executor(executor, n_threads(n_jobs), START_AGAIN) as workers:
+    with open_executor(executor, n_threads(estimator.n_jobs), START_AGAIN) as workers:
         with progress_bar("Counting events in files", len(partitions), shown=verbose) as tick:
             for counted in workers.run(_count_events, [(partition, column) for partition in partitions], tick):
                 total.add(counted)

@@ -163,6 +163,9 @@ def detect(
     names = model or ([] if model_file else ["forest"])
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
+    for name in names:
+        if Path(name).is_file():
+            raise typer.BadParameter("is a file; give a trained model by --model-file", param_hint=f"--model {name}")
     # whatever is wrong with the models shows before the events are read
     models = {name: make_model(name, random_state=run.seed, n_jobs=run.jobs) for name in names}
     trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import signal
 import sys
 import threading
@@ -30,8 +31,8 @@ def main(arguments: list[str] | None = None) -> None:
             code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
     except Exception as error:
         if isinstance(error, ArgumentError):
-            option = f"--{error.argument.replace('_', '-')}"
-            error = typer.BadParameter(error.problem, param_hint=option)
+            problem = re.sub("`([a-z_]+)`", lambda name: _as_option(name[1]), error.problem)
+            error = typer.BadParameter(problem, param_hint=_as_option(error.argument))
         if hasattr(error, "exit_code") and hasattr(error, "show"):
             error.show()
             sys.exit(error.exit_code)
@@ -42,6 +43,11 @@ def main(arguments: list[str] | None = None) -> None:
         code = 128 + received[0] if received else code
         _fail(f"{'terminated' if received else 'interrupted'}; no half-written file is left", code)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _as_option(argument: str) -> str:
+    """Return the option of an argument; several have the singular on the command line, where they are repeated."""
+    return "--" + {"models": "model", "null_tests": "null-test"}.get(argument, argument).replace("_", "-")
 
 
 @contextmanager

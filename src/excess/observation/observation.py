@@ -169,11 +169,11 @@ def observe(
     settings = as_config(config)
     pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if off is None and alpha is not None:
-        raise ArgumentError("alpha", "goes with off; with regions, their number decides")
+        raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
     if off is not None and alpha is None:
-        raise ArgumentError("alpha", "is needed with off: the exposure ratio On/Off")
+        raise ArgumentError("alpha", "is needed with `off`: the exposure ratio On/Off")
     if off is not None and join is not None:
-        raise ArgumentError("join", "does not go with off")
+        raise ArgumentError("join", "does not go with `off`")
     if isinstance(events, pd.DataFrame):
         return _joined([pipeline.observe(events)], pipeline, {})
     files = {"events": _as_paths(events)}
