@@ -157,14 +157,14 @@ def detect(
     run: RunOptions,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
-    from excess.analysis import load_model, make_model, prepare_folder, search
+    from excess.analysis import MODELS, load_model, make_model, prepare_folder, search
 
     prepare_folder(output)
     names = model or ([] if model_file else ["forest"])
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
     for name in names:
-        if Path(name).is_file():
+        if name not in MODELS and Path(name).is_file():
             raise typer.BadParameter("is a file; give a trained model by --model-file", param_hint=f"--model {name}")
     # whatever is wrong with the models shows before the events are read
     models = {name: make_model(name, random_state=run.seed, n_jobs=run.jobs) for name in names}
