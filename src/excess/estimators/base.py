@@ -11,8 +11,11 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import FloatArray, as_int
+from excess._core.checks import as_int
+from excess.estimators.holdout import score_events
+from excess.estimators.model_file import save as save_model
 from excess.stats.curve import ThresholdCurve
 from excess.stats.significance import OnOffCounts
 
@@ -39,13 +42,23 @@ class OnOffMixin:
         metadata : mapping or None, default=None
             What else to keep with the model, such as units or training groups; see `excess.estimators.model_file.save`.
         """
-        from excess.estimators.model_file import save  # here, because it imports all estimators
+        save_model(self, path, metadata=metadata)
 
-        save(self, path, metadata=metadata)
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return On for the events whose score exceeds the threshold, Off for the others.
 
-    def _select(self, score: FloatArray) -> NDArray[Any]:
-        """Return On where a score exceeds the threshold, Off elsewhere."""
-        return self.classes_[(score > self.threshold_).astype(np.intp)]
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_events, n_features)
+            Events; NaN and sparse matrices only where the classifier takes them.
+
+        Returns
+        -------
+        ndarray of shape (n_events,)
+            A class for each event.
+        """
+        check_is_fitted(self)
+        return self.classes_[(score_events(self, X) > self.threshold_).astype(np.intp)]
 
     def __sklearn_tags__(self) -> Any:
         """Declare a binary classifier."""

@@ -13,12 +13,15 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess.estimators.model_file import State, StoredArrays, saveable
+from excess.estimators.model_header import require
 from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
 from excess.stats.curve import curve_of_cells
 
 __all__ = ["OnOffTreeClassifier"]
 
 
+@saveable
 class OnOffTreeClassifier(BaseOnOffTrees):
     """Decision tree that is grown on noisy On/Off labels.
 
@@ -145,21 +148,6 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         self.classes_ = classes
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return On for events in leaves that are assigned to signal, Off for the others.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-
-        Returns
-        -------
-        ndarray of shape (n_events,)
-            A class for each event.
-        """
-        return self._select(self.predict_proba(X)[:, 1])
-
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.
 
@@ -221,6 +209,14 @@ class OnOffTreeClassifier(BaseOnOffTrees):
             The axes that were drawn on.
         """
         return draw_tree(self._view(feature_names), max_depth, ax)
+
+    def _get_state(self) -> State:
+        return State({}, {**self._trees.to_arrays(), "has_missing": self._has_missing})
+
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
+        require(len(self._trees.flat.depths) == 1, "it has several trees")
+        self._has_missing = arrays.take("has_missing", np.bool_, self.n_features_in_)
 
     def _view(self, feature_names: ArrayLike | None) -> TreeView:
         check_is_fitted(self)
