@@ -114,7 +114,7 @@ def fit_forest(
             tables = grow_forest(
                 executor, parts, plan.keys, plan.criteria, settings, n_codes, survey.n_rows, budget, threads, tick
             )
-            return GrownTrees.of(tables, edges, "fraction", plan.alpha, prior=n_on / survey.n_rows)
+            return GrownTrees.from_tables(tables, edges, "fraction", plan.alpha, prior=n_on / survey.n_rows)
 
         def out_of_bag(trees: GrownTrees) -> OutOfBag:
             return OutOfBag(trees.flat, trees.values, plan.keys)

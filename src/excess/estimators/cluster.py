@@ -31,7 +31,7 @@ from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.model_file import State, StoredArrays, saveable
 from excess.estimators.model_header import require
 from excess.estimators.oob_threshold import out_of_bag_rule
-from excess.stats.curve import curve_of_cells
+from excess.stats.curve import compute_cell_curve
 
 __all__ = ["OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"]
 
@@ -212,7 +212,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         weights = np.ones(len(X), dtype=np.uint8)
         cells = find_cells(X, on, features, weights, n_clusters, algorithm, seed, ThreadpoolController())
 
-        self.curve_ = curve_of_cells(cells.fraction, cells.n_on, cells.n_off, alpha)
+        self.curve_ = compute_cell_curve(cells.fraction, cells.n_on, cells.n_off, alpha)
         self.threshold_ = self.curve_.best_threshold
         self._members = [cells]
         self._describe_clusters()

@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.model_file import StoredArrays, cut_array
 from excess.estimators.model_header import require
-from excess.stats.curve import curve_of_cells
+from excess.stats.curve import compute_cell_curve
 
 _BATCH = 8192
 _JOINED = {"centers": np.float64, "n_on": np.int64, "n_off": np.int64, "fraction": np.float64, "values": np.float64}
@@ -58,7 +58,7 @@ class ClusterCells:
 
     def with_votes(self, alpha: float) -> ClusterCells:
         """Return the same clusters with 0 and 1 by their assignment in place of On fractions."""
-        threshold = curve_of_cells(self.fraction, self.n_on, self.n_off, alpha).best_threshold
+        threshold = compute_cell_curve(self.fraction, self.n_on, self.n_off, alpha).best_threshold
         votes = (self.fraction > threshold).astype(np.float64)
         return ClusterCells(self.features, self.centers, self.n_on, self.n_off, self.fraction, votes)
 

@@ -19,7 +19,7 @@ from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_grow
 from excess.estimators.model_file import State, StoredArrays, saveable
 from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import ThresholdCurve
-from excess.stats.score_kernels import UNITS_PER_NAT, add_log_likelihood
+from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_log_likelihood
 
 __all__ = ["OnOffForestClassifier"]
 
@@ -203,12 +203,12 @@ class OnOffForestClassifier(BaseOnOffTrees):
         def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
             settings = plan.settings(len(X), leaf_size, max_features)
             tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
-            return GrownTrees.of(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
+            return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
 
         def out_of_bag(trees: GrownTrees) -> FloatArray:
             return ensemble.out_of_bag_scores(events, trees.flat, trees.values, plan.keys, threads)
 
-        leaf_size, trees = plan.grow(len(X), grow, lambda trees: add_log_likelihood(on, out_of_bag(trees)))
+        leaf_size, trees = plan.grow(len(X), grow, lambda trees: sum_log_likelihood(on, out_of_bag(trees)))
         if self.output == "assignment":
             trees = trees.with_votes(plan.alpha)
         return leaf_size, trees, out_of_bag(trees)
@@ -338,4 +338,4 @@ class ForestPlan:
 
 def mean_log_likelihood(total: int, n: int) -> float:
     """Return the mean log-likelihood of labels under their out-of-bag On fractions, from its sum in whole units."""
-    return total / UNITS_PER_NAT / n if n > 0 else -np.inf
+    return total / LOG_LIKELIHOOD_SCALE / n if n > 0 else -np.inf

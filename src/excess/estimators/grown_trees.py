@@ -105,7 +105,7 @@ class GrownTrees:
     values: FloatArray
 
     @classmethod
-    def of(
+    def from_tables(
         cls, tables: list[NDArray[np.int64]], edges: list[FloatArray], output: str, alpha: float, prior: float
     ) -> GrownTrees:
         """Make trees from the nodes that the core has grown.

@@ -241,7 +241,7 @@ def load(path: PathLike) -> Any:
             f"{', '.join(sorted(_classes))}; upgrade excess"
         )
     try:
-        return _restored(_classes[name], header, StoredArrays(arrays))
+        return _restore(_classes[name], header, StoredArrays(arrays))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise ModelFileError(f"{path} does not hold a valid {name}: {error}") from error
 
@@ -405,7 +405,7 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
-def _restored(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> Any:
+def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> Any:
     """Make the estimator that a file describes."""
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
     require(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
@@ -420,7 +420,7 @@ def _restored(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> A
             f"feature_names are not {n_features} texts",
         )
         model.feature_names_in_ = np.array(names, dtype=object)
-    model.classes_ = _restored_classes(header["classes"], header["classes_dtype"])
+    model.classes_ = _restore_classes(header["classes"], header["classes_dtype"])
     model.threshold_ = as_threshold("threshold", header["threshold"])
     scores = arrays.take("curve_scores", np.float64, None)
     n_cuts = len(scores) + 1
@@ -437,7 +437,7 @@ def _restored(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> A
     return model
 
 
-def _restored_classes(values: list[Any], dtype: str) -> NDArray[Any]:
+def _restore_classes(values: list[Any], dtype: str) -> NDArray[Any]:
     require(_CLASS_DTYPES.fullmatch(dtype) is not None, f"its classes have the dtype {dtype!r:.20}")
     classes = np.array(values, dtype=np.dtype(dtype).newbyteorder("="))
     same = classes.shape == (2,) and [(type(v), v) for v in classes.tolist()] == [(type(v), v) for v in values]

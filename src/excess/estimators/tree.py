@@ -16,7 +16,7 @@ from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_grow
 from excess.estimators.model_file import State, StoredArrays, saveable
 from excess.estimators.model_header import require
 from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
-from excess.stats.curve import curve_of_cells
+from excess.stats.curve import compute_cell_curve
 
 __all__ = ["OnOffTreeClassifier"]
 
@@ -140,9 +140,9 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         events = ensemble.bin_events(X, on, self.max_bins, n_threads=1)
         keys = ensemble.tree_keys(seed, 1)
         tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
-        self._trees = GrownTrees.of(tables, events.edges, self.output, alpha, prior=on.mean())
+        self._trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
         leaves, trees = self._trees.leaves, self._trees
-        self.curve_ = curve_of_cells(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
+        self.curve_ = compute_cell_curve(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
         self.threshold_ = self.curve_.best_threshold
         self._has_missing = np.isnan(X).any(axis=0)
         self.classes_ = classes

@@ -6,10 +6,10 @@ times that per thread for the bags, with one byte per event for the weights; the
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -269,34 +269,22 @@ def run_tasks(
     n_threads: int,
 ) -> None:
     """Run ``work(task, memory)`` for every task, on threads that each have a memory of their own."""
-    waiting: SimpleQueue[int] = SimpleQueue()
-    n_tasks = 0
-    for task in tasks:
-        waiting.put(task)
-        n_tasks += 1
-
-    def drain() -> None:
-        """Take all work away, so that threads stop after what they are doing."""
-        while True:
-            try:
-                waiting.get_nowait()
-            except Empty:
-                return
+    waiting = deque(tasks)  # threads take tasks from it and clear it at an error, both of which are atomic
+    n_threads = min(n_threads, len(waiting))
 
     def serve() -> None:
         memory = make_memory()
         while True:
             try:
-                task = waiting.get_nowait()
-            except Empty:
+                task = waiting.popleft()
+            except IndexError:
                 return
             try:
                 work(task, memory)
             except BaseException:
-                drain()
+                waiting.clear()
                 raise
 
-    n_threads = min(n_threads, n_tasks)
     if n_threads <= 1:
         serve()
         return
@@ -306,5 +294,5 @@ def run_tasks(
             for future in served:
                 future.result()
         except BaseException:
-            drain()
+            waiting.clear()
             raise
