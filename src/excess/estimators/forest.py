@@ -206,7 +206,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
             return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
 
         def out_of_bag(trees: GrownTrees) -> FloatArray:
-            return ensemble.out_of_bag_scores(events, trees.flat, trees.values, plan.keys, threads)
+            return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads)
 
         leaf_size, trees = plan.grow(len(X), grow, lambda trees: sum_log_likelihood(on, out_of_bag(trees)))
         if self.output == "assignment":

@@ -44,7 +44,7 @@ _START_OF_VERSION_1 = b"excess model\n"
 _LENGTH_SIZE = 8
 _DTYPES = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F32", "F64"}
 _CLASS_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
-_CURVE = ("scores", "thresholds", "n_on", "n_off", "significance")
+_CURVE = {"thresholds": np.float64, "n_on": np.int64, "n_off": np.int64, "significance": np.float64}
 _classes: dict[str, Any] = {}
 
 
@@ -63,15 +63,7 @@ class ModelFileError(ValueError):
 
 
 class State(NamedTuple):
-    """What an estimator has learnt beyond what all On/Off classifiers share; its ``_get_state`` returns it.
-
-    Attributes
-    ----------
-    attributes : dict
-        Numbers, by name.
-    arrays : dict of ndarray
-        Arrays, by name.
-    """
+    """Numbers and arrays, by name, that an estimator has learnt beyond what all On/Off classifiers share."""
 
     attributes: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -136,11 +128,6 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         If the model is another estimator, a parameter is an object (a function as ``threshold``, a ``RandomState``), or
         metadata is not JSON.
 
-    See Also
-    --------
-    load : Reads the file.
-    read_header : Reads what it says about the model.
-
     Notes
     -----
     The loaded model scores, selects and explains events to the same bits. It lacks ``oob_decision_function_``, which is
@@ -194,7 +181,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "attributes": {name: as_number(value) for name, value in own.attributes.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
-    curve = {f"curve_{name}": getattr(model.curve_, name) for name in _CURVE}
+    curve = {f"curve_{name}": getattr(model.curve_, name) for name in ("scores", *_CURVE)}
     _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **own.arrays})
 
 
@@ -285,17 +272,9 @@ def read_header(path: PathLike) -> dict[str, Any]:
 
 
 def is_model_file(path: PathLike) -> bool:
-    """Say whether a file begins as a model file does; whether it is complete, `load` and `read_header` find out.
+    """Say whether a file begins as a model file of any format does; `load` and `read_header` find out the rest.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-
-    Returns
-    -------
-    bool
-        False as well if there is no such file, or it cannot be read.
+    False as well if there is no such file, or it cannot be read.
 
     Examples
     --------
@@ -304,19 +283,13 @@ def is_model_file(path: PathLike) -> bool:
     False
     """
     try:
-        _check_start(Path(path))
-    except _OldFormatError:
-        return True
+        start = _read_start(Path(path))
     except (OSError, ValueError):
         return False
-    return True
+    return start[_LENGTH_SIZE:] == _START or start.startswith(_START_OF_VERSION_1)
 
 
 # Files of arrays and a text.
-
-
-class _OldFormatError(ModelFileError):
-    """A file of the first format."""
 
 
 def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
@@ -338,9 +311,13 @@ def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the header and the arrays of a file once all of it is checked."""
-    damaged = f"{path} is damaged or incomplete: its checksum does not match; copy or save it again"
     try:
-        size = _check_start(path)
+        start, size = _read_start(path), path.stat().st_size
+        if start.startswith(_START_OF_VERSION_1):
+            raise ModelFileError(f"{path} is a model file of an older format; train the model again and save it")
+        if start[_LENGTH_SIZE:] != _START:
+            what = "is not a model file of excess" if start else "is empty"
+            raise ModelFileError(f"{path} {what}; give a file that save has written")
         # safetensors compares header and arrays with the size of the file before it reads them
         with safe_open(path, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY, "")
@@ -350,30 +327,25 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     except FileNotFoundError as error:
         raise ModelFileError(f"{path} does not exist") from error
     except SafetensorError as error:
-        raise ModelFileError(damaged) from error
+        raise ModelFileError(
+            f"{path} is damaged or incomplete: its arrays do not fit into it; copy or save it again"
+        ) from error
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path} cannot be read: {_reason(error)}") from error
     if not np.array_equal(arrays.pop("sha256", np.empty(0)), _checksum(text, arrays)):
-        raise ModelFileError(damaged)
+        raise ModelFileError(f"{path} is damaged or incomplete: its checksum does not match; copy or save it again")
     try:
         return parse_header(text), arrays
     except ValueError as error:
         raise ModelFileError(f"{path} {error}") from error
 
 
-def _check_start(path: Path) -> int:
-    """Return the size of a regular file that begins as a model file does."""
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
+def _read_start(path: Path) -> bytes:
+    """Return the first bytes of a regular file."""
+    if not stat.S_ISREG(path.stat().st_mode):
         raise ModelFileError(f"{path} is {_kind_of_path(path)}; give the name of a model file")
     with path.open("rb") as file:
-        start = file.read(_LENGTH_SIZE + len(_START))
-    if start.startswith(_START_OF_VERSION_1):
-        raise _OldFormatError(f"{path} is a model file of an older format; train the model again and save it")
-    if start[_LENGTH_SIZE:] != _START:
-        what = "is not a model file of excess" if start else "is empty"
-        raise ModelFileError(f"{path} {what}; give a file that save has written")
-    return status.st_size
+        return file.read(_LENGTH_SIZE + len(_START))
 
 
 def _read_array(path: Path, file: Any, name: str, size: int) -> NDArray[Any]:
@@ -423,15 +395,8 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> An
     model.classes_ = _restore_classes(header["classes"], header["classes_dtype"])
     model.threshold_ = as_threshold("threshold", header["threshold"])
     scores = arrays.take("curve_scores", np.float64, None)
-    n_cuts = len(scores) + 1
-    model.curve_ = ThresholdCurve(
-        scores,
-        thresholds=arrays.take("curve_thresholds", np.float64, n_cuts),
-        n_on=arrays.take("curve_n_on", np.int64, n_cuts),
-        n_off=arrays.take("curve_n_off", np.int64, n_cuts),
-        significance=arrays.take("curve_significance", np.float64, n_cuts),
-        alpha=as_scalar_alpha(header["alpha"]),
-    )
+    curve = {name: arrays.take(f"curve_{name}", dtype, len(scores) + 1) for name, dtype in _CURVE.items()}
+    model.curve_ = ThresholdCurve(scores, **curve, alpha=as_scalar_alpha(header["alpha"]))
     model._set_state(header["attributes"], arrays)
     arrays.check_all_taken()
     return model

@@ -53,7 +53,7 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
             settings = ensemble.GrowthSettings(2, 1, X.shape[1], 1.0, bootstrap=True)
             trees = predictor.flatten(ensemble.grow_trees(events, keys, [0], settings, n_threads=1))
             values = np.zeros(len(trees.nodes))
-            ensemble.out_of_bag_scores(events, trees, values, keys, n_threads=1)
+            ensemble.score_out_of_bag(events.codes, 0, trees, values, keys, n_threads=1)
             ensemble.mean_scores(few, events.edges, trees, values, n_threads=1)
             ensemble.leaf_numbers(few, events.edges, trees, n_threads=1)
         _ready.add(kind)
