@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
-from sklearn.base import clone
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import as_int
+from excess._core.checks import FloatArray, as_int
 from excess.estimators.holdout import score_events
 from excess.estimators.model_file import save as save_model
 from excess.stats.curve import ThresholdCurve
@@ -65,6 +66,31 @@ class OnOffMixin:
         tags = super().__sklearn_tags__()  # type: ignore[misc]
         tags.classifier_tags.multi_class = False
         return tags
+
+
+class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
+    """Base of the classifiers that learn from On and Off events themselves and score an event from 0 to 1."""
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return probabilities of the *noisy* classes, Off and On.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value for trees and forests, and an error for clusters.
+
+        Returns
+        -------
+        ndarray of shape (n_events, 2)
+            The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of
+            the members with ``output="assignment"``. Neither is the probability of signal.
+        """
+        score = self._score(X)
+        return np.column_stack([1 - score, score])
+
+    @abstractmethod
+    def _score(self, X: ArrayLike) -> FloatArray:
+        """Return the scores of events."""
 
 
 def with_alpha(estimator: Any, alpha: float) -> Any:

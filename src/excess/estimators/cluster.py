@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
@@ -25,7 +23,7 @@ from excess._core.checks import (
 from excess._core.progress import progress_bar
 from excess._core.rng import bootstrap_weights, choose_features, derive_key
 from excess._core.threads import in_order
-from excess.estimators.base import OnOffMixin, n_threads
+from excess.estimators.base import BaseOnOffClassifier, n_threads
 from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells
 from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.model_file import State, StoredArrays, saveable
@@ -39,26 +37,10 @@ MAX_LLOYD_EVENTS = 100_000
 """Events up to which ``algorithm="auto"`` lets every iteration see all of them."""
 
 
-class _BaseOnOffKMeans(OnOffMixin, ClassifierMixin, BaseEstimator):
+class _BaseOnOffKMeans(BaseOnOffClassifier):
     """Base of k-means classifiers: events in, scaled; scores and selection out."""
 
     _members: list[ClusterCells]
-
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities of the *noisy* classes, Off and On.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events.
-
-        Returns
-        -------
-        ndarray of shape (n_events, 2)
-            The second column is the score. It is not the probability of signal.
-        """
-        score = self._score(self._check_new_events(X))
-        return np.column_stack([1 - score, score])
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return how far the score lies above the threshold.
@@ -73,13 +55,8 @@ class _BaseOnOffKMeans(OnOffMixin, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_events,)
             Positive where an event is selected.
         """
-        score = self._score(self._check_new_events(X))
         # scores lie in [0, 1]; a threshold of -inf or +inf selects all or nothing from there as well
-        return score - np.clip(self.threshold_, -1.0, 1.0)
-
-    @abstractmethod
-    def _score(self, X: FloatArray) -> FloatArray:
-        """Return the scores of scaled events."""
+        return self._score(X) - np.clip(self.threshold_, -1.0, 1.0)
 
     def _get_state(self) -> State:
         return State({}, {"mean": self._mean, "scale": self._scale, **cells_to_arrays(self._members)})
@@ -234,7 +211,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         X = self._check_new_events(X)
         return self._members[0].numbers(X)
 
-    def _score(self, X: FloatArray) -> FloatArray:
+    def _score(self, X: ArrayLike) -> FloatArray:
+        X = self._check_new_events(X)
         return self._members[0].score(X)
 
     def _describe_clusters(self) -> None:
@@ -402,7 +380,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         self._members = members
         return self
 
-    def _score(self, X: FloatArray) -> FloatArray:
+    def _score(self, X: ArrayLike) -> FloatArray:
+        X = self._check_new_events(X)
         scores = in_order((partial(cells.score, X) for cells in self._members), n_threads(self.n_jobs))
         return sum(scores, start=np.zeros(len(X))) / len(self._members)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._core.checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
@@ -17,7 +16,7 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
-from excess.estimators.base import OnOffMixin, n_threads
+from excess.estimators.base import BaseOnOffClassifier, n_threads
 from excess.estimators.model_file import StoredArrays, cut_array
 from excess.estimators.model_header import require
 from excess.stats.assignment import assign_cells
@@ -25,29 +24,10 @@ from excess.stats.assignment import assign_cells
 _MAX_EVENTS = 2**31 - 1
 
 
-class BaseOnOffTrees(OnOffMixin, ClassifierMixin, BaseEstimator):
+class BaseOnOffTrees(BaseOnOffClassifier):
     """Base of On/Off trees and forests."""
 
     _trees: GrownTrees
-
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities of the *noisy* classes, Off and On.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-
-        Returns
-        -------
-        ndarray of shape (n_events, 2)
-            The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of
-            the trees with ``output="assignment"``. Neither is the probability of signal.
-        """
-        X = self._check_new_events(X)
-        trees = self._trees
-        score = ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
-        return np.column_stack([1 - score, score])
 
     @property
     def feature_importances_(self) -> FloatArray:
@@ -76,6 +56,10 @@ class BaseOnOffTrees(OnOffMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")
         off, on = binary_classes(labels)
         return X, np.asarray(labels == on), np.array([off, on])
+
+    def _score(self, X: ArrayLike) -> FloatArray:
+        X, trees = self._check_new_events(X), self._trees
+        return ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
 
     def _check_new_events(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)

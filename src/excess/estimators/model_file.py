@@ -105,7 +105,7 @@ def saveable(estimator: Estimator) -> Estimator:
 
 
 def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator to a file.
+    """Write a fitted estimator to a file; its method ``save`` does the same. See `load` for an example.
 
     Parameters
     ----------
@@ -134,20 +134,6 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
     as large as the training set; ``curve_`` is kept. The file does not say when it was written, so that the same fit
     with the same versions of the packages gives the same bytes; put a date into ``metadata`` if you want one. The
     parameters, ``n_jobs`` and ``verbose`` among them, are in the file as they are now.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from excess import OnOffTreeClassifier
-    >>> from excess.estimators.model_file import load, save
-    >>> tree = OnOffTreeClassifier(alpha=0.2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "tree.excess"
-    ...     save(tree, path, metadata={"source": "Crab Nebula", "nights": [20131001, 20131002]})
-    ...     again = load(path)
-    >>> again.predict([[0.5], [2.5]])
-    array([0, 1])
     """
     if _classes.get(type(model).__name__) is not type(model):
         raise TypeError(

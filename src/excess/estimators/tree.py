@@ -226,13 +226,5 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         if len(names) != self.n_features_in_:
             raise ValueError(f"feature_names must be {self.n_features_in_} names, got {len(names)}")
         trees = self._trees
-        return TreeView(
-            trees.flat.nodes,
-            trees.edges,
-            trees.n_on,
-            trees.n_off,
-            trees.values > self.threshold_,
-            self.curve_.alpha,
-            names,
-            self._has_missing,
-        )
+        shown = trees.flat.nodes, trees.edges, trees.n_on, trees.n_off, trees.values > self.threshold_
+        return TreeView(*shown, self.curve_.alpha, names, self._has_missing)
