@@ -128,6 +128,7 @@ def test_same_bits_on_any_number_of_threads(algorithm, noisy_data):
         np.testing.assert_array_equal(model.predict_proba(noisy_data.X), fitted[0].predict_proba(noisy_data.X))
 
 
+@pytest.mark.slow
 def test_same_bits_whatever_the_environment_allows():
     """Scikit-learn's own k-means sums in an order that depends on the number of OpenMP threads."""
     code = (

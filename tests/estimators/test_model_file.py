@@ -214,6 +214,7 @@ def test_tree_of_one_leaf_comes_back(events, tmp_path):
     assert_same(load(tmp_path / "model"), model, events[0])
 
 
+@pytest.mark.slow
 def test_another_process_gets_the_same_bits(models, events, tmp_path):
     X = events[0]
     np.save(tmp_path / "X.npy", X)

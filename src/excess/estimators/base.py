@@ -1,4 +1,4 @@
-"""What marks a classifier as one of On and Off events: its exposure ratio, its threshold, what it was tuned on."""
+"""Base classes of the classifiers of On and Off events, and what their parameters alpha and n_jobs mean."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     Notes
     -----
     ``predict`` selects the leaves that together have the largest significance on the training events: the exact
-    assignment, for either output. Labels are noisy, so a tree without limits learns the noise by heart; give it a depth
-    or a leaf size.
+    assignment, for either output. Labels are noisy, so a tree without limits fits the noise; give it a depth or a
+    leaf size.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A tree as people read it: as lines of cuts, or as a drawing."""
+"""A tree as text, one line per node, and as a drawing."""
 
 from __future__ import annotations
 

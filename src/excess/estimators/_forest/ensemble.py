@@ -1,4 +1,4 @@
-"""Trees grown and scored on threads: the one module of the core that knows of several trees and of memory.
+"""Growth and scores of several trees on threads, each with a memory of its own.
 
 Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3
 times that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
