@@ -26,8 +26,7 @@ from excess._core.threads import in_order
 from excess.estimators.base import BaseOnOffClassifier, n_threads
 from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells
 from excess.estimators.grown_trees import resolve_max_features
-from excess.estimators.model_file import State, StoredArrays, saveable
-from excess.estimators.model_header import require
+from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.oob_threshold import out_of_bag_rule
 from excess.stats.curve import compute_cell_curve
 

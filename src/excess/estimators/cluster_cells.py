@@ -12,8 +12,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import ThreadpoolController
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.estimators.model_file import StoredArrays, cut_array
-from excess.estimators.model_header import require
+from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.curve import compute_cell_curve
 
 _BATCH = 8192

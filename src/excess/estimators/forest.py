@@ -16,7 +16,7 @@ from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.base import n_threads
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
-from excess.estimators.model_file import State, StoredArrays, saveable
+from excess.estimators.model_state import State, StoredArrays, saveable
 from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import ThresholdCurve
 from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_log_likelihood

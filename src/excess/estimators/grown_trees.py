@@ -17,8 +17,7 @@ from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
 from excess.estimators.base import BaseOnOffClassifier, n_threads
-from excess.estimators.model_file import StoredArrays, cut_array
-from excess.estimators.model_header import require
+from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.assignment import assign_cells
 
 _MAX_EVENTS = 2**31 - 1

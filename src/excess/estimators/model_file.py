@@ -18,7 +18,7 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import sklearn
@@ -30,13 +30,13 @@ from sklearn.utils.validation import check_is_fitted
 from excess._core import files
 from excess._core.checks import as_scalar_alpha, as_threshold, binary_classes
 from excess._core.version import __version__
-from excess.estimators.model_header import FORMAT_VERSION, as_json, as_number, as_parameter, parse_header, require
+from excess.estimators.model_header import FORMAT_VERSION, as_json, as_number, as_parameter, parse_header
+from excess.estimators.model_state import SAVEABLE, StoredArrays, require
 from excess.stats.curve import ThresholdCurve
 
 __all__ = ["FORMAT_VERSION", "ModelFileError", "is_model_file", "load", "read_header", "save"]
 
 PathLike = str | os.PathLike[str]
-Estimator = TypeVar("Estimator", bound=type)
 
 _KEY = "excess"
 _START = b'{"__metadata__":{"excess":"'
@@ -45,7 +45,6 @@ _LENGTH_SIZE = 8
 _DTYPES = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F32", "F64"}
 _CLASS_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
 _CURVE = {"thresholds": np.float64, "n_on": np.int64, "n_off": np.int64, "significance": np.float64}
-_classes: dict[str, Any] = {}
 
 
 class ModelFileError(ValueError):
@@ -60,48 +59,6 @@ class ModelFileError(ValueError):
     ...     print(error)
     crab.excess does not exist
     """
-
-
-class State(NamedTuple):
-    """Numbers and arrays, by name, that an estimator has learnt beyond what all On/Off classifiers share."""
-
-    attributes: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
-
-
-class StoredArrays:
-    """The arrays of a file, handed out once each and as what they are expected to be."""
-
-    def __init__(self, arrays: dict[str, NDArray[Any]]) -> None:
-        self._left = dict(arrays)
-
-    def take(self, name: str, dtype: Any, *shape: int | None) -> NDArray[Any]:
-        """Return an array of a dtype and a shape, in which None is any length."""
-        require(name in self._left, f"{name} is missing")
-        array = self._left.pop(name)
-        fits = array.ndim == len(shape) and all(
-            wanted in (None, found) for wanted, found in zip(shape, array.shape, strict=True)
-        )
-        require(fits and array.dtype == dtype, f"{name} is an array of {array.dtype} of shape {array.shape}")
-        return array
-
-    def check_all_taken(self) -> None:
-        """Raise ValueError if an array is left."""
-        require(not self._left, f"nothing is known of {', '.join(self._left)}")
-
-
-def cut_array(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:
-    """Cut an array into parts of these lengths, which must use it up."""
-    require(bool((lengths >= 0).all() and (lengths <= len(array)).all()), "the parts of an array have no valid length")
-    ends = np.cumsum(lengths, dtype=np.int64)
-    require(int(ends[-1]) == len(array), "the parts of an array do not add up")
-    return np.split(array, ends[:-1])
-
-
-def saveable(estimator: Estimator) -> Estimator:
-    """Enter a class of estimators, with ``_get_state`` and ``_set_state``, among those that a file may hold."""
-    _classes[estimator.__name__] = estimator
-    return estimator
 
 
 def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = None) -> None:
@@ -135,9 +92,9 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
     with the same versions of the packages gives the same bytes; put a date into ``metadata`` if you want one. The
     parameters, ``n_jobs`` and ``verbose`` among them, are in the file as they are now.
     """
-    if _classes.get(type(model).__name__) is not type(model):
+    if SAVEABLE.get(type(model).__name__) is not type(model):
         raise TypeError(
-            f"a model file holds one of {', '.join(sorted(_classes))}, not {type(model).__name__}; use joblib for "
+            f"a model file holds one of {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}; use joblib for "
             "other estimators, at your own risk, because loading its files runs code from them"
         )
     check_is_fitted(model, "curve_")
@@ -208,13 +165,13 @@ def load(path: PathLike) -> Any:
     """
     header, arrays = _read(Path(path))
     name = header["class"]
-    if name not in _classes:
+    if name not in SAVEABLE:
         raise ModelFileError(
             f"{path} holds a model of the class {name!r}, which excess {__version__} does not know, only "
-            f"{', '.join(sorted(_classes))}; upgrade excess"
+            f"{', '.join(sorted(SAVEABLE))}; upgrade excess"
         )
     try:
-        return _restore(_classes[name], header, StoredArrays(arrays))
+        return _restore(SAVEABLE[name], header, StoredArrays(arrays))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise ModelFileError(f"{path} does not hold a valid {name}: {error}") from error
 

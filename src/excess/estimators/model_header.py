@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from excess._core.version import __version__
+from excess.estimators.model_state import require
 
 FORMAT_VERSION = 2
 """Version of what a header and its arrays mean; to be raised when an older package would misread them."""
@@ -69,12 +70,6 @@ def _parse_number(value: Any) -> Any:
         return float(word)
     require(not isinstance(value, list), "has a list in its header where a number or text should be")
     return value
-
-
-def require(holds: bool, otherwise: str) -> None:
-    """Raise ValueError with a sentence unless a condition holds."""
-    if not holds:
-        raise ValueError(otherwise)
 
 
 def _as_scalar(value: Any) -> bool | int | float | str | None:

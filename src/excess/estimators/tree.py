@@ -13,8 +13,7 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
-from excess.estimators.model_file import State, StoredArrays, saveable
-from excess.estimators.model_header import require
+from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
 from excess.stats.curve import compute_cell_curve
 
