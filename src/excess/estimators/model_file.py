@@ -177,7 +177,7 @@ def load(path: PathLike) -> Any:
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
-    """Read what a model file says about its model; the whole file is checked.
+    """Read what a model file says about its model; the whole file is checked, with the errors of `load`.
 
     Parameters
     ----------
@@ -191,11 +191,6 @@ def read_header(path: PathLike) -> dict[str, Any]:
         ``n_features``, ``feature_names`` (in order; None if there were none), ``classes`` (Off and On) and their
         ``classes_dtype``, ``alpha``, ``threshold``, ``attributes`` (numbers that the estimator learnt besides) and
         ``metadata`` as given to `save`.
-
-    Raises
-    ------
-    ModelFileError
-        As for `load`.
 
     Examples
     --------

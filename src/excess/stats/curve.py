@@ -95,14 +95,8 @@ class ThresholdCurve:
         """Return the curve as a table, one row per cut."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                "threshold": self.thresholds,
-                "n_on": self.n_on,
-                "n_off": self.n_off,
-                "significance": self.significance,
-            }
-        )
+        counted = {"n_on": self.n_on, "n_off": self.n_off, "significance": self.significance}
+        return pd.DataFrame({"threshold": self.thresholds, **counted})
 
     def _counts(self, index: int) -> OnOffCounts:
         return OnOffCounts(self.n_on[index], self.n_off[index], self.alpha)
