@@ -14,6 +14,7 @@ from excess import (
     count_selected,
     li_ma_significance,
 )
+from excess.estimators import cluster, cluster_cells
 from excess.stats.significance import signed_significance
 
 
@@ -127,6 +128,7 @@ def test_same_bits_on_any_number_of_threads(algorithm, noisy_data):
         np.testing.assert_array_equal(model.predict_proba(noisy_data.X), fitted[0].predict_proba(noisy_data.X))
 
 
+@pytest.mark.slow
 def test_same_bits_whatever_the_environment_allows():
     """Scikit-learn's own k-means sums in an order that depends on the number of OpenMP threads."""
     code = (
@@ -148,12 +150,10 @@ def test_same_bits_whatever_the_environment_allows():
 
 
 def test_large_samples_are_clustered_in_batches(monkeypatch, noisy_data):
-    from excess.estimators import cluster
-
     used = []
     for name in ("KMeans", "MiniBatchKMeans"):
-        original = getattr(cluster, name)
-        monkeypatch.setattr(cluster, name, lambda *a, _o=original, _n=name, **k: used.append(_n) or _o(*a, **k))
+        original = getattr(cluster_cells, name)
+        monkeypatch.setattr(cluster_cells, name, lambda *a, _o=original, _n=name, **k: used.append(_n) or _o(*a, **k))
     monkeypatch.setattr(cluster, "MAX_LLOYD_EVENTS", 2000)
     OnOffKMeansClassifier(8).fit(noisy_data.X[:2000], noisy_data.y[:2000])
     OnOffKMeansClassifier(8).fit(noisy_data.X, noisy_data.y)

@@ -47,6 +47,7 @@ def test_same_bits_on_any_number_of_threads_and_again(noisy_data, max_bins, monk
     assert fitted_bits(other.fit(noisy_data.X, noisy_data.y), noisy_data.X) != fitted_bits(models[0], noisy_data.X)
 
 
+@pytest.mark.slow
 def test_same_bits_in_any_memory_layout(noisy_data):
     X = noisy_data.X.astype(np.float32)
     wide = np.zeros((len(X), 2 * X.shape[1]), dtype=np.float32)
@@ -320,6 +321,7 @@ def test_progress_bar_goes_to_standard_error(noisy_data, capsys):
     assert "5/5" in captured.err
 
 
+@pytest.mark.slow
 def test_user_is_told_when_compiling_takes_a_while(tmp_path):
     """In a new process with an empty cache, a word comes on standard error; with the cache filled, none does."""
     script = (

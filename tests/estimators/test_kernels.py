@@ -2,6 +2,7 @@
 
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from excess._core import rng as keyed
 from excess.estimators._forest import binning, criterion, ensemble, histogram, layout, partition, predictor, splitting
 from excess.estimators._forest.compiling import drop_stale_kernels
+from excess.stats import score_kernels
 
 
 class TestRandomNumbers:
@@ -319,3 +321,15 @@ def test_stale_kernels_are_dropped(tmp_path):
     (tmp_path / "excess-kernels.sha256").write_text("of other sources")
     drop_stale_kernels(tmp_path)
     assert not (tmp_path / "grower.nbi").exists()
+
+
+def test_kernels_are_stale_when_any_source_of_kernels_has_changed(tmp_path, monkeypatch):
+    for number, module in enumerate((keyed, score_kernels)):
+        compiled = tmp_path / f"{number}.nbi"
+        drop_stale_kernels(tmp_path)
+        compiled.touch()
+        changed = tmp_path / f"{number}.py"
+        changed.write_bytes(Path(module.__file__).read_bytes() + b"\n")
+        monkeypatch.setattr(module, "__file__", str(changed))
+        drop_stale_kernels(tmp_path)
+        assert not compiled.exists()

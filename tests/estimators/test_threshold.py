@@ -219,6 +219,7 @@ def test_bootstrap_follows_its_seed_and_number(noisy_data):
     assert len({threshold(1, seed) for seed in range(5)}) > 1
 
 
+@pytest.mark.slow
 def test_same_result_on_any_number_of_jobs(noisy_data):
     thresholds = {
         SignificanceThresholdClassifier(LogisticRegression(), n_jobs=n_jobs).fit(noisy_data.X, noisy_data.y).threshold_

@@ -15,6 +15,7 @@ _BACKGROUND_WORDS = {"off", "background", "bkg", "hadron", "hadrons", "proton", 
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+Number = float | np.number[Any]
 
 
 def as_result(array: ArrayLike) -> Any:

@@ -24,6 +24,8 @@ MAX_WEIGHT = 12
 @njit(cache=True, nogil=True)
 def draw(key, counter):
     """Return 64 random bits for a key and a counter, both uint64."""
+    # Weyl sequence with the golden ratio as its step: neighbouring counters differ in many bits before they are mixed.
+    # uint64 arithmetic wraps around, and every step is a bijection of 64 bits: different counters give different draws
     z = key + counter * _GOLDEN
     z = (z ^ (z >> _30)) * _MULTIPLIER_1
     z = (z ^ (z >> _27)) * _MULTIPLIER_2
@@ -33,6 +35,7 @@ def draw(key, counter):
 @njit(cache=True, nogil=True)
 def derive_key(key, number):
     """Return the key of a part: of a tree under a seed, of a child under a node."""
+    # hashed twice, so that the keys of parts have nothing to do with the draws under the same key
     return draw(draw(np.uint64(key), np.uint64(number)), np.uint64(0x5851F42D4C957F2D))
 
 
@@ -47,6 +50,7 @@ def choose_features(key, n_features, n_chosen, chosen):
     for j in range(n_features):
         # selection sampling: take j with probability (still wanted) / (still left)
         left = np.uint64(n_features - j)
+        # 32 bits as a fixed-point number in [0, 1), times left: a whole number from 0 to left - 1 without a division
         fraction = ((draw(key, np.uint64(j)) >> _32) * left) >> _32
         if fraction < np.uint64(n_chosen - found):
             chosen[found] = j
@@ -69,6 +73,8 @@ def bootstrap_weights(key, first_row, weights):
     """Fill ``weights`` (uint8) with the Poisson(1) weights of consecutive rows in the tree of a key."""
     for i in range(len(weights)):
         bits = np.int64(draw(key, np.uint64(first_row + i)) >> _32)
+        # inverse of the distribution function: the weight is the number of thresholds that the draw reaches; all are
+        # compared, because an early exit would be a branch that nobody can predict
         weight = 0
         for threshold in _THRESHOLDS:
             weight += bits >= threshold
@@ -87,5 +93,6 @@ def bottom_rows(n_rows: int, n_wanted: int) -> NDArray[np.int64]:
 @njit(cache=True, nogil=True)
 def row_hashes(first_row, hashes):
     """Fill ``hashes`` with those of consecutive rows; no two rows have the same."""
+    # one key for all, so that the draws are a bijection of the row numbers: there are no ties in a sample
     for i in range(len(hashes)):
         hashes[i] = draw(np.uint64(0), np.uint64(first_row + i))

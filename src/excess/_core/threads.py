@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -64,33 +64,23 @@ def run_tasks(
     tasks: Iterable[int], work: Callable[[int, Any], None], make_memory: Callable[[], Any], n_threads: int
 ) -> None:
     """Call ``work(task, memory)`` for every task, on threads that each have a memory of their own."""
-    waiting: SimpleQueue[int] = SimpleQueue()
-    for task in tasks:
-        waiting.put(task)
+    waiting = deque(tasks)  # threads take tasks from it and clear it at an error, both of which are atomic
 
     def serve(_: int) -> None:
         memory = make_memory()
-        try:
-            while True:
-                work(waiting.get_nowait(), memory)
-        except Empty:
-            return
-        except BaseException:
-            drain()
-            raise
+        while waiting:
+            try:
+                task = waiting.popleft()
+            except IndexError:  # another thread was faster
+                return
+            work(task, memory)
 
-    def drain() -> None:
-        """Take all tasks away, so that threads stop after the present one."""
-        while not waiting.empty():
-            waiting.get_nowait()
-
-    n_used = max(1, min(n_threads, waiting.qsize()))
+    n_used = max(1, min(n_threads, len(waiting)))
     try:
         for _ in map_threaded(serve, range(n_used), n_used):
             pass
-    except BaseException:
-        drain()
-        raise
+    finally:
+        waiting.clear()  # so that the other threads stop after their present task
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:

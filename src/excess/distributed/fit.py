@@ -121,7 +121,7 @@ def fit_forest(
             grower = ForestGrower(
                 executor, parts, n_events, n_codes, plan.keys, plan.criteria, settings, budget, threads
             )
-            return GrownTrees.of(grower.grow(tick), edges, "fraction", plan.alpha, prior=n_on / n_events)
+            return GrownTrees.from_tables(grower.grow(tick), edges, "fraction", plan.alpha, prior=n_on / n_events)
 
         def out_of_bag(trees: GrownTrees) -> OutOfBag:
             return OutOfBag(trees.flat, trees.values, plan.keys)

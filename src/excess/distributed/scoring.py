@@ -14,7 +14,7 @@ from excess.distributed.executors import Executor
 from excess.distributed.parts import EventRecords, EventScores, read_only
 from excess.estimators._forest import ensemble, predictor
 from excess.stats.score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
-from excess.stats.score_kernels import add_log_likelihood
+from excess.stats.score_kernels import sum_log_likelihood
 
 __all__ = ["Likelihood", "OutOfBag", "ScoredParts"]
 
@@ -56,7 +56,7 @@ class Likelihood:
     def add(self, total: tuple[int, int], events: EventRecords) -> tuple[int, int]:
         """Add the events of a part."""
         scored = self.scores(events)
-        return self.merge(total, add_log_likelihood(scored.on, scored.score))
+        return self.merge(total, sum_log_likelihood(scored.on, scored.score))
 
     def merge(self, total: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
         """Add two totals."""
@@ -97,7 +97,7 @@ class _Grid:
         )
 
     def finish(self, total: ScoreCells) -> ScoreCells:
-        return total.held()
+        return total.without_empty()
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.cluster import KMeans, MiniBatchKMeans
-from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
@@ -27,36 +22,23 @@ from excess._core.checks import (
 from excess._core.progress import progress_bar
 from excess._core.rng import bootstrap_weights, choose_features, derive_key
 from excess._core.threads import map_threaded, n_threads
-from excess.estimators.base import OnOffMixin
+from excess.estimators.base import BaseOnOffClassifier
+from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells
 from excess.estimators.grown_trees import resolve_max_features
+from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.oob_threshold import out_of_bag_rule
-from excess.stats.curve import curve_of_cells
+from excess.stats.curve import compute_cell_curve
 
 __all__ = ["OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"]
 
 MAX_LLOYD_EVENTS = 100_000
 """Events up to which ``algorithm="auto"`` lets every iteration see all of them."""
-_BATCH = 8192
 
 
-class _BaseOnOffKMeans(OnOffMixin, ClassifierMixin, BaseEstimator):
+class _BaseOnOffKMeans(BaseOnOffClassifier):
     """Base of k-means classifiers: events in, scaled; scores and selection out."""
 
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities of the *noisy* classes, Off and On.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events.
-
-        Returns
-        -------
-        ndarray of shape (n_events, 2)
-            The second column is the score. It is not the probability of signal.
-        """
-        score = self._score(self._check_new_events(X))
-        return np.column_stack([1 - score, score])
+    _members: list[ClusterCells]
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return how far the score lies above the threshold.
@@ -71,29 +53,15 @@ class _BaseOnOffKMeans(OnOffMixin, ClassifierMixin, BaseEstimator):
         ndarray of shape (n_events,)
             Positive where an event is selected.
         """
-        score = self._score(self._check_new_events(X))
         # scores lie in [0, 1]; a threshold of -inf or +inf selects all or nothing from there as well
-        return score - np.clip(self.threshold_, -1.0, 1.0)
+        return self._score(X) - np.clip(self.threshold_, -1.0, 1.0)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return On for the events whose score exceeds the threshold, Off for the others.
+    def _get_state(self) -> State:
+        return State({}, {"mean": self._mean, "scale": self._scale, **cells_to_arrays(self._members)})
 
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events.
-
-        Returns
-        -------
-        ndarray of shape (n_events,)
-            A class for each event.
-        """
-        score = self._score(self._check_new_events(X))
-        return self._select(score)
-
-    @abstractmethod
-    def _score(self, X: FloatArray) -> FloatArray:
-        """Return the scores of scaled events."""
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        self._mean, self._scale = (arrays.take(name, np.float64, self.n_features_in_) for name in ("mean", "scale"))
+        self._members = cells_from_arrays(arrays, self.n_features_in_)
 
     def _check_events(self, X: Any, y: ArrayLike, n_clusters: int) -> tuple[FloatArray, BoolArray]:
         """Return scaled events and who is On; set classes, scale and what scikit-learn expects about features."""
@@ -118,6 +86,7 @@ class _BaseOnOffKMeans(OnOffMixin, ClassifierMixin, BaseEstimator):
         return np.ascontiguousarray((X - self._mean) / self._scale)
 
 
+@saveable
 class OnOffKMeansClassifier(_BaseOnOffKMeans):
     """K-means clusters that are assigned to signal or background so that the significance is largest.
 
@@ -216,14 +185,12 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         algorithm = _algorithm(self.algorithm, len(X))
         features = np.arange(X.shape[1])
         weights = np.ones(len(X), dtype=np.uint8)
-        cells = _find_cells(X, on, features, weights, n_clusters, algorithm, seed, ThreadpoolController())
+        cells = find_cells(X, on, features, weights, n_clusters, algorithm, seed, ThreadpoolController())
 
-        self.n_on_, self.n_off_ = cells.n_on, cells.n_off
-        self.curve_ = curve_of_cells(cells.fraction, cells.n_on, cells.n_off, alpha)
+        self.curve_ = compute_cell_curve(cells.fraction, cells.n_on, cells.n_off, alpha)
         self.threshold_ = self.curve_.best_threshold
-        self.assignment_ = cells.fraction > self.threshold_
-        self.cluster_centers_ = cells.centers * self._scale + self._mean
-        self._cells = cells
+        self._members = [cells]
+        self._describe_clusters()
         return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
@@ -240,12 +207,26 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
             The nearest centre.
         """
         X = self._check_new_events(X)
-        return self._cells.numbers(X)
+        return self._members[0].numbers(X)
 
-    def _score(self, X: FloatArray) -> FloatArray:
-        return self._cells.score(X)
+    def _score(self, X: ArrayLike) -> FloatArray:
+        X = self._check_new_events(X)
+        return self._members[0].score(X)
+
+    def _describe_clusters(self) -> None:
+        """Set the public attributes of the clusters."""
+        (cells,) = self._members
+        self.n_on_, self.n_off_ = cells.n_on, cells.n_off
+        self.assignment_ = cells.fraction > self.threshold_
+        self.cluster_centers_ = cells.centers * self._scale + self._mean
+
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        super()._set_state(attributes, arrays)
+        require(len(self._members) == 1, "it has several clusterings")
+        self._describe_clusters()
 
 
+@saveable
 class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
     """Many k-means clusterings of bootstrapped events and random features, with an out-of-bag threshold.
 
@@ -367,14 +348,14 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         algorithm = _algorithm(self.algorithm, len(X))
         controller = ThreadpoolController()
 
-        def member(number: int) -> tuple[_Cells, BoolArray, FloatArray]:
+        def member(number: int) -> tuple[ClusterCells, BoolArray, FloatArray]:
             key = np.uint64(derive_key(seed, number))
             features = np.empty(n_features, dtype=np.int64)
             choose_features(np.uint64(derive_key(key, 1)), X.shape[1], n_features, features)
             weights = np.empty(len(X), dtype=np.uint8)
             bootstrap_weights(key, 0, weights)
             start = int(derive_key(key, 2)) % (2**31 - 1)
-            cells = _find_cells(X, on, features, weights, n_clusters, algorithm, start, controller)
+            cells = find_cells(X, on, features, weights, n_clusters, algorithm, start, controller)
             if self.output == "assignment":
                 cells = cells.with_votes(alpha)
             out_of_bag = weights == 0
@@ -396,82 +377,18 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         self._members = members
         return self
 
-    def _score(self, X: FloatArray) -> FloatArray:
+    def _score(self, X: ArrayLike) -> FloatArray:
+        X = self._check_new_events(X)
         threads = n_threads(self.n_jobs)
         scores = map_threaded(lambda cells: cells.score(X), self._members, threads, limit_blas=True)
         return sum(scores, start=np.zeros(len(X))) / len(self._members)
 
+    def _get_state(self) -> State:
+        return super()._get_state()._replace(attributes={"oob_significance": self.oob_significance_})
 
-@dataclass(frozen=True)
-class _Cells:
-    """The clusters of some features, in scaled units, with what their training events say.
-
-    Attributes
-    ----------
-    features : ndarray of shape (n_used,)
-        Which features the clusters are made of.
-    centers : ndarray of shape (n_clusters, n_used)
-        Their centres.
-    n_on, n_off : ndarray of int64 of shape (n_clusters,)
-        Training events, bootstrap weights included.
-    fraction : ndarray of shape (n_clusters,)
-        On fraction; that of all events for a cluster without any.
-    values : ndarray of shape (n_clusters,)
-        What a cluster says about its events: the On fraction, or 0 and 1.
-    """
-
-    features: NDArray[np.int64]
-    centers: FloatArray
-    n_on: NDArray[np.int64]
-    n_off: NDArray[np.int64]
-    fraction: FloatArray
-    values: FloatArray
-
-    def numbers(self, X: FloatArray) -> NDArray[np.int64]:
-        """Return the nearest centre of each event."""
-        if len(X) == 0:
-            return np.zeros(0, dtype=np.int64)
-        return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
-
-    def score(self, X: FloatArray) -> FloatArray:
-        return self.values[self.numbers(X)]
-
-    def with_votes(self, alpha: float) -> _Cells:
-        threshold = curve_of_cells(self.fraction, self.n_on, self.n_off, alpha).best_threshold
-        votes = (self.fraction > threshold).astype(np.float64)
-        return _Cells(self.features, self.centers, self.n_on, self.n_off, self.fraction, votes)
-
-
-def _find_cells(
-    X: FloatArray,
-    on: BoolArray,
-    features: NDArray[np.int64],
-    weights: NDArray[np.uint8],
-    n_clusters: int,
-    algorithm: str,
-    seed: int,
-    controller: ThreadpoolController,
-) -> _Cells:
-    """Cluster weighted events in some features and count On and Off in each cluster."""
-    in_bag = np.flatnonzero(weights)
-    events = np.ascontiguousarray(X[np.ix_(in_bag, features)])
-    weight = weights[in_bag].astype(np.float64)
-    shared: dict[str, Any] = {
-        "n_clusters": min(n_clusters, len(events)),
-        "n_init": 1,
-        "random_state": seed,
-    }
-    if algorithm == "lloyd":
-        kmeans = KMeans(**shared)
-    else:
-        kmeans = MiniBatchKMeans(batch_size=_BATCH, **shared)
-    with controller.limit(limits=1, user_api="openmp"):
-        number = kmeans.fit(events, sample_weight=weight).labels_
-    n_clusters = len(kmeans.cluster_centers_)
-    n_on = np.bincount(number, weights=weight * on[in_bag], minlength=n_clusters).astype(np.int64)
-    n = np.bincount(number, weights=weight, minlength=n_clusters).astype(np.int64)
-    fraction = np.divide(n_on, n, out=np.full(n_clusters, n_on.sum() / n.sum()), where=n > 0)
-    return _Cells(features, kmeans.cluster_centers_, n_on, n - n_on, fraction, fraction)
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        super()._set_state(attributes, arrays)
+        self.oob_significance_ = float(attributes["oob_significance"])
 
 
 def _check_clustering(estimator: Any) -> int:

@@ -1,4 +1,4 @@
-"""Folds: which events train a model and which it judges, each event once and no group on both sides."""
+"""Folds: training and hold-out events of cross-validation, each event held out once and no group on both sides."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
@@ -17,9 +16,10 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess.estimators.model_state import State, StoredArrays, saveable
 from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import ThresholdCurve
-from excess.stats.score_kernels import UNITS_PER_NAT, add_log_likelihood
+from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_log_likelihood
 
 __all__ = ["OnOffForestClassifier"]
 
@@ -27,6 +27,7 @@ LEAF_SIZES = (160, 40, 10)
 """What ``min_samples_leaf="auto"`` chooses from, in this order; the largest is the fastest to grow."""
 
 
+@saveable
 class OnOffForestClassifier(BaseOnOffTrees):
     """Random forest that is grown on noisy On/Off labels, with a threshold tuned on its out-of-bag scores.
 
@@ -175,22 +176,6 @@ class OnOffForestClassifier(BaseOnOffTrees):
             raise AttributeError("oob_decision_function_ is there after a fit; a model file does not keep it")
         return np.column_stack([1 - score, score])
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return On for the events whose score exceeds the threshold, Off for the others.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-
-        Returns
-        -------
-        ndarray of shape (n_events,)
-            A class for each event.
-        """
-        check_is_fitted(self)
-        return self._select(self.predict_proba(X)[:, 1])
-
     def _plan(self) -> ForestPlan:
         """Check all parameters; return what they mean for the growth of this forest."""
         alpha = as_scalar_alpha(self.alpha)
@@ -218,12 +203,12 @@ class OnOffForestClassifier(BaseOnOffTrees):
         def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
             settings = plan.settings(len(X), leaf_size, max_features)
             tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
-            return GrownTrees.of(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
+            return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
 
         def out_of_bag(trees: GrownTrees) -> FloatArray:
-            return ensemble.out_of_bag_scores(events, trees.flat, trees.values, plan.keys, threads)
+            return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads)
 
-        leaf_size, trees = plan.grow(len(X), grow, lambda trees: add_log_likelihood(on, out_of_bag(trees)))
+        leaf_size, trees = plan.grow(len(X), grow, lambda trees: sum_log_likelihood(on, out_of_bag(trees)))
         if self.output == "assignment":
             trees = trees.with_votes(plan.alpha)
         return leaf_size, trees, out_of_bag(trees)
@@ -246,6 +231,15 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
         self._trees = trees
         return self
+
+    def _get_state(self) -> State:
+        attributes = {"min_samples_leaf": self.min_samples_leaf_, "oob_significance": self.oob_significance_}
+        return State(attributes, self._trees.to_arrays())
+
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
+        self.min_samples_leaf_ = int(attributes["min_samples_leaf"])
+        self.oob_significance_ = float(attributes["oob_significance"])
 
     def _check_leaf_sizes(self) -> tuple[int, ...]:
         if isinstance(self.min_samples_leaf, str):
@@ -344,4 +338,4 @@ class ForestPlan:
 
 def mean_log_likelihood(total: int, n: int) -> float:
     """Return the mean log-likelihood of labels under their out-of-bag On fractions, from its sum in whole units."""
-    return total / UNITS_PER_NAT / n if n > 0 else -np.inf
+    return total / LOG_LIKELIHOOD_SCALE / n if n > 0 else -np.inf

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._core.checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
@@ -18,35 +17,17 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
-from excess.estimators.base import OnOffMixin
+from excess.estimators.base import BaseOnOffClassifier
+from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.assignment import assign_cells
 
 _MAX_EVENTS = 2**31 - 1
 
 
-class BaseOnOffTrees(OnOffMixin, ClassifierMixin, BaseEstimator):
+class BaseOnOffTrees(BaseOnOffClassifier):
     """Base of On/Off trees and forests."""
 
     _trees: GrownTrees
-
-    def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities of the *noisy* classes, Off and On.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-
-        Returns
-        -------
-        ndarray of shape (n_events, 2)
-            The second column is the score: an estimate of P(On given x) with ``output="fraction"``, the mean vote of
-            the trees with ``output="assignment"``. Neither is the probability of signal.
-        """
-        X = self._check_new_events(X)
-        trees = self._trees
-        score = ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
-        return np.column_stack([1 - score, score])
 
     @property
     def feature_importances_(self) -> FloatArray:
@@ -76,6 +57,10 @@ class BaseOnOffTrees(OnOffMixin, ClassifierMixin, BaseEstimator):
         off, on = binary_classes(labels)
         return X, np.asarray(labels == on), np.array([off, on])
 
+    def _score(self, X: ArrayLike) -> FloatArray:
+        X, trees = self._check_new_events(X), self._trees
+        return ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
+
     def _check_new_events(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
         return validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=False)
@@ -104,7 +89,7 @@ class GrownTrees:
     values: FloatArray
 
     @classmethod
-    def of(
+    def from_tables(
         cls, tables: list[NDArray[np.int64]], edges: list[FloatArray], output: str, alpha: float, prior: float
     ) -> GrownTrees:
         """Make trees from the nodes that the core has grown.
@@ -117,6 +102,46 @@ class GrownTrees:
         n = n_on + n_off
         trees = cls(flat, edges, n_on, n_off, np.divide(n_on, n, out=np.full(len(n), prior), where=n > 0))
         return trees.with_votes(alpha) if output == "assignment" else trees
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all trees as arrays of a model file, by name."""
+        return {
+            **self.flat._asdict(),
+            "n_on": self.n_on,
+            "n_off": self.n_off,
+            "values": self.values,
+            "n_edges": np.array([len(edges) for edges in self.edges], dtype=np.int64),
+            "edges": np.concatenate(self.edges),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: StoredArrays, n_features: int) -> GrownTrees:
+        """Make trees from the arrays of a model file; ValueError unless they are trees."""
+        nodes = arrays.take("nodes", np.uint32, None, 4)
+        depths = arrays.take("depths", np.int64, None)
+        flat = FlatTrees(nodes, arrays.take("roots", np.int64, len(depths) + 1), depths)
+        edges = cut_array(arrays.take("edges", np.float64, None), arrays.take("n_edges", np.int64, n_features))
+        n_on, n_off = (arrays.take(name, np.int64, len(nodes)) for name in ("n_on", "n_off"))
+        trees = cls(flat, edges, n_on, n_off, arrays.take("values", np.float64, len(nodes)))
+        trees.check_nodes()
+        return trees
+
+    def check_nodes(self) -> None:
+        """Check what the kernels rely on, because they read memory at these numbers without looking."""
+        nodes, roots, depths = self.flat
+        require(len(nodes) < 2**32 and len(depths) > 0, "it has no trees, or too many nodes")
+        require(bool((roots >= 0).all() and (roots <= len(nodes)).all()), "a root is none of its nodes")
+        sizes = np.diff(roots)
+        spanned = roots[0] == 0 and roots[-1] == len(nodes) and bool((sizes > 0).all())
+        require(spanned, "its roots do not span its nodes")
+        require(bool((depths >= 0).all() and (depths < sizes).all()), "a tree is deeper than it is large")
+        feature, shift, limit, left = nodes.T
+        last = np.repeat((roots[1:] - 1).astype(np.uint32), sizes)
+        goes_on = (left > np.arange(len(nodes), dtype=np.uint32)) & (left < last)
+        largest_code = np.iinfo(ensemble.edges_code_type(self.edges)).max
+        stays = self.leaves & (shift == 0) & (limit == largest_code)
+        require(bool((goes_on | stays).all()), "a node has a child that is not of its tree")
+        require(bool((feature < len(self.edges)).all()), "a node cuts on a feature that does not exist")
 
     def with_votes(self, alpha: float) -> GrownTrees:
         """Return the same trees with 0 and 1 by the assignment of the leaves in place of On fractions."""

@@ -27,7 +27,7 @@ def supervised_reference(
 ) -> SignificanceThresholdClassifier:
     """Train a classifier on simulated events; what is returned only tunes its threshold on On and Off events.
 
-    That is the way of the field (Eq. 3 of the paper), and what learning from On and Off labels is to be compared with.
+    That is the usual method of the field (Eq. 3 of the paper), with which learning from On and Off labels is compared.
 
     Parameters
     ----------

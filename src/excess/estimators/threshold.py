@@ -1,4 +1,4 @@
-"""A classifier whose threshold maximises significance; re-exports the curve, the rules and the assignment."""
+"""A classifier whose threshold maximises the significance of a detection."""
 
 from __future__ import annotations
 
@@ -26,26 +26,10 @@ from excess._core.checks import (
 )
 from excess.estimators.base import OnOffMixin
 from excess.estimators.folds import is_fold_number, make_folds
-from excess.estimators.holdout import (
-    SCORE_SOURCES,
-    check_classifier,
-    check_event_numbers,
-    out_of_fold_scores,
-    score_events,
-)
-from excess.stats.assignment import assign_cells
-from excess.stats.curve import ThresholdCurve, significance_curve
-from excess.stats.thresholds import THRESHOLD_METHODS, significance_threshold, threshold_rule, tune_threshold
+from excess.estimators.holdout import SCORE_SOURCES, check_classifier, check_event_numbers, out_of_fold_scores
+from excess.stats.thresholds import threshold_rule, tune_threshold
 
-__all__ = [
-    "THRESHOLD_METHODS",
-    "SignificanceThresholdClassifier",
-    "ThresholdCurve",
-    "assign_cells",
-    "significance_curve",
-    "significance_threshold",
-    "tune_threshold",
-]
+__all__ = ["SignificanceThresholdClassifier"]
 
 
 class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -206,22 +190,6 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
             elif hasattr(self, name):
                 delattr(self, name)
         return self
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return On for the events whose score exceeds the threshold, Off for the others.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_events, n_features)
-            Events.
-
-        Returns
-        -------
-        ndarray of shape (n_events,)
-            A class for each event.
-        """
-        check_is_fitted(self)
-        return self._select(score_events(self.estimator_, X))
 
     @available_if(lambda self: _delegate_has(self, "predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[Any]:

@@ -13,12 +13,14 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
-from excess.stats.curve import curve_of_cells
+from excess.stats.curve import compute_cell_curve
 
 __all__ = ["OnOffTreeClassifier"]
 
 
+@saveable
 class OnOffTreeClassifier(BaseOnOffTrees):
     """Decision tree that is grown on noisy On/Off labels.
 
@@ -66,8 +68,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     Notes
     -----
     ``predict`` selects the leaves that together have the largest significance on the training events: the exact
-    assignment, for either output. Labels are noisy, so a tree without limits learns the noise by heart; give it a depth
-    or a leaf size.
+    assignment, for either output. Labels are noisy, so a tree without limits fits the noise; give it a depth or a
+    leaf size.
 
     Examples
     --------
@@ -137,28 +139,13 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         events = ensemble.bin_events(X, on, self.max_bins, n_threads=1)
         keys = ensemble.tree_keys(seed, 1)
         tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
-        self._trees = GrownTrees.of(tables, events.edges, self.output, alpha, prior=on.mean())
+        self._trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
         leaves, trees = self._trees.leaves, self._trees
-        self.curve_ = curve_of_cells(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
+        self.curve_ = compute_cell_curve(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
         self.threshold_ = self.curve_.best_threshold
         self._has_missing = np.isnan(X).any(axis=0)
         self.classes_ = classes
         return self
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return On for events in leaves that are assigned to signal, Off for the others.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-
-        Returns
-        -------
-        ndarray of shape (n_events,)
-            A class for each event.
-        """
-        return self._select(self.predict_proba(X)[:, 1])
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.
@@ -222,6 +209,14 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         """
         return draw_tree(self._view(feature_names), max_depth, ax)
 
+    def _get_state(self) -> State:
+        return State({}, {**self._trees.to_arrays(), "has_missing": self._has_missing})
+
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
+        require(len(self._trees.flat.depths) == 1, "it has several trees")
+        self._has_missing = arrays.take("has_missing", np.bool_, self.n_features_in_)
+
     def _view(self, feature_names: ArrayLike | None) -> TreeView:
         check_is_fitted(self)
         if feature_names is None:
@@ -230,13 +225,5 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         if len(names) != self.n_features_in_:
             raise ValueError(f"feature_names must be {self.n_features_in_} names, got {len(names)}")
         trees = self._trees
-        return TreeView(
-            trees.flat.nodes,
-            trees.edges,
-            trees.n_on,
-            trees.n_off,
-            trees.values > self.threshold_,
-            self.curve_.alpha,
-            names,
-            self._has_missing,
-        )
+        shown = trees.flat.nodes, trees.edges, trees.n_on, trees.n_off, trees.values > self.threshold_
+        return TreeView(*shown, self.curve_.alpha, names, self._has_missing)

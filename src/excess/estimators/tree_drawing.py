@@ -1,4 +1,4 @@
-"""A tree as people read it: as lines of cuts, or as a drawing."""
+"""A tree as text, one line per node, and as a drawing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TreeView:
             return f"{name} missing", f"{name} present"
         if n_bins_left > len(edges):
             return f"{name} present", f"{name} missing"
-        value = _short(edges, n_bins_left - 1)
+        value = _format_edge(edges, n_bins_left - 1)
         missing = [" or missing" if self.has_missing[feature] and side == shift else "" for side in (0, 1)]
         return f"{name} <= {value}{missing[0]}", f"{name} > {value}{missing[1]}"
 
@@ -86,7 +86,7 @@ def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
     except ImportError as error:
         raise ImportError("plot_tree needs matplotlib; install it with: pip install 'excess[report]'") from error
     deepest = _deepest(max_depth)
-    places = _places(view, deepest)
+    places = _place_nodes(view, deepest)
     next_leaf = 1 + max(x for x, _ in places.values())
     depth = max(level for _, level in places.values())
     if ax is None:
@@ -126,7 +126,7 @@ def _deepest(max_depth: int | None) -> int:
     return -1 if max_depth is None else as_int("max_depth", max_depth, minimum=0)
 
 
-def _places(view: TreeView, deepest: int) -> dict[int, tuple[float, int]]:
+def _place_nodes(view: TreeView, deepest: int) -> dict[int, tuple[float, int]]:
     """Return where nodes are drawn: the ends of branches side by side, others above the middle of their children."""
     levels = {0: 0}
     ends = []
@@ -148,7 +148,7 @@ def _places(view: TreeView, deepest: int) -> dict[int, tuple[float, int]]:
     return {node: (across[node], levels[node]) for node in levels}
 
 
-def _short(edges: FloatArray, number: int) -> str:
+def _format_edge(edges: FloatArray, number: int) -> str:
     """Write an edge with as few digits, but at least four, as keep it apart from its neighbours."""
     edge = float(edges[number])
     gaps = np.abs(np.diff(edges[max(0, number - 1) : number + 2]))

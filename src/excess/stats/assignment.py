@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from excess._core.checks import BoolArray, as_column, as_counts, as_scalar_alpha, check_same_length
-from excess.stats.curve import curve_of_cells
+from excess.stats.curve import compute_cell_curve
 
 __all__ = ["assign_cells"]
 
@@ -43,4 +43,4 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     ratio = as_scalar_alpha(alpha)
     n = on + off
     fraction = np.divide(on, n, out=np.zeros_like(n), where=n > 0)
-    return (fraction > curve_of_cells(fraction, on, off, ratio).best_threshold) & (n > 0)
+    return (fraction > compute_cell_curve(fraction, on, off, ratio).best_threshold) & (n > 0)

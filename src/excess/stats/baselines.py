@@ -34,13 +34,7 @@ from excess._core.checks import (
 from excess.stats.noise import clean_counts, p_minus_from_alpha
 from excess.stats.sweep import strictest_argmax, sweep_events
 
-__all__ = [
-    "BASELINES",
-    "default_threshold",
-    "menon_threshold",
-    "mithal_threshold",
-    "yao_threshold",
-]
+__all__ = ["BASELINES", "default_threshold", "menon_threshold", "mithal_threshold", "yao_threshold"]
 
 Metric = Literal["accuracy", "f1"]
 _METRICS = ("accuracy", "f1")

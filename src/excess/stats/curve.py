@@ -95,14 +95,8 @@ class ThresholdCurve:
         """Return the curve as a table, one row per cut."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                "threshold": self.thresholds,
-                "n_on": self.n_on,
-                "n_off": self.n_off,
-                "significance": self.significance,
-            }
-        )
+        counted = {"n_on": self.n_on, "n_off": self.n_off, "significance": self.significance}
+        return pd.DataFrame({"threshold": self.thresholds, **counted})
 
     def _counts(self, index: int) -> OnOffCounts:
         return OnOffCounts(self.n_on[index], self.n_off[index], self.alpha)
@@ -137,22 +131,22 @@ def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> Threshol
     """
     on, scores = as_scored_events(y, score)
     ratio = as_scalar_alpha(alpha)
-    return _curve(sweep_events(on, scores), ratio)
+    return _build_curve(sweep_events(on, scores), ratio)
 
 
-def curve_of_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> ThresholdCurve:
+def compute_cell_curve(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> ThresholdCurve:
     """Counts and significance at every cut of a score that the events of a cell share (no validation)."""
-    return _curve(sweep_cells(score, n_on, n_off), alpha)
+    return _build_curve(sweep_cells(score, n_on, n_off), alpha)
 
 
-def curve_of_ranges(
+def compute_range_curve(
     low: FloatArray, high: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float
 ) -> ThresholdCurve:
     """Counts and significance at every cut between ascending ranges of scores (no validation)."""
     starts = np.arange(len(low))
     cuts = Cuts(low, midway_thresholds(low, high), selected_sums(n_on, starts), selected_sums(n_off, starts))
-    return _curve(cuts, alpha)
+    return _build_curve(cuts, alpha)
 
 
-def _curve(cuts: Cuts, alpha: float) -> ThresholdCurve:
+def _build_curve(cuts: Cuts, alpha: float) -> ThresholdCurve:
     return ThresholdCurve(*cuts, significance_of_cuts(cuts.n_on, cuts.n_off, alpha), alpha)

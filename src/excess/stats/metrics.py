@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -53,7 +53,7 @@ def count_selected(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> OnOffCounts
     >>> count_selected([0, 0, 1, 1], [0, 1, 1, 1], alpha=0.2)
     OnOffCounts(n_on=2, n_off=1, alpha=0.2)
     """
-    return _count(y, y_pred, alpha).selected
+    return _count(y, y_pred, alpha)[0]
 
 
 def significance_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> float:
@@ -125,8 +125,8 @@ def corrected_precision_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, 
     >>> corrected_precision_score([1] * 30 + [0] * 20, [1] * 30 + [1] * 20, alpha=1.0)
     0.2
     """
-    clean = _clean(y, y_pred, alpha, p_plus)
-    return _ratio(clean.n_signal_selected, clean.n_selected)
+    n_selected, n_signal_selected, _ = _estimate_clean(y, y_pred, alpha, p_plus)
+    return _ratio(n_signal_selected, n_selected)
 
 
 def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
@@ -150,8 +150,8 @@ def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_p
     >>> corrected_recall_score([1] * 30 + [0] * 20, [1] * 10 + [0] * 20 + [1] * 5 + [0] * 15, alpha=1.0)
     0.5
     """
-    clean = _clean(y, y_pred, alpha, p_plus)
-    return _ratio(clean.n_signal_selected, clean.n_signal)
+    _, n_signal_selected, n_signal = _estimate_clean(y, y_pred, alpha, p_plus)
+    return _ratio(n_signal_selected, n_signal)
 
 
 def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
@@ -175,10 +175,8 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
     >>> round(corrected_f1_score([1] * 30 + [0] * 20, [1] * 50, alpha=1.0), 3)
     0.333
     """
-    clean = _clean(y, y_pred, alpha, p_plus)
-    if clean.n_signal <= 0:
-        return 0.0
-    return _ratio(2 * clean.n_signal_selected, clean.n_signal + clean.n_selected)
+    n_selected, n_signal_selected, n_signal = _estimate_clean(y, y_pred, alpha, p_plus)
+    return _ratio(2 * n_signal_selected, n_signal + n_selected) if n_signal > 0 else 0.0
 
 
 def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
@@ -202,24 +200,12 @@ def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: 
     >>> round(corrected_g_score([1] * 30 + [0] * 20, [1] * 50, alpha=1.0), 3)
     0.447
     """
-    clean = _clean(y, y_pred, alpha, p_plus)
-    return math.sqrt(
-        _ratio(clean.n_signal_selected, clean.n_selected) * _ratio(clean.n_signal_selected, clean.n_signal)
-    )
+    n_selected, n_signal_selected, n_signal = _estimate_clean(y, y_pred, alpha, p_plus)
+    return math.sqrt(_ratio(n_signal_selected, n_selected) * _ratio(n_signal_selected, n_signal))
 
 
-class _Counts(NamedTuple):
-    selected: OnOffCounts
-    all: OnOffCounts
-
-
-class _CleanCounts(NamedTuple):
-    n_selected: float
-    n_signal_selected: float
-    n_signal: float
-
-
-def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> _Counts:
+def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, OnOffCounts]:
+    """Count the selected events, and all events."""
     labels, predicted = as_labels(y), as_labels(y_pred, name="y_pred")
     check_same_length(y=labels, y_pred=predicted)
     ratio = as_scalar_alpha(alpha)
@@ -230,7 +216,7 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> _Counts:
         n_on = int(np.count_nonzero(on & mask))
         return OnOffCounts(n_on, int(np.count_nonzero(mask)) - n_on, ratio)
 
-    return _Counts(count(selected), count(np.ones_like(selected)))
+    return count(selected), count(np.ones_like(selected))
 
 
 def _on_class(labels: NDArray[Any], predicted: NDArray[Any]) -> Any:
@@ -243,11 +229,12 @@ def _on_class(labels: NDArray[Any], predicted: NDArray[Any]) -> Any:
     return binary_classes(together, name="y and y_pred together")[1]
 
 
-def _clean(y: ArrayLike, y_pred: ArrayLike, alpha: float, p_plus: float) -> _CleanCounts:
-    selected, everything = _count(y, y_pred, alpha)
+def _estimate_clean(y: ArrayLike, y_pred: ArrayLike, alpha: float, p_plus: float) -> tuple[float, float, float]:
+    """Return the number of selected events, and estimates of how many of them and of all events are signal."""
     p_minus = p_minus_from_alpha(alpha)
-    n_signal = [clean_counts(counts.n_on, counts.n_off, p_plus, p_minus)[0] for counts in (selected, everything)]
-    return _CleanCounts(selected.n_on + selected.n_off, *n_signal)
+    counted = _count(y, y_pred, alpha)
+    n_signal_selected, n_signal = (clean_counts(c.n_on, c.n_off, p_plus, p_minus)[0] for c in counted)
+    return counted[0].n_on + counted[0].n_off, n_signal_selected, n_signal
 
 
 def _ratio(part: float, whole: float) -> float:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.stats.curve import ThresholdCurve, curve_of_ranges
+from excess.stats.curve import ThresholdCurve, compute_range_curve
 from excess.stats.score_kernels import count_on_grid, count_resamples
 from excess.stats.sweep import sort_scores
 
@@ -40,14 +40,14 @@ class ScoreCells(NamedTuple):
     n_on: NDArray[np.int64]
     n_off: NDArray[np.int64]
 
-    def held(self) -> ScoreCells:
+    def without_empty(self) -> ScoreCells:
         """Return the cells that hold events."""
         kept = np.flatnonzero(self.n_on + self.n_off)
         return ScoreCells(self.low[kept], self.high[kept], self.n_on[kept], self.n_off[kept])
 
     def curve(self, alpha: float) -> ThresholdCurve:
         """Return the curve over the cuts between cells."""
-        return curve_of_ranges(*self, alpha)
+        return compute_range_curve(*self, alpha)
 
 
 class ScoredEvents(Protocol):
@@ -105,17 +105,17 @@ def count_cells(on: BoolArray, score: FloatArray, *, on_grid: bool) -> ScoreCell
     (array([0.5 , 0.75]), array([1, 1]), array([1, 0]))
     """
     if on_grid:
-        return add_to_grid(empty_grid(), on, score).held()
+        return add_to_grid(empty_grid(), on, score).without_empty()
     scored = ~np.isnan(score)
     if not scored.all():
         on, score = on[scored], score[scored]
-    return _joined(score, score, score, on.astype(np.int64), (~on).astype(np.int64))
+    return _join_cells(score, score, score, on.astype(np.int64), (~on).astype(np.int64))
 
 
 def merge_cells(parts: Sequence[ScoreCells]) -> ScoreCells:
     """Return the cells of all events from those of parts of them, where a cell is a distinct score."""
     low, high, n_on, n_off = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return _joined(low, low, high, n_on, n_off)
+    return _join_cells(low, low, high, n_on, n_off)
 
 
 def empty_grid() -> ScoreCells:
@@ -139,7 +139,7 @@ def resample(
     return counts
 
 
-def _joined(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:
+def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:
     """Join what has the same key."""
     order, values, starts = sort_scores(key)
     if len(values) == 0:

@@ -14,10 +14,12 @@ from numba import njit
 from excess._core.rng import bootstrap_weights
 
 _BLOCK = 4096
+"""Events whose cuts are looked up once for all resamples; their places and weights stay in the cache."""
 
-UNITS_PER_NAT = float(1 << 24)
-"""A log-likelihood is summed in whole numbers of this unit, so that the sum does not depend on the order of events."""
+LOG_LIKELIHOOD_SCALE = float(1 << 24)
+"""Steps per unit of a log-likelihood. It is summed in whole steps, so that the order of events does not matter."""
 _LEAST_PROBABILITY = 1e-6
+"""Bounds what one event can add: 14 units, so that 64 bits hold the sum over more than 10^10 events."""
 
 
 @njit(cache=True, nogil=True)
@@ -27,6 +29,7 @@ def count_on_grid(on, score, n_cells, low, high, n_on, n_off):
         s = score[i]
         if np.isnan(s):
             continue
+        # a product with a power of two is exact, so that the borders of cells are too; a score of 1 is in the last cell
         cell = min(np.int64(s * n_cells), n_cells - 1)
         if on[i]:
             n_on[cell] += 1
@@ -45,6 +48,7 @@ def count_resamples(on, score, first, cuts, keys, counts):
     """
     places = np.empty(_BLOCK, dtype=np.int64)
     weights = np.empty(_BLOCK, dtype=np.uint8)
+    # the smallest power of two that is not below the number of cuts: the first step of the binary search
     steps = 1
     while steps < len(cuts):
         steps *= 2
@@ -54,6 +58,7 @@ def count_resamples(on, score, first, cuts, keys, counts):
         while n < _BLOCK and i < len(score):
             s = score[i]
             if not np.isnan(s):
+                # invariant: the first `below` cuts are not above the score
                 below = 0
                 step = steps
                 while step > 0:
@@ -61,9 +66,11 @@ def count_resamples(on, score, first, cuts, keys, counts):
                     if position <= len(cuts) and cuts[position - 1] <= s:
                         below = position
                     step //= 2
+                # cut and label in one number: the label is bit 0, the cut the bits above it
                 places[n] = 2 * (below - 1) + (1 if on[i] else 0)
                 n += 1
             i += 1
+        # resamples outside, events inside: one resample at a time has its counts in the cache; integer sums are exact
         for k in range(len(keys)):
             bootstrap_weights(keys[k], first, weights[:n])
             flat = counts[k]
@@ -73,12 +80,13 @@ def count_resamples(on, score, first, cuts, keys, counts):
 
 
 @njit(cache=True, nogil=True)
-def add_log_likelihood(on, score):
+def sum_log_likelihood(on, score):
     """Return the log-likelihood of labels under their scores in whole units, and how many events have a score."""
     total, n = np.int64(0), np.int64(0)
     for i in range(len(score)):
         if not np.isnan(score[i]):
             probability = score[i] if on[i] else 1.0 - score[i]
-            total += np.int64(np.rint(math.log(max(probability, _LEAST_PROBABILITY)) * UNITS_PER_NAT))
+            # rounded to whole steps before the sum: integers add up to the same in any order, floats do not
+            total += np.int64(np.rint(math.log(max(probability, _LEAST_PROBABILITY)) * LOG_LIKELIHOOD_SCALE))
             n += 1
     return total, n

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._core.checks import FloatArray, as_alpha, as_counts, as_result, as_scalar, check_broadcast
+from excess._core.checks import FloatArray, Number, as_alpha, as_counts, as_result, as_scalar, check_broadcast
 
 __all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
 
@@ -34,6 +34,10 @@ _BLOCK = 32_768
 """Counts that are worked on at a time where there are many."""
 
 
+@overload
+def li_ma_significance(n_on: Number, n_off: Number, alpha: Number, *, signed: bool = ...) -> float: ...
+@overload
+def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, signed: bool = ...) -> FloatArray: ...
 def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, signed: bool = False) -> Any:
     """Significance of an excess of On over Off counts, formula (17) of Li & Ma (1983).
 
@@ -79,6 +83,10 @@ def li_ma_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, s
     return as_result(significance if signed else np.maximum(significance, 0.0))
 
 
+@overload
+def li_ma_p_value(n_on: Number, n_off: Number, alpha: Number) -> float: ...
+@overload
+def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> FloatArray: ...
 def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
     """One-sided p-value of an excess: the upper tail of the normal law at the signed significance.
 
@@ -103,6 +111,10 @@ def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
     return as_result(ndtr(-li_ma_significance(n_on, n_off, alpha, signed=True)))
 
 
+@overload
+def n_on_for_significance(n_off: Number, alpha: Number, significance: Number) -> float: ...
+@overload
+def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: ArrayLike) -> FloatArray: ...
 def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: ArrayLike) -> Any:
     """Number of On events that gives a significance: the inverse of `li_ma_significance`.
 

@@ -14,7 +14,9 @@ from excess.estimators._forest.layout import MAX_NARROW_BINS
 N_SAMPLED = 100_000
 """Rows from which the edges of features with many distinct values are taken."""
 _BLOCK = 256
+"""Rows that are encoded together, one feature after the other."""
 _TABLE_BITS = 12
+"""4096 slots for at most 255 values: a hash table that is nearly empty, where most searches end at the first slot."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(64 - _TABLE_BITS)
 
@@ -61,40 +63,50 @@ def encode(X, first, last, edges, features, codes):
     """Write the codes of rows ``first`` to ``last`` of X, of some features, into the top rows of ``codes``."""
     values = np.zeros(_BLOCK)
     below = np.zeros(_BLOCK, dtype=np.int64)
+    # blocks outside, features inside: the rows of a block stay in the cache for all features, and so do the edges
     for start in range(first, last, _BLOCK):
         n = min(_BLOCK, last - start)
         for j in features:
             row = edges[j]
+            # to float64 once, whatever the type of X; the last block keeps old values at its end, which get no code
             for i in range(n):
                 values[i] = X[start + i, j]
             for i in range(_BLOCK):
                 below[i] = 0
-            # a binary search for all rows of the block at once: how many edges lie below each value
+            # A binary search for all rows of the block at once: how many edges lie below each value. The width of a
+            # row of edges is a power of two and its last element infinite, so that every row takes the same steps and
+            # the count stays below the width. Steps outside, rows inside: a step is a selection and no branch, and
+            # the loads of different rows overlap.
             step = edges.shape[1] // 2
             while step > 0:
                 for i in range(_BLOCK):
                     position = below[i]
+                    # unsigned, which spares a test for negative indices; NaN is below no edge
                     below[i] = position + (step if row[np.uint64(position + step - 1)] < values[i] else 0)
                 step >>= 1
             for i in range(n):
+                # code 0 is for missing values, so that bins start at 1
                 codes[start + i - first, j] = 0 if np.isnan(values[i]) else below[i] + 1
 
 
 @njit(cache=True, nogil=True)
-def _distinct(column, limit, table, used, found):
+def _collect_distinct(column, limit, table, used, found):
     """Collect the distinct values of a column until there are more than ``limit``; return how many."""
+    # open addressing; the table has a power of two of slots and is never full, because limit is far below that
     n_found = 0
     mask = len(table) - 1
     for i in range(len(column)):
         x = np.float64(column[i]) + 0.0  # turns -0.0 into 0.0
         if np.isnan(x):
             continue
+        # a float is read as bits through memory: the last element of found is free for that
         found[limit + 1] = x
+        # multiplicative hash: the upper bits of the product depend on all bits of the value
         slot = np.int64((found.view(np.uint64)[limit + 1] * _HASH) >> _SHIFT)
         while used[slot] and table[slot] != x:
             slot = (slot + 1) & mask
         if not used[slot]:
-            if n_found == limit:
+            if n_found == limit:  # one too many: most continuous features end here, after a few hundred rows
                 return limit + 1
             used[slot] = True
             table[slot] = x
@@ -107,7 +119,7 @@ def few_distinct(column: NDArray[Any], limit: int) -> NDArray[np.float64] | None
     """Return the distinct values of a column, or None if there are more than ``limit``."""
     size = 1 << _TABLE_BITS
     found = np.empty(limit + 2)
-    n = _distinct(column, limit, np.empty(size), np.zeros(size, dtype=np.bool_), found)
+    n = _collect_distinct(column, limit, np.empty(size), np.zeros(size, dtype=np.bool_), found)
     return found[:n] if n <= limit else None
 
 
@@ -121,12 +133,12 @@ def _quantile_edges(values: NDArray[np.float64], max_bins: int) -> NDArray[np.fl
         if not (now & ~frequent).any():
             break
         frequent |= now
-    last = _cut(counts, frequent, max_bins)
+    last = _cut_into_bins(counts, frequent, max_bins)
     return _midpoints(distinct)[last]
 
 
 @njit(cache=True, nogil=True)
-def _cut(counts, frequent, max_bins):
+def _cut_into_bins(counts, frequent, max_bins):
     """Return the last value of each bin but the highest."""
     lasts = np.empty(max_bins - 1, dtype=np.int64)
     n_lasts = 0
@@ -137,6 +149,7 @@ def _cut(counts, frequent, max_bins):
             n_frequent += 1
         else:
             others += counts[i]
+    # `others` are the events of values that are not frequent, from the open bin on; `in_bin` those in the open bin
     in_bin = 0
     for i in range(len(counts) - 1):
         if frequent[i]:
@@ -146,8 +159,9 @@ def _cut(counts, frequent, max_bins):
         n_free = max_bins - 1 - n_lasts
         if n_free == 0:
             break
-        # every frequent value ahead takes an edge below and one above it
+        # every frequent value ahead takes an edge below and one above it; what is left is shared evenly
         wanted = (others + 0.0) / max(1, n_free + 1 - 2 * n_frequent)
+        # a frequent value starts a bin of its own, unless all free edges are needed above frequent values
         closes_below = frequent[i + 1] and n_free > n_frequent
         if frequent[i] or closes_below or in_bin >= wanted:
             lasts[n_lasts] = i
@@ -159,11 +173,12 @@ def _cut(counts, frequent, max_bins):
 
 def _present(column: NDArray[Any]) -> NDArray[np.float64]:
     values = column[~np.isnan(column)].astype(np.float64)
-    values += 0.0
+    values += 0.0  # turns -0.0 into 0.0
     return values
 
 
 def _midpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
     low, high = values[:-1], values[1:]
     middle = 0.5 * low + 0.5 * high
+    # the middle of neighbouring floats rounds to one of them; at low, low itself is below the edge and high above
     return np.where((middle >= low) & (middle < high), middle, low)

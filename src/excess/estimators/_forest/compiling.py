@@ -1,4 +1,4 @@
-"""Compilation of the kernels ahead of the first use, with a word to the user when it takes a while.
+"""Compilation of the kernels ahead of the first use, with a warning to the user when it takes a while.
 
 Numba compiles a kernel for the types of its first call and keeps the result on disk, so that this happens once per
 machine. Later processes load it in a fraction of a second. What is on disk belongs to the sources it was compiled from;
@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from excess._core import rng
 from excess.estimators._forest import ensemble, grower, predictor
 from excess.estimators._forest.layout import MAX_NARROW_BINS
+from excess.stats import score_kernels
 
-_PATIENCE = 2.0
-"""Seconds without a word."""
+_SECONDS_BEFORE_WARNING = 2.0
 
 _ready: set[tuple[Any, ...]] = set()
 _lock = threading.Lock()
@@ -39,20 +39,21 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
     with _lock:
         if kind in _ready:
             return
-        drop_stale_kernels(Path(str(grower.grow_tree.stats.cache_path)))
+        for kernel in (grower.grow_tree, score_kernels.count_resamples):
+            drop_stale_kernels(Path(str(kernel.stats.cache_path)))
         n_rows = MAX_NARROW_BINS + 45 if wide else 45
         few = np.zeros((n_rows, X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
         few += np.arange(n_rows, dtype=X.dtype)[:, None]
         if not (X.flags.c_contiguous or X.flags.f_contiguous):
             few = np.repeat(few, 2, axis=1)[:, ::2]
         few.flags.writeable = X.flags.writeable
-        with _word_if_slow():
+        with _warn_if_slow():
             events = ensemble.bin_events(few, np.arange(n_rows) % 3 == 0, max_bins, n_threads=1)
             keys = ensemble.tree_keys(0, 1)
             settings = ensemble.GrowthSettings(2, 1, X.shape[1], 1.0, bootstrap=True)
             trees = predictor.flatten(ensemble.grow_trees(events, keys, [0], settings, n_threads=1))
             values = np.zeros(len(trees.nodes))
-            ensemble.out_of_bag_scores(events, trees, values, keys, n_threads=1)
+            ensemble.score_out_of_bag(events.codes, 0, trees, values, keys, n_threads=1)
             ensemble.mean_scores(few, events.edges, trees, values, n_threads=1)
             ensemble.leaf_numbers(few, events.edges, trees, n_threads=1)
         _ready.add(kind)
@@ -61,7 +62,7 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
 def drop_stale_kernels(cache: Path) -> None:
     """Remove compiled kernels from a cache folder unless they stem from the present sources."""
     digest = hashlib.sha256()
-    for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(rng.__file__)]:
+    for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(rng.__file__), Path(score_kernels.__file__)]:
         text = source.read_bytes()
         digest.update(text if b"@njit" in text else b"")
     stamp = cache / "excess-kernels.sha256"
@@ -75,8 +76,8 @@ def drop_stale_kernels(cache: Path) -> None:
 
 
 @contextmanager
-def _word_if_slow() -> Iterator[None]:
-    timer = threading.Timer(_PATIENCE, _say_what_takes_time)
+def _warn_if_slow() -> Iterator[None]:
+    timer = threading.Timer(_SECONDS_BEFORE_WARNING, _warn_if_compiling)
     timer.daemon = True
     timer.start()
     try:
@@ -85,7 +86,7 @@ def _word_if_slow() -> Iterator[None]:
         timer.cancel()
 
 
-def _say_what_takes_time() -> None:
+def _warn_if_compiling() -> None:
     """Say that kernels are compiled, if that is so: on a busy machine, loading them may take a while as well."""
     modules = [module for name, module in sys.modules.items() if name.startswith("excess.estimators._forest.")]
     kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]

@@ -24,6 +24,7 @@ TABLE_SIZE = 1 << 16
 @njit(cache=True, nogil=True)
 def x_log_x_table(size):
     """Return ``x ln x`` for x = 0, 1, ..., size - 1."""
+    # 0 ln 0 and 1 ln 1 are 0
     table = np.zeros(size)
     for x in range(2, size):
         table[x] = x * math.log(x)
@@ -33,6 +34,7 @@ def x_log_x_table(size):
 @njit(cache=True, nogil=True)
 def x_log_x(x, table):
     """Return ``x ln x`` of an integer."""
+    # the same expression as in the table
     return table[x] if x < len(table) else x * math.log(x)
 
 
@@ -45,6 +47,8 @@ def information(on, off, table):
 @njit(cache=True, nogil=True)
 def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
     """Return ``S^2 / 2``, one-sided: 0 for a deficit. The logarithms are those of alpha and of 1 + alpha."""
+    # with q = alpha / (1 + alpha): -on ln q - off ln(1 - q) = -on ln alpha + (on + off) ln(1 + alpha), so that the two
+    # logarithms are taken once per node and the table serves for the rest
     if on <= alpha * off:
         return 0.0
     return information(on, off, table) - on * log_alpha + (on + off) * log_1p_alpha

@@ -1,4 +1,4 @@
-"""Trees grown and scored on threads: the one module of the core that knows of several trees and of memory.
+"""Growth and scores of several trees on threads, each with a memory of its own.
 
 Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3
 times that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
@@ -6,7 +6,7 @@ times that per thread for the bags, with one byte per event for the weights; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -167,17 +167,6 @@ def grow_trees(
     return trees
 
 
-def out_of_bag_scores(
-    events: BinnedEvents,
-    trees: predictor.FlatTrees,
-    values: NDArray[np.float64],
-    keys: NDArray[np.uint64],
-    n_threads: int,
-) -> NDArray[np.float64]:
-    """Return each event's mean value over the trees that have not seen it; NaN where all have."""
-    return score_out_of_bag(events.codes, 0, trees, values, keys, n_threads)
-
-
 def score_out_of_bag(
     codes: NDArray[Any],
     first_row: int,
@@ -186,15 +175,20 @@ def score_out_of_bag(
     keys: NDArray[np.uint64],
     n_threads: int,
 ) -> NDArray[np.float64]:
-    """Return the out-of-bag scores of events, the first of which has a given number among all."""
+    """Return each event's mean value over the trees that have not seen it; NaN where all have.
+
+    ``first_row`` is the number of the first event among all.
+    """
     mask = code_mask(codes)
     scores = np.zeros(len(codes))
     n_trees = np.zeros(len(codes), dtype=np.int32)
 
     def score(start: int, _: None) -> None:
-        for rows in _blocks(start, len(codes)):
+        end = min(start + _ROWS_PER_TASK, len(codes))
+        for first in range(start, end, predictor.BLOCK):
+            rows = slice(first, min(first + predictor.BLOCK, end))
             predictor.add_out_of_bag_scores(
-                codes[rows], first_row + rows.start, *trees, values, mask, keys, scores[rows], n_trees[rows]
+                codes[rows], first_row + first, *trees, values, mask, keys, scores[rows], n_trees[rows]
             )
 
     run_tasks(range(0, len(codes), _ROWS_PER_TASK), score, lambda: None, n_threads)
@@ -252,10 +246,3 @@ def _for_encoded_rows(
         return np.zeros((predictor.BLOCK, len(edges)), dtype=edges_code_type(edges))
 
     run_tasks(range(0, len(X), rows_per_task), work, block, n_threads)
-
-
-def _blocks(start: int, n_rows: int) -> Iterator[slice]:
-    """Give the blocks of rows of the task that starts at a row."""
-    end = min(start + _ROWS_PER_TASK, n_rows)
-    for first in range(start, end, predictor.BLOCK):
-        yield slice(first, min(first + predictor.BLOCK, end))

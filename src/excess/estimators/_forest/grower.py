@@ -24,7 +24,7 @@ from excess.estimators._forest.layout import (
     START,
 )
 from excess.estimators._forest.partition import partition, take_bag
-from excess.estimators._forest.splitting import border, present_codes, search_feature, value_to_exceed
+from excess.estimators._forest.splitting import place_border, present_codes, search_feature, value_to_exceed
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
@@ -36,12 +36,13 @@ def _find_split(
     min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
     """Write the best split of a node into its row; return whether there is one."""
+    # features are drawn by the key of the node, so that it does not matter when or where a node is searched
     choose_features(keys[node], n_features, len(chosen), chosen)
     fill_histograms(codes, nodes[node, START], nodes[node, END], n_features, chosen, histograms, touched)
     found = search_node(
         node, nodes, n_codes, chosen, histograms, touched, present, min_leaf, criterion, alpha, table, left_counts
     )
-    clear_histograms(histograms, touched)
+    clear_histograms(histograms, touched)  # the next node finds them empty
     return found
 
 
@@ -51,10 +52,12 @@ def search_node(
 ):  # fmt: skip
     """Write the best split in the histograms of a node's features into its row; return whether there is one."""
     total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
+    # every feature has to exceed the best one so far, and the first has to exceed the node as it is
     best_value = value_to_exceed(total, criterion, alpha, table)
     found = False
     for k in range(len(chosen)):
         feature = chosen[k]
+        # two calls, because numba types None and an array differently: each version is compiled with one of them
         if touched is None:
             n_present = present_codes(histograms[k], n_codes[feature], None, present)
         else:
@@ -65,12 +68,13 @@ def search_node(
         if position >= 0:
             found = True
             best_value = value
-            code = border(present, n_present, position, n_codes[feature])
+            code = place_border(present, n_present, position, n_codes[feature])
             if present[0] != 0:
                 # no missing value in this node: later ones go where most events go
                 n_left = (left >> _32) + (left & _LOW)
                 missing_left = 2 * n_left >= nodes[node, N_ON] + nodes[node, N_OFF]
             nodes[node, FEATURE] = feature
+            # with shift 1, codes are compared after the subtraction of 1: the limit moves with them
             nodes[node, SHIFT] = 0 if missing_left else 1
             nodes[node, LIMIT] = code if missing_left else code - 1
             left_counts[node] = left
@@ -87,6 +91,7 @@ def grow_tree(
 
     ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
     """
+    # the key of a tree has two parts: 0 for the weights of its bag, 1 for its root
     if bootstrap:
         bootstrap_weights(derive_key(key, 0), 0, weights)
     else:
@@ -108,12 +113,14 @@ def grow_bag(
 
     ``root_key`` and ``root_depth`` are those of the node; ``bag`` to ``present`` are used up.
     """
+    # tables grow by doubling, because nobody knows the size of a tree in advance
     capacity = 64
     nodes = np.zeros((capacity, N_COLUMNS_GROWING), dtype=np.int64)
     keys = np.zeros(capacity, dtype=np.uint64)
     left_counts = np.zeros(capacity, dtype=np.int64)
     pending = np.zeros(capacity, dtype=np.int64)
 
+    # packed counts of all records: their sum is that of both labels
     total = np.int64(0)
     for i in range(n_bag):
         total += packed_counts(bag_codes[i, n_features])
@@ -128,16 +135,20 @@ def grow_bag(
         pending[0] = 0
         n_pending = 1
 
+    # Invariant: the pending nodes have a split in their row and their records in the range START to END of one of the
+    # two buffers. The ranges of pending nodes do not overlap. The last one comes first: depth first, so that records
+    # that were just moved are still in the cache.
     while n_pending > 0:
         n_pending -= 1
         node = pending[n_pending]
         if n_nodes + 2 > capacity or n_pending + 2 > capacity:
             capacity *= 2
-            nodes, keys = _grown(nodes, capacity), _grown_1d(keys, capacity)
-            left_counts, pending = _grown_1d(left_counts, capacity), _grown_1d(pending, capacity)
+            nodes, keys = _enlarge_table(nodes, capacity), _enlarge_column(keys, capacity)
+            left_counts, pending = _enlarge_column(left_counts, capacity), _enlarge_column(pending, capacity)
         left = n_nodes
         n_nodes += 2
         nodes[node, LEFT] = left
+        # the search knows the counts of the left child already, and those of the right one are the rest
         counts = left_counts[node]
         nodes[left, N_ON], nodes[left, N_OFF] = counts >> _32, counts & _LOW
         for column in (N_ON, N_OFF):
@@ -150,9 +161,11 @@ def grow_bag(
             keys[child] = derive_key(keys[node], side)
             any_splits |= may_split(nodes, child, max_depth, min_leaf)
         if not any_splits:
-            continue
+            continue  # two leaves: nobody needs their records
         start, end = nodes[node, START], nodes[node, END]
         split = nodes[node, FEATURE], nodes[node, SHIFT], nodes[node, LIMIT]
+        # two buffers in turn: the records of a node at an even depth lie in the bag, at an odd depth in `moved`. The
+        # children take the same range of the other buffer, so that no node overwrites records that are still needed
         if (depth - root_depth) % 2 == 0:
             middle = partition(bag, bag_codes, start, end, split[0], split[1], split[2], mask, moved)
             child_codes = moved_codes
@@ -161,6 +174,7 @@ def grow_bag(
             child_codes = bag_codes
         nodes[left, START], nodes[left, END] = start, middle
         nodes[left + 1, START], nodes[left + 1, END] = middle, end
+        # the right child first, so that the left one is on top of the stack
         for side in range(1, -1, -1):
             child = left + side
             if may_split(nodes, child, max_depth, min_leaf) and _find_split(
@@ -175,13 +189,14 @@ def grow_bag(
 @njit(cache=True, nogil=True)
 def may_split(nodes, node, max_depth, min_leaf):
     """Say whether a node is worth a search for splits."""
+    # a pure node has no information to gain, and one with fewer events than two leaves has no split
     on, off = nodes[node, N_ON], nodes[node, N_OFF]
     deep = max_depth >= 0 and nodes[node, DEPTH] >= max_depth
     return not deep and on > 0 and off > 0 and on + off >= 2 * min_leaf
 
 
 @njit(cache=True, nogil=True)
-def _grown(table, capacity):
+def _enlarge_table(table, capacity):
     # loops, because an assignment to a slice takes numba seconds to compile
     larger = np.zeros((capacity, table.shape[1]), dtype=table.dtype)
     for row in range(len(table)):
@@ -191,7 +206,7 @@ def _grown(table, capacity):
 
 
 @njit(cache=True, nogil=True)
-def _grown_1d(values, capacity):
+def _enlarge_column(values, capacity):
     larger = np.zeros(capacity, dtype=values.dtype)
     for i in range(len(values)):
         larger[i] = values[i]
@@ -201,6 +216,8 @@ def _grown_1d(values, capacity):
 @njit(cache=True, nogil=True)
 def breadth_first(nodes, n_nodes, mask):
     """Return the finished nodes level by level, leaves pointing to themselves."""
+    # Level by level, so that the numbers of nodes do not depend on the order of growth, children follow their parents,
+    # and the upper levels, which every event passes, lie together in the cache. `order` is the queue of the search.
     order = np.empty(n_nodes, dtype=np.int64)
     ordered = np.empty((n_nodes, N_COLUMNS), dtype=np.int64)
     order[0] = 0
@@ -216,6 +233,7 @@ def breadth_first(nodes, n_nodes, mask):
             order[n_ordered + 1] = left + 1
             n_ordered += 2
         else:
+            # a leaf sends all codes to the left, which is itself: a row that has arrived stays, without a test for that
             ordered[place, FEATURE], ordered[place, SHIFT] = 0, 0
             ordered[place, LEFT], ordered[place, LIMIT] = place, mask
     return ordered

@@ -24,7 +24,7 @@ N_COLUMNS, N_COLUMNS_GROWING = 6, 9
 
 ON_BIT = 7
 WEIGHT_MASK = 127
-"""Label and weight of an event in one element."""
+"""Label and weight of an event in one element: bit 7 is set for On, bits 0 to 6 are the weight, which is at most 12."""
 
 MAX_NARROW_BINS = 255
 
@@ -41,6 +41,7 @@ def code_mask(codes: NDArray[Any]) -> int:
 
 def empty_records(n_events: int, n_features: int, dtype: Any) -> NDArray[np.uint64]:
     """Allocate records for events with so many features."""
+    # rounded up to whole words; what is left over at the end of a record is moved but never read
     size = (n_features + 1) * np.dtype(dtype).itemsize
     return np.empty((n_events, -(-size // 8)), dtype=np.uint64)
 

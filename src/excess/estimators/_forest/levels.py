@@ -28,6 +28,7 @@ _32 = np.int64(32)
 def _rows_in_bag(codes, first_row, key, nodes, root, depth, mask, weights, rows, places):
     """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
     bootstrap_weights(derive_key(key, 0), first_row, weights)
+    # without a branch: each row is written, and overwritten unless it is in the bag; rows has one element more
     n_in = 0
     for r in range(len(weights)):
         rows[n_in] = r
@@ -60,8 +61,9 @@ def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, s
     rows = np.empty(_BLOCK + 1, dtype=np.uint32)
     places = np.empty(_BLOCK, dtype=np.uint32)
     label, n_chosen = np.uint64(n_features), np.uint64(chosen.shape[1])
-    four = chosen.shape[1] == 4
+    four = chosen.shape[1] == 4  # the usual case, the square root of some twenty features: worth a loop of its own
     width = np.uint64(WIDTH)
+    # blocks outside, trees inside: the records of a block are read from memory once for all trees
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
         block = codes[start : start + n]
@@ -73,8 +75,10 @@ def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, s
                 slot = slots[places[i]]
                 if slot < 0:
                     continue
+                # the label is in the record, the weight is not: together they are the element that a bag would hold
                 r, s = rows[i], np.uint64(slot)
                 counts = packed_counts(block[r, label] | weights[r])
+                # one flat array: the histograms of a slot lie side by side, in the order of its features
                 base = s * n_chosen * width
                 if four:
                     histograms[base + block[r, chosen[s, np.uint64(0)]]] += counts
@@ -113,6 +117,8 @@ def take_nodes(records, codes, first_row, n_features, nodes, root, depth, mask, 
                 found_slots[n_found] = slot
                 n_found += 1
                 counts[slot] += 1
+    # counting sort: each slot gets a range as long as its count, and a cursor that moves through it; rows keep their
+    # order within a slot
     cursors = np.zeros(n_slots, dtype=np.int64)
     for slot in range(1, n_slots):
         cursors[slot] = cursors[slot - 1] + counts[slot - 1]
@@ -159,7 +165,7 @@ def split_nodes(
     for i in range(len(active)):
         node = active[i]
         if node == 0:  # the events of the root are known only now
-            total = np.int64(0)
+            total = np.int64(0)  # any feature has all events in its codes, so that one histogram is enough
             for code in range(WIDTH):
                 total += histograms[i, 0, code]
             nodes[0, N_ON], nodes[0, N_OFF] = total >> _32, total & _LOW
@@ -171,6 +177,7 @@ def split_nodes(
             node, nodes, n_codes, own, histograms[i], None, present, min_leaf, criterion, alpha, table, left_counts
         ):
             continue
+        # as in `grower`: children are neighbours, and the right one has what the left one has not
         left = n_nodes
         n_nodes += 2
         nodes[node, LEFT] = left
@@ -213,6 +220,8 @@ def graft(nodes, n_nodes, node, branch):
 
     There must be room for it; return the number of nodes.
     """
+    # The root of the branch takes the row of the node; its other nodes follow at the end of the table. So node i > 0 of
+    # the branch has the number n_nodes + i - 1. A leaf points to itself, which is 0 while a tree grows.
     for i in range(len(branch)):
         place = node if i == 0 else n_nodes + i - 1
         for column in (FEATURE, SHIFT, LIMIT, N_ON, N_OFF):

@@ -58,6 +58,7 @@ def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
 def node_depths(tree):
     """Return the depth of each node of a tree in breadth-first order."""
     depths = np.zeros(len(tree), dtype=np.int64)
+    # parents come before their children, so that one pass is enough
     for node in range(len(tree)):
         left = tree[node, LEFT]
         if left != node:
@@ -73,9 +74,12 @@ def tree_depth(tree: NDArray[np.int64]) -> int:
 @njit(cache=True, nogil=True, inline="always")
 def _step(codes, row, pairs, node, mask):
     """Return the child that a row goes to; from a leaf, the leaf itself."""
+    # low half of `split`: the feature, high half: the shift; low half of `way`: the limit, high half: the left child
+    # (little-endian machines); two loads of 64 bits instead of four of 32
     split, way = pairs[node, _0], pairs[node, _1]
     code = np.uint64(codes[row, split & _LOW])
     right = ((code - (split >> _32)) & mask) > (way & _LOW)
+    # the right child follows the left one, so that the comparison is added and not branched on
     return (way >> _32) + np.uint64(right)
 
 
@@ -89,6 +93,8 @@ def descend(codes, rows, n_rows, nodes, root, depth, mask, places):
     pairs = nodes.view(np.uint64)
     mask, root, n = np.uint64(mask), np.uint64(root), np.uint64(n_rows)
     whole = n - n % np.uint64(8)
+    # A step depends on the node before it, which takes as long as a load from the cache. Eight rows in eight variables,
+    # which the compiler keeps in registers, let the processor wait for eight loads at once.
     for k in range(np.uint64(0), whole, np.uint64(8)):
         r0, r1, r2, r3 = rows[k], rows[k + _1], rows[k + _2], rows[k + _3]
         r4, r5, r6, r7 = rows[k + _4], rows[k + _5], rows[k + _6], rows[k + _7]
@@ -106,11 +112,13 @@ def descend(codes, rows, n_rows, nodes, root, depth, mask, places):
                 n6 = _step(codes, r6, pairs, n6, mask)
                 n7 = _step(codes, r7, pairs, n7, mask)
             level += _STRIDE
+            # a leaf leads to itself, so that a row which has not moved in a stride has arrived
             moved = (o0 ^ n0) | (o1 ^ n1) | (o2 ^ n2) | (o3 ^ n3) | (o4 ^ n4) | (o5 ^ n5) | (o6 ^ n6) | (o7 ^ n7)
             if moved == 0:
                 break
         places[k], places[k + _1], places[k + _2], places[k + _3] = n0, n1, n2, n3
         places[k + _4], places[k + _5], places[k + _6], places[k + _7] = n4, n5, n6, n7
+    # the last rows, fewer than eight
     for k in range(whole, n):
         node = root
         for _ in range(depth):
@@ -128,6 +136,7 @@ def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mas
         n_rows = min(block, last - start)
         encode(X, start, start + n_rows, edges, features, codes)
         part = scores[start : start + n_rows]
+        # blocks outside, trees inside: the codes of a block stay in the cache; scores add up in the order of the trees
         for tree in range(len(depths)):
             descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
             for k in range(np.uint64(n_rows)):
@@ -142,7 +151,9 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
     rows = np.empty(n_rows + 1, dtype=np.uint32)
     places = np.empty(n_rows, dtype=np.uint32)
     for tree in range(len(depths)):
+        # the weights are drawn again from the key of the tree, which is faster than to keep them for all trees
         bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
+        # list the rows of weight 0 without a branch: each is written, and overwritten unless it counts
         n_out = 0
         for r in range(n_rows):
             rows[n_out] = r

@@ -39,16 +39,20 @@ def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha
     left : int
         Packed counts of the left child.
     """
+    # Counts stay packed while they are added and subtracted: both halves at once, without a carry between them,
+    # because no half of a part exceeds that of the node.
     best_position = -1
     best_missing_left = False
     best_left = np.int64(0)
     n_total = (total >> _32) + (total & _LOW)
     log_alpha, log_1p_alpha = math.log(alpha), math.log1p(alpha)
-    any_missing = present[0] == 0
+    any_missing = present[0] == 0  # codes ascend, so that code 0 can only come first
+    # one pass with missing values on the right and, if the node has any, a second one with them on the left
     for missing_left in range(2 if any_missing else 1):
         left = np.int64(0)
         # with missing values on the left, they alone are the first candidate
         for position in range(1 if any_missing and missing_left == 0 else 0, n_present):
+            # invariant: left holds the counts of all codes up to this one, and of missing values on the second pass
             left += counts[present[position]]
             on_left, off_left = left >> _32, left & _LOW
             n_left = on_left + off_left
@@ -56,7 +60,7 @@ def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha
             if n_left < min_leaf:
                 continue
             if n_right < min_leaf or n_right == 0:
-                break
+                break  # the right side only shrinks from here on
             right = total - left
             on_right, off_right = right >> _32, right & _LOW
             if criterion == INFORMATION:
@@ -66,6 +70,7 @@ def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha
                     li_ma(on_left, off_left, alpha, log_alpha, log_1p_alpha, table),
                     li_ma(on_right, off_right, alpha, log_alpha, log_1p_alpha, table),
                 )
+            # strictly: among equal splits the first one wins, the lowest code of the lowest feature
             if value > best_value:
                 best_value, best_position = value, position
                 best_missing_left, best_left = missing_left == 1, left
@@ -75,6 +80,8 @@ def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha
 @njit(cache=True, nogil=True)
 def present_codes(counts, n_codes, touched, present):
     """List the codes with events, ascending; return how many. ``touched`` marks blocks of 64 codes, if given."""
+    # A code is always written and the number moves on by 0 or 1, so that there is no branch to mispredict; present has
+    # one element more than there are codes.
     n_present = 0
     if touched is None:
         for code in range(n_codes):
@@ -97,11 +104,12 @@ def value_to_exceed(total, criterion, alpha, table):
         value = information(on, off, table)
     else:
         value = max(li_ma(on, off, alpha, math.log(alpha), math.log1p(alpha), table), 0.0)
+    # the terms are as large as n ln n and cancel, so that rounding errors are in proportion to it
     return value + 1e-13 * (1.0 + x_log_x(on + off, table))
 
 
 @njit(cache=True, nogil=True)
-def border(present, n_present, position, n_codes):
+def place_border(present, n_present, position, n_codes):
     """Return the largest code that goes left: in the middle of the empty codes that follow, for a fairer border."""
     code = present[position]
     if code == 0:  # missing values go left, all others right
