@@ -73,14 +73,18 @@ def run_tasks(
                 task = waiting.popleft()
             except IndexError:  # another thread was faster
                 return
-            work(task, memory)
+            try:
+                work(task, memory)
+            except BaseException:
+                waiting.clear()  # so that the other threads stop after their present task
+                raise
 
     n_used = max(1, min(n_threads, len(waiting)))
     try:
         for _ in map_threaded(serve, range(n_used), n_used):
             pass
     finally:
-        waiting.clear()  # so that the other threads stop after their present task
+        waiting.clear()  # after an interrupt
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
