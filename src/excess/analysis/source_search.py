@@ -93,7 +93,7 @@ def search(
     """
     names = [models] if isinstance(models, str) else list(models)
     trained = [one if isinstance(one, TrainedModel) else load_model(one, n_jobs=n_jobs) for one in model_files]
-    applied_names = [str(one.path) for one in trained]
+    applied_names = [str(one.path or f"model {number}") for number, one in enumerate(trained, start=1)]
     for name in (*names, *applied_names):
         if [*names, *applied_names].count(name) > 1:
             raise ArgumentError("models", f"hold {name!r} twice")
@@ -102,6 +102,8 @@ def search(
     else:
         to_train = {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
     _check_request(observation, to_train, null_tests, permutations)
+    if not to_train and not trained:
+        raise ArgumentError("models", "must hold at least one model, unless there are `model_files`")
     for one in trained:
         check_unseen(one, observation)
 
@@ -122,7 +124,8 @@ def search(
         "strategy": strategy,
         "n_repeats": repeats,
     }
-    found = {str(one.path): detect_with(one, observation) for one in trained}
+    applied = dict(zip(applied_names, trained, strict=True))
+    found = {name: detect_with(one, observation) for name, one in applied.items()}
     forward: dict[str, OnOffCounts] = {}
     no_forward, tests = "", {}
     if searched:
@@ -143,7 +146,7 @@ def search(
         tests = null_test(to_train, observation.X, regions.region, n_regions=regions.n_regions, **shared)
     # what was asked for comes first, the reference last
     asked = [*names, *applied_names, *(name for name in searched if name not in names)]
-    estimators = {**searched, **{str(one.path): one.model for one in trained}}
+    estimators = {**searched, **{name: one.model for name, one in applied.items()}}
     options = {
         "models": [*names, *applied_names],
         "estimators": {name: repr(without_run_settings(one)) for name, one in estimators.items()},
