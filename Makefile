@@ -6,12 +6,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test quick lint format bench clean
 
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
 	@echo "make test    run the tests"
-	@echo "make lint    check formatting, lint and types"
+	@echo "make quick   run the tests that start no processes, clusters or browsers: for the minute after an edit"
+	@echo "make lint    check formatting, lint, types and layers"
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
 	@echo "make clean   remove $(VENV) and caches"
@@ -34,6 +35,9 @@ demo: $(VENV)/.core
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+quick: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

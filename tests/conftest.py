@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,22 @@ from hypothesis import settings
 from sklearn.datasets import make_classification
 
 import excess
+from excess.estimators import _forest
 
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the kernels once, before several workers would do it side by side."""
+    compiled = Path(_forest.__file__).parent / "__pycache__"
+    if hasattr(session.config, "workerinput") or session.config.option.collectonly or any(compiled.glob("*.nbi")):
+        return
+    X, y = np.arange(1200.0).reshape(-1, 2) % 97, np.arange(600) % 3 == 0
+    for order in ("C", "F"):
+        for max_bins in (255, None):
+            excess.OnOffTreeClassifier(max_depth=2, max_bins=max_bins).fit(np.asarray(X, order=order), y)
+        excess.OnOffForestClassifier(2).fit(np.asarray(X, order=order), y)
 
 
 class NoisyData(NamedTuple):
