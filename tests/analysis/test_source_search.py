@@ -101,3 +101,8 @@ def test_a_reference_needs_events(events, observation, tmp_path):
     write_events(simulated, tmp_path / "gamma.csv")
     with pytest.raises(EventFileError, match=r"gamma\.csv: no event passes the quality cuts"):
         search(observation, "tree", reference=(tmp_path / "gamma.csv", events))
+
+
+def test_the_readme_shows_the_example():
+    code = EXAMPLE.read_text().partition('"""\n\n')[2]
+    assert f"```python\n{code}```" in (EXAMPLE.parents[1] / "README.md").read_text()
