@@ -171,7 +171,7 @@ def test_forward_never_judges_the_first_group(forest, noisy_data):
     X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
     detection = cross_val_detect(forest, X, y, alpha=noisy_data.alpha, groups=groups, strategy="forward")
     np.testing.assert_array_equal(np.isnan(detection.score), groups == 0)
-    np.testing.assert_array_equal(detection.judged, groups != 0)
+    np.testing.assert_array_equal(detection.held_out, groups != 0)
     assert not detection.selected[groups == 0].any()
     assert 0 not in detection.counts_by_group
     assert detection.uncut.n_on == int((y[groups != 0] == 1).sum())
@@ -309,7 +309,7 @@ def test_a_group_without_on_events_is_judged(forest, noisy_data):
     y = np.where(noisy_data.groups == 3, 0, noisy_data.y)
     detection = cross_val_detect(forest, noisy_data.X, y, alpha=noisy_data.alpha, groups=noisy_data.groups)
     assert detection.counts_by_group[3].n_on == 0
-    assert detection.judged.all()
+    assert detection.held_out.all()
 
 
 def test_nothing_selected_is_no_detection():
@@ -325,7 +325,7 @@ def test_nothing_selected_is_no_detection():
 
 def test_required_significance_decides(forest, noisy_data):
     shared = {"alpha": noisy_data.alpha, "random_state": 0}
-    detection = cross_val_detect(forest, noisy_data.X, noisy_data.y, required=1000.0, **shared)
+    detection = cross_val_detect(forest, noisy_data.X, noisy_data.y, required_significance=1000.0, **shared)
     assert not detection.feasible
     assert "1000 required: no detection" in detection.verdict
 
@@ -361,7 +361,7 @@ class NanScores(Scoreless):
         ({"n_repeats": 0}, ValueError, "n_repeats must be at least 1"),
         ({"n_permutations": -1}, ValueError, "n_permutations must be at least 0"),
         ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
-        ({"required": -1}, ValueError, "required must not be negative"),
+        ({"required_significance": -1}, ValueError, "required_significance must not be negative"),
         ({"y": np.zeros(600)}, ValueError, "one class"),
         ({"y": np.zeros(5)}, ValueError, "one class|same length"),
         ({"estimator": Scoreless()}, TypeError, "must score events .* Scoreless has neither"),

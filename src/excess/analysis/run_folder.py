@@ -127,7 +127,7 @@ def _model_result(findings: Findings, name: str) -> dict[str, Any]:
     found, forward = findings.detections[name], findings.forward.get(name)
     return {
         **found.summary(),
-        "required": found.required,
+        "required_significance": found.required_significance,
         "verdict": found.verdict,
         "forward": None if forward is None else forward.summary(),
         "significances": found.significances.tolist(),

@@ -29,7 +29,7 @@ def search(
 ) -> Findings:
     """Cross-validate models, forward as well as pooled, and test some of them in the Off regions."""
     from excess.analysis.run_folder import Findings
-    from excess.validation.cross_validation import cross_val_detect, null_test
+    from excess.validation import cross_val_detect, null_test
 
     if not models:
         return Findings({})
