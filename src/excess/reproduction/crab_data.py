@@ -76,20 +76,6 @@ class CrabData:
         """Exposure ratio On/Off."""
         return 1 / (self.n_regions - 1)
 
-    def folds(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Leave one night out at a time."""
-        return [
-            (np.flatnonzero(self.groups != night), np.flatnonzero(self.groups == night))
-            for night in np.unique(self.groups)
-        ]
-
-    def with_fake_on(self, region: int) -> CrabData:
-        """Drop On events, and call one of the Off regions On."""
-        off = self.region > 0
-        numbers = self.region[off]
-        fake = np.where(numbers == region, 0, np.where(numbers < region, numbers, numbers - 1))
-        return CrabData(self.X[off], self.names, fake, self.n_regions - 1, self.groups[off])
-
 
 @dataclass(frozen=True, eq=False)
 class LabelledEvents:

@@ -17,6 +17,7 @@ from excess.reproduction.pages import Comparison, Figure, Page, Table, compare
 from excess.reproduction.roc import FORESTS
 from excess.reproduction.settings import Settings
 from excess.stats.significance import OnOffCounts
+from excess.validation.null_tests import label_null_region
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,8 +111,8 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
     )
     uncut = []
     for region in range(1, n_regions) if _has_events(settings, origin) else ():
-        data = crab_data(settings).with_fake_on(region)
-        counts = OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)
+        on = label_null_region(crab_data(settings).region, region)
+        counts = OnOffCounts(int(on.sum()), int((1 - on).sum()), 1 / (n_regions - 2))
         uncut.append(f"{counts.significance:.1f}")
     if uncut:
         text.append(f"Without any cut, the regions show {', '.join(uncut)} sigma.")

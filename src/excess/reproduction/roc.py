@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from excess.estimators.holdout import score_events
-from excess.reproduction.crab import make_model, train_supervised
+from excess.reproduction.crab import make_crab_model, train_supervised
 from excess.reproduction.crab_data import crab_data, has_fact_files, identify_crab, labelled_events
 from excess.reproduction.datasets import MissingDataError
 from excess.reproduction.settings import Settings
@@ -42,12 +42,11 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     if test is None:
         raise MissingDataError("roc needs files gamma*.hdf5 and proton*.hdf5 of simulated events beside FACT's data")
     model, seed = parameters["model"], settings.trial_seed(parameters["trial"])
-    depth = FORESTS[model][1]
     if model == "supervised-forest":
-        fitted = train_supervised(model, 0, seed, settings)
+        fitted = train_supervised(model, 0, settings, seed).estimator
     else:
         data = crab_data(settings)
-        fitted = make_model(model, depth, settings).set_params(alpha=data.alpha, random_state=seed)
+        fitted = make_crab_model(model, FORESTS[model][1], settings, seed).set_params(alpha=data.alpha)
         fitted.fit(data.X, data.on.astype(int))
     score = score_events(fitted, test.X)
     fpr, tpr, _ = roc_curve(test.is_signal, score)
