@@ -16,7 +16,6 @@ from excess.reproduction.crab_data import (
     are_labelled,
     crab_data,
     fact_files,
-    has_fact_files,
     identify_crab,
     labelled_events,
 )
@@ -139,7 +138,7 @@ def train_supervised(model: str, size: int, settings: Settings, seed: int) -> An
     if events is None:
         raise ValueError("a supervised model needs files of simulated gammas and protons beside FACT's data")
     untrained = make_method_model(model, settings, random_state=seed)
-    return supervised_reference(events.X, events.is_signal.astype(int), estimator=untrained)
+    return supervised_reference(events.X, events.clean, estimator=untrained)
 
 
 @lru_cache(maxsize=1)
@@ -194,5 +193,5 @@ def _number(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-CRAB = Study("crab", 10, plan, run, identify_crab, has_fact_files)
-CRAB_NULL = Study("crab-null", 10, null_plan, null_run, identify_crab, has_fact_files)
+CRAB = Study("crab", 10, plan, run, identify_crab, fact_files)
+CRAB_NULL = Study("crab-null", 10, null_plan, null_run, identify_crab, fact_files)

@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
 from excess._core.files import sha256_of
+from excess.reproduction.datasets import LabelledSet
 from excess.reproduction.settings import Settings
 
 __all__ = [
     "CrabData",
-    "LabelledEvents",
     "are_labelled",
     "crab_data",
     "fact_files",
-    "has_fact_files",
     "identify_crab",
     "labelled_events",
     "labelled_files",
@@ -77,14 +76,6 @@ class CrabData:
         return 1 / (self.n_regions - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class LabelledEvents:
-    """Simulated gammas and protons."""
-
-    X: FloatArray
-    is_signal: BoolArray
-
-
 def fact_files(settings: Settings) -> dict[str, Path]:
     """Return FACT's files in the folder of data, as far as they are there: dl2, dl3, gamma and proton.
 
@@ -120,11 +111,6 @@ def identify_crab(settings: Settings) -> dict[str, Any]:
     return {"crab": {kind: sha256_of(path)[:16] for kind, path in files.items()}}
 
 
-def has_fact_files(settings: Settings) -> bool:
-    """Say whether the folder of data holds FACT's sample."""
-    return bool(fact_files(settings))
-
-
 def are_labelled(identity: Mapping[str, Any]) -> bool:
     """Say whether there are labelled events beside the Crab, from what `identify_crab` says about the data.
 
@@ -140,18 +126,7 @@ def are_labelled(identity: Mapping[str, Any]) -> bool:
 
 @lru_cache(maxsize=1)
 def crab_data(settings: Settings) -> CrabData:
-    """Return the events of On and Off regions.
-
-    Parameters
-    ----------
-    settings : Settings
-        With ``data``, the folder in which FACT's files are looked for. Without them, an observation is simulated.
-
-    Returns
-    -------
-    CrabData
-        Events with nights.
-    """
+    """Return the events of On and Off regions with their nights: FACT's, or simulated ones without FACT's files."""
     from excess.events import load_config
     from excess.observation.pipeline import observe, observe_table
     from excess.observation.simulation import simulate_observation
@@ -175,7 +150,7 @@ def crab_data(settings: Settings) -> CrabData:
 
 
 @lru_cache(maxsize=4)
-def labelled_events(part: str, settings: Settings) -> LabelledEvents | None:
+def labelled_events(part: str, settings: Settings) -> LabelledSet | None:
     """Return labelled events: ``"train"``, ``"train-small"`` or ``"test"``; None where real data come without any.
 
     Of files, every other event is for training and the rest for testing.
@@ -191,10 +166,11 @@ def labelled_events(part: str, settings: Settings) -> LabelledEvents | None:
     n = sizes[part] // (20 if settings.small else 1) // 2
     number = list(sizes).index(part)
     events = simulate_labelled(n, n, random_state=settings.trial_seed(1_000, number))
-    return LabelledEvents(events[list(crab_data(settings).names)].to_numpy(np.float64), events["is_signal"].to_numpy())
+    X = events[list(crab_data(settings).names)].to_numpy(np.float64)
+    return LabelledSet(X, events["is_signal"].to_numpy(np.int64))
 
 
-def _from_files(files: dict[str, Path], part: str) -> LabelledEvents:
+def _from_files(files: dict[str, Path], part: str) -> LabelledSet:
     from excess.events import load_config, read_events, to_features
 
     config = load_config()
@@ -204,4 +180,4 @@ def _from_files(files: dict[str, Path], part: str) -> LabelledEvents:
         X = features.X[features.valid]
         X = X[1::2] if part == "test" else X[::2]
         parts.append(X[: N_FEW_LABELLED // 2] if part == "train-small" else X)
-    return LabelledEvents(np.concatenate(parts), np.repeat([True, False], [len(X) for X in parts]))
+    return LabelledSet(np.concatenate(parts), np.repeat([1, 0], [len(X) for X in parts]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,21 +105,7 @@ class Comparison:
 
 
 def compare(values: Any, published: Value | None, n_published: int) -> Comparison:
-    """Compare repetitions with a published mean and standard deviation.
-
-    Parameters
-    ----------
-    values : array-like of shape (n_repetitions,)
-        Ours.
-    published : Value or None
-        Theirs.
-    n_published : int
-        Over how many repetitions.
-
-    Returns
-    -------
-    Comparison
-        Both, their difference, and its standard error.
+    """Compare our repetitions with a published mean and standard deviation over some repetitions.
 
     Examples
     --------
@@ -156,15 +141,16 @@ def write_page(page: Page, results: pd.DataFrame, folder: Path) -> None:
     require("pyarrow", "writing Parquet", extra="experiments")
     folder.mkdir(parents=True, exist_ok=True)
     labelled = results.assign(data=page.data)
-    _write_csv(labelled, folder / "results.csv")
+    files.write_text(folder / "results.csv", labelled.to_csv(index=False))
     with files.replacing(folder / "results.parquet") as temporary:
         labelled.to_parquet(temporary, index=False)
     if page.summary is not None:
-        _write_csv(page.summary.assign(data=page.data), folder / "summary.csv")
-    drawings = {figure.name: _png(figure.drawing) for figure in page.figures}
-    for name, png in drawings.items():
-        with files.replacing(folder / f"{name}.png") as temporary:
-            temporary.write_bytes(png)
+        files.write_text(folder / "summary.csv", page.summary.assign(data=page.data).to_csv(index=False))
+    drawings = {}
+    for figure in page.figures:
+        with files.replacing(folder / f"{figure.name}.png") as temporary:
+            figure.drawing.savefig(temporary, format="png", dpi=110, facecolor="white")
+            drawings[figure.name] = temporary.read_bytes()
     files.write_text(folder / "page.md", as_markdown(page))
     files.write_text(folder / "page.html", as_html(page, drawings))
 
@@ -209,17 +195,6 @@ def _html_table(table: Table) -> str:
     body = "\n".join(row(line, "td") for line in table.lines)
     head = f"<thead>{row(table.columns, 'th')}</thead>"
     return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
-
-
-def _write_csv(table: pd.DataFrame, path: Path) -> None:
-    with files.replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
-
-
-def _png(drawing: Any) -> bytes:
-    memory = io.BytesIO()
-    drawing.savefig(memory, format="png", dpi=110, facecolor="white")
-    return memory.getvalue()
 
 
 _STYLE = """

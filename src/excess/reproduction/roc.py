@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from excess.estimators.holdout import score_events
 from excess.reproduction.crab import make_crab_model, train_supervised
-from excess.reproduction.crab_data import crab_data, has_fact_files, identify_crab, labelled_events
+from excess.reproduction.crab_data import crab_data, fact_files, identify_crab, labelled_events
 from excess.reproduction.datasets import MissingDataError
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
@@ -49,8 +49,8 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
         fitted = make_crab_model(model, FORESTS[model][1], settings, seed).set_params(alpha=data.alpha)
         fitted.fit(data.X, data.on.astype(int))
     score = score_events(fitted, test.X)
-    fpr, tpr, _ = roc_curve(test.is_signal, score)
-    auc = float(roc_auc_score(test.is_signal, score))
+    fpr, tpr, _ = roc_curve(test.clean, score)
+    auc = float(roc_auc_score(test.clean, score))
     grid = np.linspace(0, 1, N_POINTS)
     return [
         {"fpr": round(float(x), 2), "tpr": float(y), "auc": auc}
@@ -58,4 +58,4 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-ROC = Study("roc", 10, plan, run, identify_crab, has_fact_files)
+ROC = Study("roc", 10, plan, run, identify_crab, fact_files)

@@ -1,7 +1,7 @@
 """The loop of trials: each is a pure function of a few parameters, and a file on disk as soon as it is finished.
 
 A study is a list of trials. A trial that has its file is not repeated, so that a run that was interrupted, or killed,
-goes on where it was; at most the trials under way are lost. Files hold nothing that depends on when or where they were
+can be resumed; at most the trials under way are lost. Files hold nothing that depends on when or where they were
 made, so that the bytes of all results are those of a run without interruption.
 """
 
@@ -25,7 +25,7 @@ from excess._core.progress import progress_bar
 from excess.estimators.base import n_threads
 from excess.reproduction.settings import Settings
 
-__all__ = ["Study", "Trial", "finished", "locked", "made_from", "read_rows", "run_study"]
+__all__ = ["Study", "Trial", "is_finished", "locked", "read_origin", "read_rows", "run_study"]
 
 Row = dict[str, Any]
 
@@ -73,7 +73,7 @@ class Study:
     plan: Callable[[Settings, int], list[Trial]]
     run: Callable[[Settings, Mapping[str, Any]], list[Row]]
     identify: Callable[[Settings], dict[str, Any]]
-    has_data: Callable[[Settings], bool] = lambda settings: False
+    has_data: Callable[[Settings], Any] = lambda settings: False
 
 
 def run_study(
@@ -83,45 +83,28 @@ def run_study(
     folder: Path,
     *,
     n_jobs: int = 1,
-    shown: bool = False,
+    show_progress: bool = False,
 ) -> list[Row]:
-    """Run the trials of a study that have no file yet, and return the rows of all.
+    """Run the trials of a study that have no file in a folder yet, and return the rows of all, as `read_rows` does.
 
-    Parameters
-    ----------
-    study : Study
-        What to run.
-    trials : sequence of Trial
-        Some or all trials of its plan.
-    settings : Settings
-        What decides about the numbers; they must be those of the trials that the folder holds already.
-    folder : Path
-        Where the files of the study are; made if it is not there. The caller keeps other runs out of it, see `locked`.
-    n_jobs : int, default=1
-        Processes, each with one thread; -1 is one per core. The rows do not depend on it.
-    shown : bool, default=False
-        Show a progress bar with the time left.
-
-    Returns
-    -------
-    list of dict
-        In the order of the trials: the parameters of a trial and one of its rows.
+    The settings must be those of the trials that the folder holds already. The caller keeps other runs out of it, see
+    `locked`. Each of the processes has one thread; the rows do not depend on their number.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".*.json"):
         stale.unlink(missing_ok=True)  # half-written files of a run that was killed
     check_settings(study, settings, folder)
-    missing = [trial for trial in trials if not finished(folder, trial)]
+    missing = [trial for trial in trials if not is_finished(folder, trial)]
     n_processes = min(n_threads(n_jobs), max(len(missing), 1))
     n_done = len(trials) - len(missing)
-    said = f"{study.name}" if n_done == 0 else f"{study.name} ({n_done} of {len(trials)} trials were done before)"
-    with progress_bar(said, len(missing), shown=shown) as tick:
+    title = study.name if n_done == 0 else f"{study.name} ({n_done} of {len(trials)} trials were done before)"
+    with progress_bar(title, len(missing), shown=show_progress) as tick:
         for _ in _run_all(study, missing, settings, folder, n_processes):
             tick(1)
     return read_rows(folder, trials)
 
 
-def finished(folder: Path, trial: Trial) -> bool:
+def is_finished(folder: Path, trial: Trial) -> bool:
     """Say whether a trial is on disk."""
     return _file_of(folder, trial).exists()
 
@@ -140,16 +123,9 @@ def read_rows(folder: Path, trials: Sequence[Trial]) -> list[Row]:
 
 @contextmanager
 def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
-    """Keep a folder to one run; the system unlocks it however a run ends.
+    """Keep a folder to one run, or wait some seconds for another one; the system unlocks it however a run ends.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-    name : str
-        File of the lock. Pages have another one than trials, so that they can be written while a run is going on.
-    patience : float
-        Seconds to wait for another run; ValueError where it has the folder longer.
+    Pages have another lock than trials, so that they can be written during a run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + patience
@@ -181,7 +157,7 @@ def _lock(file: Any) -> None:
 def _run_all(
     study: Study, trials: Sequence[Trial], settings: Settings, folder: Path, n_processes: int
 ) -> Iterator[None]:
-    """Run trials side by side; give a sign whenever one is on disk."""
+    """Run trials in parallel; yield whenever one is on disk."""
     if n_processes == 1:
         # one thread as in the processes below: sums over several threads may differ in their last bits
         with ThreadpoolController().limit(limits=1):
@@ -229,7 +205,7 @@ def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "settings.json"
     text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
-    # settings of a run that ended before its first trial bind nobody
+    # settings of a run that ended before its first trial may be replaced
     if not path.exists() or not _has_trials(folder):
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             files.write_text(path, text)
@@ -238,7 +214,7 @@ def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     _refuse_others(folder, found, json.loads(text), {*found, *wanted})
 
 
-def made_from(study: Study, settings: Settings, folder: Path) -> dict[str, Any] | None:
+def read_origin(study: Study, settings: Settings, folder: Path) -> dict[str, Any] | None:
     """Return what the trials in a folder depend on, as it was written down with them; None where there are none.
 
     Nothing is written, and no data are needed: seed, size and version must be those of the settings, and the data only
