@@ -5,6 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from sklearn.base import clone
+
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.tree import OnOffTreeClassifier
@@ -13,85 +15,58 @@ __all__ = ["MODELS", "Model", "make_model"]
 
 
 class Model(NamedTuple):
-    """A named estimator.
-
-    Attributes
-    ----------
-    description : str
-        What it is, in a few words.
-    estimator : type
-        Class of the estimator.
-    parameters : dict
-        Its parameters, as far as they are not the defaults of the class.
-    """
+    """A named estimator, which is not fitted, and what it is in a few words."""
 
     description: str
-    estimator: type[Any]
-    parameters: dict[str, Any]
+    estimator: Any
 
 
-_PAPER_ENSEMBLE: dict[str, Any] = {"n_estimators": 100, "threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}
-"""The paper's ensembles: T = 100, and the threshold of largest significance."""
-_PAPER_FOREST: dict[str, Any] = {**_PAPER_ENSEMBLE, "min_samples_leaf": 1}
+_PAPER: dict[str, Any] = {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}
+"""The paper's rule for the threshold: that of largest significance."""
 
 MODELS: dict[str, Model] = {
-    "forest": Model("the default forest", OnOffForestClassifier, {}),
+    "forest": Model("the default forest", OnOffForestClassifier()),
     "li-ma-forest": Model(
         "100 trees of depth 6 that split by significance",
-        OnOffForestClassifier,
-        {"n_estimators": 100, "criterion": "li_ma", "max_depth": 6, "min_samples_leaf": 1},
+        OnOffForestClassifier(100, criterion="li_ma", max_depth=6, min_samples_leaf=1),
     ),
     "noisy-forest": Model(
         "100 trees of depth 8 that split by entropy",
-        OnOffForestClassifier,
-        {"n_estimators": 100, "criterion": "information", "max_depth": 8, "min_samples_leaf": 1},
+        OnOffForestClassifier(100, criterion="information", max_depth=8, min_samples_leaf=1),
     ),
-    "tree": Model("one tree of depth 4", OnOffTreeClassifier, {"max_depth": 4}),
+    "tree": Model("one tree of depth 4", OnOffTreeClassifier(max_depth=4)),
     "li-ma-tree": Model(
-        "one tree of depth 4 that splits by significance", OnOffTreeClassifier, {"criterion": "li_ma", "max_depth": 4}
+        "one tree of depth 4 that splits by significance", OnOffTreeClassifier(criterion="li_ma", max_depth=4)
     ),
-    "k-means": Model("one clustering, 48 clusters", OnOffKMeansClassifier, {"n_clusters": 48}),
-    "k-means-ensemble": Model("the default ensemble of clusterings", OnOffKMeansEnsembleClassifier, {}),
+    "k-means": Model("one clustering, 48 clusters", OnOffKMeansClassifier(48)),
+    "k-means-ensemble": Model("the default ensemble of clusterings", OnOffKMeansEnsembleClassifier()),
     "paper-li-ma-forest": Model(
         "LiMa Forest of the paper: votes of trees, threshold of largest significance",
-        OnOffForestClassifier,
-        {"criterion": "li_ma", "output": "assignment", "max_depth": 6, **_PAPER_FOREST},
+        OnOffForestClassifier(100, criterion="li_ma", output="assignment", max_depth=6, min_samples_leaf=1, **_PAPER),
     ),
     "paper-noisy-forest": Model(
         "Noisy Forest of the paper: threshold of largest significance",
-        OnOffForestClassifier,
-        {"criterion": "information", "max_depth": 8, **_PAPER_FOREST},
+        OnOffForestClassifier(100, criterion="information", max_depth=8, min_samples_leaf=1, **_PAPER),
     ),
     "paper-li-ma-tree": Model(
         "LiMa Tree of the paper: searches every distinct value",
-        OnOffTreeClassifier,
-        {"criterion": "li_ma", "max_depth": 4, "max_bins": None},
+        OnOffTreeClassifier(criterion="li_ma", max_depth=4, max_bins=None),
     ),
     "paper-noisy-tree": Model(
         "Noisy Tree of the paper: searches every distinct value",
-        OnOffTreeClassifier,
-        {"criterion": "information", "max_depth": 4, "max_bins": None},
+        OnOffTreeClassifier(criterion="information", max_depth=4, max_bins=None),
     ),
     "paper-k-means-ensemble": Model(
         "k-means ensemble of the paper: votes of clusterings, threshold of largest significance",
-        OnOffKMeansEnsembleClassifier,
-        {"n_clusters": 256, "output": "assignment", **_PAPER_ENSEMBLE},
+        OnOffKMeansEnsembleClassifier(100, 256, output="assignment", **_PAPER),
     ),
     "open-crab-tree": Model(
         "tree of depth 15 by entropy, as in the open Crab analysis",
-        OnOffTreeClassifier,
-        {"criterion": "information", "max_depth": 15},
+        OnOffTreeClassifier(criterion="information", max_depth=15),
     ),
     "open-crab-forest": Model(
         "200 trees of depth 15 by entropy with a cut at 0.5, as in the open Crab analysis",
-        OnOffForestClassifier,
-        {
-            "n_estimators": 200,
-            "criterion": "information",
-            "max_depth": 15,
-            "min_samples_leaf": 1,
-            "threshold": 0.5,
-        },
+        OnOffForestClassifier(200, criterion="information", max_depth=15, min_samples_leaf=1, threshold=0.5),
     ),
 }
 """Models by name. Sizes and depths are the best ones of the paper.
@@ -132,5 +107,5 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
         near = get_close_matches(str(name), MODELS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}{hint}")
-    model = MODELS[name].estimator(**{**MODELS[name].parameters, "random_state": random_state, **options})
+    model = clone(MODELS[name].estimator).set_params(random_state=random_state, **options)
     return model.set_params(n_jobs=n_jobs) if "n_jobs" in model.get_params() else model

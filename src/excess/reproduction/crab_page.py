@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from excess.events import load_config
 from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
@@ -19,9 +20,6 @@ from excess.reproduction.settings import Settings
 from excess.stats.significance import OnOffCounts
 from excess.validation.null_tests import label_null_region
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["agreement_page", "crab_page", "null_page", "roc_page"]
 
 N_PUBLISHED = 10
@@ -30,8 +28,6 @@ COLORS = {"supervised-forest": "black", "li-ma-forest": ON, "noisy-forest": OFF,
 
 def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return Table I in its full version."""
-    import pandas as pd
-
     lines: dict[str, list[str]] = {}
     summary = []
     for line, n_models, part in _parts(frames["crab"], published.CRAB):
@@ -68,8 +64,6 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
 
 def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the table with a fake On region."""
-    import pandas as pd
-
     lines, summary = [], []
     for line, n_models, part in _parts(frames["crab-null"], published.CRAB_NULL):
         if len(part) == 0:
@@ -107,8 +101,6 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
 
 def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return correlations with the supervised forest."""
-    import pandas as pd
-
     rows = frames["crab"]
     lines, summary = [], []
     parts = _parts(rows, published.AGREEMENT["1"]) if "pearson" in rows else []
@@ -141,8 +133,6 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origi
 
 def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the ROC curves on simulated truth."""
-    import pandas as pd
-
     rows = frames["roc"]
     areas = rows.groupby(["model", "trial"], sort=False)["auc"].first()
     lines, summary = [], []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from excess.reproduction import published
 from excess.reproduction.datasets import IMBALANCED_SETS
@@ -14,9 +15,6 @@ from excess.reproduction.methods import METHODS
 from excess.reproduction.pages import Comparison, Figure, Page, Table, compare
 from excess.reproduction.ranking import RankComparison, compare_ranks
 from excess.reproduction.settings import Settings
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["critical_difference_page", "imbalanced_page"]
 
@@ -31,8 +29,6 @@ CONFIDENCE = 0.9
 
 def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the page of one noise level."""
-    import pandas as pd
-
     (study, rows), *_ = frames.items()
     p_plus, cells = NOISE[study]
     found: dict[tuple[str, str], Comparison] = {}
@@ -59,8 +55,6 @@ def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings, orig
 
 def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the diagrams: from the published tables, from ours, and from ours with our own forest."""
-    import pandas as pd
-
     figures, lines, summary = [], [], []
     for study, rows in frames.items():
         p_plus, _ = NOISE[study]
@@ -208,8 +202,6 @@ def common_trials(rows: pd.DataFrame, methods: Sequence[str]) -> dict[str, pd.Da
 
 def common_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """Return mean F1 by set and method, over the trials that all these methods have."""
-    import pandas as pd
-
     means = {name: trials.mean() for name, trials in common_trials(rows, methods).items()}
     return pd.DataFrame.from_dict(means, orient="index", columns=list(methods))
 

@@ -7,17 +7,14 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from excess._core import files
 from excess._core.errors import require
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from excess.reproduction.published import Value
+from excess.reproduction.published import Value
 
 __all__ = ["Comparison", "Figure", "Page", "Table", "compare", "pm", "write_page"]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from excess.reproduction import published
 from excess.reproduction.calibration import CALIBRATION, calibration_page
@@ -12,14 +14,10 @@ from excess.reproduction.crab import CRAB, CRAB_NULL, label_of
 from excess.reproduction.crab_page import agreement_page, crab_page, null_page, roc_page
 from excess.reproduction.imbalanced import IMBALANCED, MORE_NOISE
 from excess.reproduction.imbalanced_page import critical_difference_page, imbalanced_page
+from excess.reproduction.pages import Page
 from excess.reproduction.roc import ROC
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Study, Trial
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from excess.reproduction.pages import Page
 
 __all__ = ["TARGETS", "Target"]
 

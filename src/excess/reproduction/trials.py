@@ -201,17 +201,12 @@ def _file_of(folder: Path, trial: Trial) -> Path:
 
 def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     """Write what the study depends on, or refuse a folder that holds trials of something else."""
-    wanted = {**_basic_settings(study, settings), **study.identify(settings)}
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "settings.json"
-    text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
-    # settings of a run that ended before its first trial may be replaced
-    if not path.exists() or not _has_trials(folder):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            files.write_text(path, text)
-        return
-    found = json.loads(path.read_text(encoding="utf-8"))
-    _refuse_others(folder, found, json.loads(text), {*found, *wanted})
+    text = json.dumps({**_basic_settings(study, settings), **study.identify(settings)}, indent=1, sort_keys=True) + "\n"
+    found, wanted, path = _read_settings(folder), json.loads(text), folder / "settings.json"
+    if found is not None:
+        _refuse_others(folder, found, wanted, {*found, *wanted})
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        files.write_text(path, text)
 
 
 def read_origin(study: Study, settings: Settings, folder: Path) -> dict[str, Any] | None:
@@ -220,14 +215,21 @@ def read_origin(study: Study, settings: Settings, folder: Path) -> dict[str, Any
     Nothing is written, and no data are needed: seed, size and version must be those of the settings, and the data only
     where the settings name a folder and they are in it.
     """
+    found, wanted = _read_settings(folder), _basic_settings(study, settings)
+    if found is not None:
+        if settings.data is not None and study.has_data(settings):
+            wanted |= json.loads(json.dumps(study.identify(settings)))
+        _refuse_others(folder, found, wanted, wanted)
+    return found
+
+
+def _read_settings(folder: Path) -> dict[str, Any] | None:
+    """Return the settings of the trials in a folder; those of a run that ended before its first trial do not count."""
     path = folder / "settings.json"
-    if not path.exists() or not _has_trials(folder):
+    trials = (other for other in folder.glob("*.json") if other != path and not other.name.startswith("."))
+    if not path.exists() or not any(trials):
         return None
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    wanted = _basic_settings(study, settings)
-    if settings.data is not None and study.has_data(settings):
-        wanted |= json.loads(json.dumps(study.identify(settings)))
-    _refuse_others(folder, found, wanted, wanted)
     return found
 
 
@@ -235,10 +237,6 @@ def _basic_settings(study: Study, settings: Settings) -> dict[str, Any]:
     from excess._core.version import __version__
 
     return {"excess": __version__, "study": study.name, "seed": settings.seed, "small": settings.small}
-
-
-def _has_trials(folder: Path) -> bool:
-    return any(path.name != "settings.json" and not path.name.startswith(".") for path in folder.glob("*.json"))
 
 
 def _refuse_others(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable[str]) -> None:

@@ -28,20 +28,23 @@ __all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds", "detect"]
 STRATEGIES = ("pooled", "forward")
 
 
-class _Options(TypedDict, total=False):
-    """Keyword arguments of `cross_val_detect`, which has their defaults."""
+class SharedOptions(TypedDict, total=False):
+    """Keyword arguments that `cross_val_detect` and `null_test` share; the functions have their defaults."""
 
-    alpha: Required[float]
     groups: ArrayLike | None
-    nearby: tuple[Any, ArrayLike | None] | None
     cv: Any
     strategy: str
     n_repeats: int
-    n_permutations: int
-    required_significance: float
     n_jobs: int | None
     random_state: Any
     verbose: int
+
+
+class _Options(SharedOptions, total=False):
+    alpha: Required[float]
+    nearby: tuple[Any, ArrayLike | None] | None
+    n_permutations: int
+    required_significance: float
 
 
 @overload

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Required, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Required, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing, indexable
 from excess._core.checks import FloatArray, as_column, as_int, as_random_state
 from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
-from excess.validation.cross_validation import check_models, cross_val_detect
+from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect
 from excess.validation.detection import Detection
 from excess.validation.onoff_events import check_groups
 
@@ -111,18 +111,9 @@ class NullTest:
         )
 
 
-class _Options(TypedDict, total=False):
-    """Keyword arguments of `null_test`, which has their defaults."""
-
+class _Options(SharedOptions, total=False):
     n_regions: Required[int]
     off_regions: Sequence[int] | None
-    groups: ArrayLike | None
-    cv: Any
-    strategy: str
-    n_repeats: int
-    n_jobs: int | None
-    random_state: Any
-    verbose: int
 
 
 @overload
