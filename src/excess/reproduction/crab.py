@@ -167,8 +167,9 @@ def null_run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     data = crab_data(settings)
     model, size, region = (parameters[name] for name in ("model", "size", "region"))
     untrained = make_crab_model(model, size, settings, settings.trial_seed(parameters["trial"]))
-    shared = {"n_regions": data.n_regions, "groups": data.groups}
-    found = null_test(untrained, data.X, data.region, off_regions=[region], **shared)
+    found = null_test(
+        untrained, data.X, data.region, n_regions=data.n_regions, off_regions=[region], groups=data.groups
+    )
     return [_row(model, size, found.counts[region])]
 
 
