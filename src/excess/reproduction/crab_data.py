@@ -43,27 +43,13 @@ N_TEST = 40_000
 
 @dataclass(frozen=True, eq=False)
 class CrabData:
-    """On and Off events of the Crab.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n_events, n_features)
-        Features.
-    names : tuple of str
-        Their names.
-    region : ndarray of int64 of shape (n_events,)
-        0 is On.
-    n_regions : int
-        On and Off regions.
-    groups : ndarray of shape (n_events,)
-        Nights.
-    """
+    """On and Off events of the Crab."""
 
     X: FloatArray
-    names: tuple[str, ...]
-    region: NDArray[np.int64]
-    n_regions: int
-    groups: NDArray[Any]
+    names: tuple[str, ...]  # of the features
+    region: NDArray[np.int64]  # 0 is On
+    n_regions: int  # On included
+    groups: NDArray[Any]  # nights
 
     @property
     def on(self) -> BoolArray:

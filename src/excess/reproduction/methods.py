@@ -20,19 +20,12 @@ __all__ = ["METHODS", "Method", "group_by_model", "make_method_model", "threshol
 class Method(NamedTuple):
     """One column or line of a table.
 
-    Attributes
-    ----------
-    name : str
-        As it is shown.
-    model : str
-        Which model scores the events; one of ``excess.analysis.models.MODELS``.
-    rule : str or None
-        Which rule sets its threshold: one of ``THRESHOLD_METHODS``; ``"near-best"``, the default rule of the package's
-        forest on the scores of any model; or None for the model's own threshold.
+    The rule for the threshold is one of ``THRESHOLD_METHODS``; ``"near-best"``, the default rule of the package's
+    forest on the scores of any model; or None for the threshold of the model itself.
     """
 
-    name: str
-    model: str
+    name: str  # as it is shown
+    model: str  # one of `excess.analysis.models.MODELS`
     rule: str | None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,55 +42,29 @@ class Figure:
 class Page:
     """What is shown of a target.
 
-    Attributes
-    ----------
-    title : str
-        One line.
-    data : str
-        Which data the numbers are from; stands under the title, and in every line of the tidy tables.
-    text : sequence of str
-        Paragraphs.
-    tables : sequence of Table
-        Tables.
-    figures : sequence of Figure
-        Figures.
-    summary : DataFrame or None
-        The numbers of the tables, tidy.
+    ``data`` says which data the numbers are from; it stands under the title, and in every line of the tidy tables.
+    ``summary`` holds the numbers of the tables, tidy.
     """
 
     title: str
     data: str
-    text: Sequence[str] = ()
+    text: Sequence[str] = ()  # paragraphs
     tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = field(default_factory=tuple)
+    figures: Sequence[Figure] = ()
     summary: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our mean over repetitions beside a published one.
-
-    Attributes
-    ----------
-    mean, std : float
-        Ours; the standard deviation is NaN for a single repetition.
-    n : int
-        Number of repetitions.
-    published, published_std : float
-        As printed; NaN where there is none.
-    difference : float
-        Ours minus the published one.
-    error : float
-        Standard error of the difference, from both standard deviations and numbers of repetitions.
-    """
+    """Our mean over repetitions beside a published one; what is not known is NaN."""
 
     mean: float
-    std: float
-    n: int
+    std: float  # NaN for a single repetition
+    n: int  # repetitions
     published: float
     published_std: float
-    difference: float
-    error: float
+    difference: float  # ours minus the published one
+    error: float  # standard error of the difference, from both standard deviations and numbers of repetitions
 
     def cells(self, digits: int) -> tuple[str, str, str]:
         """Return the published value, ours, and the difference, as text."""

@@ -51,24 +51,10 @@ def reproduce_targets(
 ) -> dict[str, Path]:
     """Run what some targets need and is not there yet, write their pages, and return the HTML page of each.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of ``TARGETS``, or ``"all"``, which leaves out what the data do not allow for.
-    folder : Path
-        Where trials and pages go. One run at a time; a run that was interrupted is resumed.
-    settings : Settings
-        Seed and data.
-    n_trials : int or None, default=None
-        Repetitions; by default as many as the paper has.
-    n_jobs : int, default=-1
-        Processes; -1 is one per core. The results do not depend on it.
-    show_progress : bool, default=False
-        Show progress bars.
-    only_finished : bool, default=False
-        Run nothing; make pages of the trials that are finished. It needs no data, and works during a run.
-    report : callable
-        Called with a sentence on what is left out or finished.
+    ``"all"`` leaves out what the data do not allow for, and ``report`` is called with a sentence on it. A run that was
+    interrupted is resumed. By default there are as many repetitions as in the paper. The results do not depend on the
+    number of processes. With ``only_finished`` nothing is run, and pages are made of the trials that are finished; that
+    needs no data, and works during a run.
     """
     chosen = chosen_targets(names)
     # what is missing is to be said before hours of work, not after

@@ -24,27 +24,16 @@ __all__ = ["TARGETS", "Target"]
 
 @dataclass(frozen=True)
 class Target:
-    """One table or figure.
+    """One table or figure. Targets that share a study share its trials.
 
-    Attributes
-    ----------
-    description : str
-        What it is, in one line.
-    studies : tuple of Study
-        Whose trials it shows. Targets that share a study share its trials.
-    page : callable
-        From the rows of each study, by name, settings, and what the trials are made from, to a page.
-    wants : callable
-        Which of the trials it needs.
-    needs_labels : bool
-        Whether it needs labelled events beside the Crab.
+    ``page`` is a function of the rows of each study, by name, the settings, and what the trials are made from.
     """
 
     description: str
     studies: tuple[Study, ...]
     page: Callable[[Mapping[str, pd.DataFrame], Settings, Mapping[str, Any]], Page]
     wants: Callable[[Trial], bool] = lambda trial: True
-    needs_labels: bool = False
+    needs_labels: bool = False  # labelled events beside the Crab
 
 
 def _is_in_agreement_table(trial: Trial) -> bool:

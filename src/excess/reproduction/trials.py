@@ -32,17 +32,9 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
+    """One trial; it is a function of its parameters, which are numbers and text, and the settings."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its file, without suffix; no two trials of a study share it.
-    parameters : dict
-        What it is a function of, besides the settings; numbers and text only.
-    """
-
-    name: str
+    name: str  # of its file, without suffix; no two trials of a study share it
     parameters: Mapping[str, Any]
 
 
@@ -50,27 +42,14 @@ class Trial:
 class Study:
     """Trials of one kind.
 
-    Attributes
-    ----------
-    name : str
-        Name of its folder.
-    n_trials : int
-        How many repetitions the paper, or a sensible study, has.
-    plan : callable
-        From settings and a number of repetitions to the trials, in the order in which they are run.
-    run : callable
-        From settings and the parameters of a trial to its rows, each a dict of numbers and text. A function of a
-        module, so that other processes find it.
-    identify : callable
-        From settings to what tells the data from others, such as checksums. It fails, with a sentence that says what
-        to do, where data are missing.
-    has_data : callable
-        From settings to whether the folder of data that they name holds data of the study.
+    ``run`` is a function of a module, so that other processes find it; its rows are dicts of numbers and text.
+    ``identify`` returns what tells the data from others, such as checksums. It fails, with a sentence that says what to
+    do, where data are missing. ``has_data`` says whether the folder of data that settings name holds data of the study.
     """
 
-    name: str
-    n_trials: int
-    plan: Callable[[Settings, int], list[Trial]]
+    name: str  # of its folder
+    n_trials: int  # repetitions that the paper, or a sensible study, has
+    plan: Callable[[Settings, int], list[Trial]]  # from a number of repetitions, in the order in which they are run
     run: Callable[[Settings, Mapping[str, Any]], list[Row]]
     identify: Callable[[Settings], dict[str, Any]]
     has_data: Callable[[Settings], Any] = lambda settings: False
