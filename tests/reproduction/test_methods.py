@@ -68,7 +68,7 @@ def test_rules_on_shared_scores_are_the_thresholds_of_models(name):
 def test_a_fake_on_region_is_null_test():
     data = crab_data(SMALL)
     tree = OnOffTreeClassifier(criterion="li_ma", max_depth=4, max_bins=None, random_state=SMALL.trial_seed(0))
-    tested = null_test(tree, data.X, data.region, n_regions=data.n_regions, groups=data.groups)
+    tested = null_test(tree, data.X, data.regions.region, n_regions=data.regions.n_regions, groups=data.groups)
     for region in (1, 4):
         row = crab.null_run(SMALL, {"model": "li-ma-tree", "size": 4, "trial": 0, "region": region})[0]
         assert row["significance"] == pytest.approx(tested.detections[region].significance)

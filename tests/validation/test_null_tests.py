@@ -91,3 +91,14 @@ def test_null_test_exposes_a_feature_that_encodes_the_region(wobble):
 def test_bad_regions(region, n_regions, message, null_data):
     with pytest.raises(ValueError, match=message):
         null_test(OnOffTreeClassifier(max_depth=2), null_data[0], region, n_regions=n_regions)
+
+
+def test_some_off_regions_are_those_of_all(wobble):
+    X, region, night = wobble
+    tree = MODELS["tree"]
+    shared = {"n_regions": 6, "groups": night, "random_state": 0}
+    every, some = null_test(tree, X, region, **shared), null_test(tree, X, region, off_regions=[2, 4], **shared)
+    assert some.counts == {number: every.counts[number] for number in (2, 4)}
+    for wrong in ([0], [6], []):
+        with pytest.raises(ValueError, match="off_regions must hold numbers from 1 to 5"):
+            null_test(tree, X, region, off_regions=wrong, **shared)

@@ -12,13 +12,7 @@ from excess._core.checks import FloatArray
 from excess.estimators.holdout import score_events
 from excess.estimators.supervised import supervised_reference
 from excess.events import load_config
-from excess.reproduction.crab_data import (
-    are_labelled,
-    crab_data,
-    fact_files,
-    identify_crab,
-    labelled_events,
-)
+from excess.reproduction.crab_data import are_labelled, crab_data, fact_files, identify_crab, labelled_events
 from excess.reproduction.methods import METHODS, group_by_model, make_method_model, threshold_rules
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
@@ -102,7 +96,7 @@ def plan(settings: Settings, n_trials: int) -> list[Trial]:
     sizes = {**SIZES, **SMALL_SIZES} if settings.small else SIZES
     if not are_labelled({"crab": fact_files(settings) or "simulated"}):
         sizes = {model: own for model, own in sizes.items() if not model.startswith("supervised")}
-    return [_trial(model, size, number) for number in range(n_trials) for model, own in sizes.items() for size in own]
+    return _trials(sizes, n_trials)
 
 
 def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
@@ -154,8 +148,16 @@ def null_plan(settings: Settings, n_trials: int) -> list[Trial]:
     """Return the trials with a fake On region; repetitions go through the Off regions in turn."""
     sizes = {**NULL_SIZES, **SMALL_SIZES} if settings.small else NULL_SIZES
     n_off = load_config().regions.n_regions - 1  # as `crab_data` has them, without any data
+    return _trials(sizes, n_trials, n_off)
+
+
+def _trials(sizes: Mapping[str, tuple[int, ...]], n_trials: int, n_off: int = 0) -> list[Trial]:
+    """Return the trials of models and sizes, repetition by repetition; with Off regions, each is on one of them."""
     return [
-        _trial(model, size, number, region=1 + number % n_off)
+        Trial(
+            f"{model}-{size}-{number:03d}",
+            {"model": model, "size": size, "trial": number} | ({"region": 1 + number % n_off} if n_off else {}),
+        )
         for number in range(n_trials)
         for model, own in sizes.items()
         for size in own
@@ -167,14 +169,11 @@ def null_run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     data = crab_data(settings)
     model, size, region = (parameters[name] for name in ("model", "size", "region"))
     untrained = make_crab_model(model, size, settings, settings.trial_seed(parameters["trial"]))
+    regions = data.regions
     found = null_test(
-        untrained, data.X, data.region, n_regions=data.n_regions, off_regions=[region], groups=data.groups
+        untrained, data.X, regions.region, n_regions=regions.n_regions, off_regions=[region], groups=data.groups
     )
     return [_row(model, size, found.counts[region])]
-
-
-def _trial(model: str, size: int, number: int, **more: int) -> Trial:
-    return Trial(f"{model}-{size}-{number:03d}", {"model": model, "size": size, "trial": number, **more})
 
 
 def _row(method: str, size: int, counts: OnOffCounts) -> Row:

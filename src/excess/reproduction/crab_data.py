@@ -3,63 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from excess._core.checks import BoolArray, FloatArray
 from excess._core.files import sha256_of
+from excess.events import load_config, read_events, to_features
+from excess.observation.pipeline import Observation, observe, observe_table
+from excess.observation.simulation import simulate_labelled, simulate_observation
 from excess.reproduction.datasets import LabelledSet
 from excess.reproduction.settings import Settings
 
-__all__ = [
-    "CrabData",
-    "are_labelled",
-    "crab_data",
-    "fact_files",
-    "identify_crab",
-    "labelled_events",
-    "labelled_files",
-]
+__all__ = ["are_labelled", "crab_data", "fact_files", "identify_crab", "labelled_events", "labelled_files"]
 
-_SEARCHED = ("", "fact")
-_PATTERNS = {
-    "dl2": ("*crab*dl2*.hdf5", "*crab*dl2*.h5"),
-    "dl3": ("*crab*dl3*.hdf5", "*crab*dl3*.h5"),
-    "gamma": ("gamma*.hdf5", "gamma*.h5"),
-    "proton": ("proton*.hdf5", "proton*.h5"),
-}
+_FILES = {"dl2": "*crab*dl2*", "dl3": "*crab*dl3*", "gamma": "gamma*", "proton": "proton*"}
 N_LABELLED = 240_000
 """Labelled events that the paper's supervised forest was trained on, half of them gammas."""
 N_FEW_LABELLED = 2_000
 """The same of its small version."""
 N_TEST = 40_000
 """Simulated events to draw ROC curves on."""
-
-
-@dataclass(frozen=True, eq=False)
-class CrabData:
-    """On and Off events of the Crab."""
-
-    X: FloatArray
-    names: tuple[str, ...]  # of the features
-    region: NDArray[np.int64]  # 0 is On
-    n_regions: int  # On included
-    groups: NDArray[Any]  # nights
-
-    @property
-    def on(self) -> BoolArray:
-        """Who is On."""
-        return self.region == 0
-
-    @property
-    def alpha(self) -> float:
-        """Exposure ratio On/Off."""
-        return 1 / (self.n_regions - 1)
 
 
 def fact_files(settings: Settings) -> dict[str, Path]:
@@ -80,10 +45,9 @@ def _files_found(settings: Settings) -> dict[str, Path]:
     if settings.data is None or settings.small:
         return {}
     found = {}
-    for kind, patterns in _PATTERNS.items():
-        files = [
-            path for part in _SEARCHED for pattern in patterns for path in sorted((settings.data / part).glob(pattern))
-        ]
+    for kind, name in _FILES.items():
+        places = [(folder, suffix) for folder in (settings.data, settings.data / "fact") for suffix in ("hdf5", "h5")]
+        files = [path for folder, suffix in places for path in sorted(folder.glob(f"{name}.{suffix}"))]
         if files:
             found[kind] = files[0]
     return found
@@ -111,28 +75,16 @@ def are_labelled(identity: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def crab_data(settings: Settings) -> CrabData:
+def crab_data(settings: Settings) -> Observation:
     """Return the events of On and Off regions with their nights: FACT's, or simulated ones without FACT's files."""
-    from excess.events import load_config
-    from excess.observation.pipeline import observe, observe_table
-    from excess.observation.simulation import simulate_observation
-
     config, files = load_config(), fact_files(settings)
     if files:
         observation = observe(files["dl2"], config, join=files.get("dl3"))
-    elif settings.small:
-        observation = observe_table(simulate_observation(60_000, 600, random_state=settings.seed), config)
-    else:
-        observation = observe_table(simulate_observation(random_state=settings.seed), config)
-    if observation.groups is None:
-        raise ValueError(f"{files['dl2']}: has no column of nights, which the cross-validation needs")
-    return CrabData(
-        np.ascontiguousarray(observation.X),
-        observation.names,
-        np.asarray(observation.regions.region, dtype=np.int64),
-        observation.regions.n_regions,
-        observation.groups,
-    )
+        if observation.groups is None:
+            raise ValueError(f"{files['dl2']}: has no column of nights, which the cross-validation needs")
+        return observation
+    size = (60_000, 600) if settings.small else ()
+    return observe_table(simulate_observation(*size, random_state=settings.seed), config)
 
 
 @lru_cache(maxsize=4)
@@ -141,8 +93,6 @@ def labelled_events(part: str, settings: Settings) -> LabelledSet | None:
 
     Of files, every other event is for training and the rest for testing.
     """
-    from excess.observation.simulation import simulate_labelled
-
     sizes = {"train": N_LABELLED, "train-small": N_FEW_LABELLED, "test": N_TEST}
     files = fact_files(settings)
     if not are_labelled({"crab": files or "simulated"}):
@@ -157,8 +107,6 @@ def labelled_events(part: str, settings: Settings) -> LabelledSet | None:
 
 
 def _from_files(files: dict[str, Path], part: str) -> LabelledSet:
-    from excess.events import load_config, read_events, to_features
-
     config = load_config()
     parts = []
     for kind in ("gamma", "proton"):

@@ -38,8 +38,7 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
             summary.append({"line": line, "n_models": n_models, **vars(found)})
     uncut = ""
     if _has_events(settings, origin):
-        data = crab_data(settings)
-        uncut = f" Without a cut: {OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)}."
+        uncut = f" Without a cut: {crab_data(settings).regions.counts}."
     text = [
         f"Significance of the Crab Nebula in sigma: one night is held out at a time, and one significance is computed "
         f"of all hold-out events that are selected.{uncut}",
@@ -84,7 +83,7 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
         "one region share its events: ours is from the means of the regions, one value for each.",
     ]
     if _has_events(settings, origin):
-        labels = [label_null_region(crab_data(settings).region, region) for region in range(1, n_regions)]
+        labels = [label_null_region(crab_data(settings).regions.region, region) for region in range(1, n_regions)]
         counts = [OnOffCounts(int(on.sum()), int((1 - on).sum()), 1 / (n_regions - 2)) for on in labels]
         uncut = ", ".join(f"{counted.significance:.1f}" for counted in counts)
         text.append(f"Without any cut, the regions show {uncut} sigma.")

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.metrics import f1_score, precision_score, recall_score
 from sklearn.model_selection import StratifiedKFold
 
+from excess.reproduction import published
 from excess.reproduction.datasets import IMBALANCED_SETS, has_imbalanced_files, imbalanced_checksums, imbalanced_set
 from excess.reproduction.methods import group_by_model, make_method_model, threshold_rules
 from excess.reproduction.settings import Settings
@@ -25,7 +26,7 @@ DEPTH = 8
 N_FOLDS = 10
 N_TRIALS = 20
 
-PAPER_METHODS = ("li-ma-forest", "noisy-forest", "menon-forest", "mithal-forest")
+PAPER_METHODS = published.FORESTS
 PARTS: dict[str, tuple[str, ...]] = {
     "paper": (*PAPER_METHODS, "noisy-forest-near-best"),
     "ours": ("default-forest",),

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from excess.reproduction import published
+from excess.reproduction.critical_difference import plot_critical_difference
 from excess.reproduction.datasets import IMBALANCED_SETS
 from excess.reproduction.imbalanced import DEPTH, N_TRIALS, PAPER_METHODS
 from excess.reproduction.methods import METHODS
@@ -234,8 +235,6 @@ def _published_table(study: str, sets: list[str] | None = None) -> Any:
 
 
 def _figure(comparison: RankComparison, what: str, name: str) -> Figure:
-    from excess.reproduction.critical_difference import plot_critical_difference
-
     axes = plot_critical_difference(comparison)
     axes.set_title(f"F1, {what}", fontsize=9, loc="left")
     caption = f"Average ranks of F1, {what}; Friedman p = {comparison.friedman_p_value:.3g}."

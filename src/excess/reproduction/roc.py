@@ -47,7 +47,7 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     else:
         data = crab_data(settings)
         fitted = make_crab_model(model, FORESTS[model][1], settings, seed).set_params(alpha=data.alpha)
-        fitted.fit(data.X, data.on.astype(int))
+        fitted.fit(data.X, data.on)
     score = score_events(fitted, test.X)
     fpr, tpr, _ = roc_curve(test.clean, score)
     auc = float(roc_auc_score(test.clean, score))
