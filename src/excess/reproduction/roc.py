@@ -1,4 +1,4 @@
-"""The ROC figure of the paper: forests that learned from On and Off, judged by simulated truth."""
+"""The ROC figure of the paper: forests that learned from On and Off, on simulated truth."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def reproduce_targets(
     needs no data, and works during a run.
     """
     chosen = chosen_targets(names)
-    # what is missing is to be said before hours of work, not after
+    # report what is missing before hours of work, not after
     for module in ("pyarrow", "matplotlib"):
         require(module, "reproducing tables and figures", extra="experiments")
     studies = {study: folder / "trials" / study.name for name in chosen for study in TARGETS[name].studies}
