@@ -21,6 +21,7 @@ from excess.validation import agreement, cross_val_thresholds, null_test
 
 __all__ = ["CRAB", "CRAB_NULL", "label_of", "make_crab_model", "name_of", "train_supervised"]
 
+MEASURES = ("pearson", "spearman")
 CLUSTERS = (8, 16, 32, 48, 64, 128, 256)
 DEPTHS = (4, 5, 6, 7, 8)
 
@@ -120,8 +121,9 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
         if reference is not None:
             # a single model has no soft score, says the paper: its crisp classification is compared
             own = detection.score if row["n_models"] > 1 else detection.selected
-            near = agreement(own, reference)
-            row |= {"pearson": _number(near.pearson), "spearman": _number(near.spearman)}
+            near = agreement(own, reference)._asdict()
+            # NaN, where a model selects nothing or everything, is not a number of JSON
+            row |= {name: None if np.isnan(near[name]) else near[name] for name in MEASURES}
         rows.append(row)
     return rows
 
@@ -186,11 +188,6 @@ def _row(method: str, size: int, counts: OnOffCounts) -> Row:
         "n_off": int(counts.n_off),
         "significance": float(counts.significance),
     }
-
-
-def _number(value: float) -> float | None:
-    """Return a number as JSON takes it: nothing for NaN, where a model selects nothing or everything."""
-    return None if np.isnan(value) else float(value)
 
 
 CRAB = Study("crab", 10, plan, run, identify_crab, fact_files)

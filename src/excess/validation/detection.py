@@ -207,12 +207,10 @@ class Detection:
         """Selected events of each group that was held out; empty where there are no groups."""
         if self.groups is None:
             return {}
-        return {
-            group if self.groups.dtype.kind in "mM" else group.item() if hasattr(group, "item") else group: self._count(
-                self.selected & (self.groups == group)
-            )
-            for group in np.unique(self.groups[self.held_out])
-        }
+        groups = np.unique(self.groups[self.held_out])
+        is_date = groups.dtype.kind in "mM"  # which would become a number
+        names = [group if is_date or not hasattr(group, "item") else group.item() for group in groups]
+        return {name: self._count(self.selected & (self.groups == name)) for name in names}
 
     @property
     def thresholds(self) -> FloatArray:
