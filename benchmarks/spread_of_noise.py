@@ -16,19 +16,21 @@ from sklearn.model_selection import StratifiedKFold
 
 from excess import inject_label_noise
 from excess.reproduction.datasets import imbalanced_set
-from excess.reproduction.methods import MODELS, judge_folds
+from excess.reproduction.methods import make_method_model, threshold_rules
 from excess.reproduction.published import IMBALANCED
 from excess.reproduction.settings import Settings
+from excess.validation import cross_val_thresholds
 
-RULES = {"noisy-forest": "significance", "menon-forest": "menon"}
+METHODS = ("noisy-forest", "menon-forest")
 
 
 def f1_of(X: np.ndarray, clean: np.ndarray, noise_seed: int, seed: int) -> dict[str, float]:
     """Return F1 of the Noisy and the Menon Forest for one draw of noise, folds and forests."""
     on = inject_label_noise(clean, 0.1, 0.5, random_state=noise_seed).astype(bool)
     folds = list(StratifiedKFold(10, shuffle=True, random_state=seed).split(X, clean))
-    judged = judge_folds(MODELS["noisy-forest"](8), list(RULES.values()), X, on, folds, alpha=1.0, seed=seed)
-    return {method: f1_score(clean, judged[rule].selected) for method, rule in RULES.items()}
+    forest = make_method_model("noisy-forest", Settings(), random_state=seed, max_depth=8)
+    found = cross_val_thresholds(forest, X, on, threshold_rules(METHODS, seed), alpha=1.0, cv=folds)
+    return {method: f1_score(clean, detection.selected) for method, detection in found.items()}
 
 
 def main() -> None:
@@ -43,7 +45,7 @@ def main() -> None:
         seeds = range(arguments.repetitions)
         same = [f1_of(X, clean, 0, seed) for seed in seeds]
         new = [f1_of(X, clean, seed, seed) for seed in seeds]
-        for method in RULES:
+        for method in METHODS:
             spreads = [np.std([found[method] for found in runs], ddof=1) for runs in (same, new)]
             print(f"{name}, {method}: {spreads[0]:.3f} {spreads[1]:.3f} {IMBALANCED[name, method].std:.3f}")
 

@@ -311,7 +311,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-c", "absent.yaml"), "absent.yaml"),
         (("detect", "good", "-m", "forrest"), "did you mean 'forest'?"),
         (("detect", "good", "--groups", "nite"), "nite"),
-        (("detect", "good", "-m", "absent.excess"), "model must be one of"),
+        (("detect", "good", "-m", "absent.excess"), "model must be one of forest,"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
         (("train", "good", "good", "--chunk-rows", "500"), "was given 2 times; give every file once"),

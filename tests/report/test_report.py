@@ -121,7 +121,7 @@ def report(detections, tests_of_null, tmp_path_factory):
 
 def counts_at(detection, threshold, mask=None):
     """Count by hand what a threshold selects."""
-    selected = detection.judged & (detection.score > threshold)
+    selected = detection.held_out & (detection.score > threshold)
     if mask is not None:
         selected = selected & mask
     return OnOffCounts(int((selected & detection.on).sum()), int((selected & ~detection.on).sum()), detection.alpha)
@@ -381,7 +381,7 @@ def test_text_has_enough_contrast(browser, report, scheme):
 
 def test_what_is_missing_is_said(browser, detections, tmp_path):
     detection = detections["forest"]
-    judged = np.flatnonzero(detection.judged)
+    judged = np.flatnonzero(detection.held_out)
     score = detection.score.copy()
     score[judged[:7]] = np.nan
     bare = {"theta": None, "theta_squared_cut": None, "nearby": None, "time": None, "importances": None}
@@ -427,7 +427,7 @@ def test_suspicious_null_test_is_a_warning(detections, tests_of_null, tmp_path):
     [
         ({}, None, "Source detected", "could be learned from these labels"),
         ({}, OnOffCounts(100, 480, 0.2), "Not confirmed", "but 0.4 sigma forward, which is the number to quote"),
-        ({"required": 100.0}, None, "No detection", "not shown that learning"),
+        ({"required_significance": 100.0}, None, "No detection", "not shown that learning"),
         ({"strategy": "applied"}, None, "Source detected", ": a detection (5 required)."),
     ],
 )

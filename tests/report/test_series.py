@@ -144,7 +144,7 @@ def test_score_histogram_holds_every_judged_event(found):
     shown = score_histogram(found, 20)
     assert (shown.on.sum(), shown.off.sum()) == (found.uncut.n_on, found.uncut.n_off)
     assert shown.alpha == found.alpha
-    score = found.score[found.judged & found.on]
+    score = found.score[found.held_out & found.on]
     for number, (low, high) in enumerate(pairwise(shown.edges)):
         below = score <= high if number == 19 else score < high
         assert shown.on[number] == np.count_nonzero((score >= low) & below)
@@ -174,8 +174,8 @@ def test_over_time_ends_with_the_result(found):
 
 def test_over_time_counts_what_was_selected_up_to_each_moment(found):
     shown = significance_over_time(found, 12)
-    time = np.where(found.judged, found.time, np.nan)
-    moments = np.sort(time[found.judged])
+    time = np.where(found.held_out, found.time, np.nan)
+    moments = np.sort(time[found.held_out])
     for exposure, significance in zip(shown.exposure[:-1], shown.significance[:-1], strict=True):
         passed, last = 0.0, moments[0]
         for before, after in pairwise(moments):

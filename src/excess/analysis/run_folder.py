@@ -98,7 +98,7 @@ class Run:
         found, forward = self.detections[name], self.forward.get(name)
         return {
             **found.summary(),
-            "required": found.required,
+            "required_significance": found.required_significance,
             "verdict": found.verdict,
             "forward": None if forward is None else forward.summary(),
             "significances": found.significances.tolist(),
@@ -374,7 +374,7 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
         strategy=numbers["strategy"],
         significances=np.array(numbers["significances"], dtype=np.float64),
         permuted_contrasts=np.array(numbers["permuted_contrasts"], dtype=np.float64),
-        required=numbers["required"],
+        required_significance=numbers["required_significance"],
         nearby=nearby,
         importances=None if importances is None else np.array(importances, dtype=np.float64),
         **shared,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excess.analysis.models import MODELS
 from excess.cli.options import (
     ChunkRows,
     Config,
@@ -37,7 +38,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
-_MODEL_HELP = "forest, li-ma-forest, noisy-forest, tree, li-ma-tree, k-means or k-means-ensemble"
+_MODEL_HELP = f"One of {', '.join(MODELS)}"
 
 
 @app.callback(invoke_without_command=True)
@@ -157,7 +158,7 @@ def detect(
     run: RunOptions,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
-    from excess.analysis import MODELS, load_model, make_model, prepare_folder, search
+    from excess.analysis import load_model, make_model, prepare_folder, search
 
     prepare_folder(output)
     names = model or ([] if model_file else ["forest"])

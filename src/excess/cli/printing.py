@@ -74,7 +74,7 @@ def print_run(run: Run) -> None:
     # of the first model, which was chosen before anything was seen
     name = next(iter(detections))
     console.print(f"{escape(name)}: {escape(detections[name].verdict)}")
-    n_unjudged = int((~first.judged).sum())
+    n_unjudged = int((~first.held_out).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
     if forward:

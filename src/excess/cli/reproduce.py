@@ -38,7 +38,7 @@ def reproduce(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Reproduce tables and figures of the paper. A run that was interrupted goes on where it was."""
+    """Reproduce tables and figures of the paper. A run that was interrupted is resumed."""
     from excess._core.files import prepare_folder
     from excess.reproduction.crab_data import fact_files, labelled_files
     from excess.reproduction.running import chosen_targets, reproduce_targets
@@ -65,12 +65,12 @@ def reproduce(
             settings,
             n_trials=trials,
             n_jobs=jobs,
-            shown=not as_json,
+            show_progress=not as_json,
             only_finished=finished,
-            tell=lambda text: say(text, as_json),
+            report=lambda text: say(text, as_json),
         )
     except KeyboardInterrupt:
-        say("finished trials are kept: the same command goes on where it was", as_json)
+        say("finished trials are kept: the same command resumes the run", as_json)
         raise
     if not pages:
         raise ValueError(f"{out}: no page could be made, as no trial is finished there; run without --finished")

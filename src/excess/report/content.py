@@ -37,7 +37,7 @@ def model_content(
     ``data`` is what plots and slider need; the rest is text for the page itself.
     """
     missing: list[str] = []
-    judged = detection.judged
+    judged = detection.held_out
     if n_without := int(np.count_nonzero(judged & ~np.isfinite(detection.score))):
         missing.append(
             f"{n_without:,} judged events have no score. They count in the result where they were selected, and are "
@@ -199,7 +199,7 @@ def _scores(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
 
 
 def _time(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
-    if not detection.judged.any():
+    if not detection.held_out.any():
         missing.append("No event was judged.")
         return None
     found = significance_over_time(detection)

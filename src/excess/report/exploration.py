@@ -102,8 +102,8 @@ def _groups(detection: Detection, known: NDArray[np.bool_]) -> tuple[list[Any], 
     """Return the groups that were judged, and the number of each event's among them."""
     if detection.groups is None:
         return [], np.zeros(0, dtype=np.intp)
-    names, number = np.unique(detection.groups[detection.judged], return_inverse=True)
-    return names.tolist(), number[known[detection.judged]]
+    names, number = np.unique(detection.groups[detection.held_out], return_inverse=True)
+    return names.tolist(), number[known[detection.held_out]]
 
 
 def _selected_at(
@@ -129,7 +129,7 @@ def _theta(detection: Detection, thresholds: FloatArray) -> dict[str, Any] | Non
     edges = theta_squared_edges(detection)
     n_bins, n_stops = len(edges) - 1, len(thresholds)
     cut, nearby = detection.theta_squared_cut, detection.nearby
-    parts: list[Any] = [(detection.theta, detection.on, np.where(detection.judged, detection.score, np.nan))]
+    parts: list[Any] = [(detection.theta, detection.on, np.where(detection.held_out, detection.score, np.nan))]
     if nearby is not None and nearby.theta is not None:
         parts.append((nearby.theta, None, nearby.score))
     histograms = np.zeros((2, n_stops, n_bins), dtype=np.int64)

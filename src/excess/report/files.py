@@ -22,7 +22,7 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
     "theta_squared": (plots.plot_theta_squared, lambda found: found.theta is not None),
     "scores": (plots.plot_score_histogram, lambda found: bool(has_score(found).any())),
     "threshold_curve": (plots.plot_threshold_curve, lambda found: bool(has_score(found).any())),
-    "over_time": (plots.plot_significance_over_time, lambda found: bool(found.judged.any())),
+    "over_time": (plots.plot_significance_over_time, lambda found: bool(found.held_out.any())),
     "importances": (plots.plot_feature_importances, lambda found: found.importances is not None),
 }
 """Plots of a detection, and whether it knows what they show; the report says what is missing."""

@@ -15,7 +15,7 @@ def level_of(detection: Detection, forward: OnOffCounts | None, null_test: NullT
         return "doubt", "Do not trust this"
     if not detection.feasible:
         return "nothing", "No detection"
-    if forward is not None and forward.significance < detection.required:
+    if forward is not None and forward.significance < detection.required_significance:
         return "unconfirmed", "Not confirmed"
     return "found", "Source detected"
 
@@ -29,7 +29,7 @@ def beside(detection: Detection, forward: OnOffCounts | None) -> str:
 
 def verdict(detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None) -> str:
     """Say in one sentence what was found, what it means, and whether learning was feasible."""
-    counts, required = detection.counts, f"{detection.required:g} required"
+    counts, required = detection.counts, f"{detection.required_significance:g} required"
     found = f"{detection.significance:.1f} sigma in events that the models had not seen"
     if counts.n_on + counts.n_off == 0:
         amount = "Nothing was selected"
@@ -41,7 +41,7 @@ def verdict(detection: Detection, forward: OnOffCounts | None, null_test: NullTe
             f"{amount}, {found}: no detection ({required}), and it is not shown that learning from these labels is "
             "feasible, because On has no more signal than Off, or too few events."
         )
-    elif forward is not None and forward.significance < detection.required:
+    elif forward is not None and forward.significance < detection.required_significance:
         text = (
             f"{amount}, {found}, but {forward.significance:.1f} sigma forward, which is the number to quote: no "
             f"detection until that one confirms it ({required})."

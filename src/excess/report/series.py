@@ -109,7 +109,7 @@ class ThresholdSteps(NamedTuple):
 
 def has_score(detection: Detection) -> BoolArray:
     """Say which events can be shown by their score: those that were judged, less those whose score is missing."""
-    return detection.judged & np.isfinite(detection.score)
+    return detection.held_out & np.isfinite(detection.score)
 
 
 def theta_squared_edges(detection: Detection) -> FloatArray:
@@ -215,7 +215,7 @@ def significance_over_time(detection: Detection, n_moments: int = 100) -> OverTi
     OverTime
         The last moment is the end: its significance is that of the detection.
     """
-    judged = np.flatnonzero(detection.judged)
+    judged = np.flatnonzero(detection.held_out)
     if len(judged) == 0:
         raise ValueError("no events were judged")
     unit = "events"

@@ -8,9 +8,10 @@ significances should be standard normal and p-values uniform; with a source, the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import kstest, norm
 
 from excess._core.errors import require
@@ -20,9 +21,6 @@ from excess.reproduction.pages import Figure, Page, Table, pm
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
 from excess.validation.cross_validation import cross_val_detect
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["CALIBRATION", "calibration_page"]
 
@@ -134,8 +132,6 @@ def false_alarms(results: pd.DataFrame) -> Table:
 
 def power(results: pd.DataFrame) -> pd.DataFrame:
     """Return the share of data sets with a detection at the five per cent level, and mean significances."""
-    import pandas as pd
-
     largest = results[results["rule"] == "largest"]
     critical = largest.loc[largest["n_signal"] == 0, "pooled"].quantile(1 - LEVEL)
     nominal = norm.isf(LEVEL)

@@ -10,24 +10,18 @@ import numpy as np
 
 from excess._core.checks import FloatArray
 from excess.estimators.holdout import score_events
+from excess.estimators.supervised import supervised_reference
 from excess.events import load_config
-from excess.reproduction.crab_data import (
-    CrabData,
-    are_labelled,
-    crab_data,
-    fact_files,
-    has_fact_files,
-    identify_crab,
-    labelled_events,
-)
-from excess.reproduction.methods import METHODS, MODELS, Judged, judge_folds, judge_scores
+from excess.reproduction.crab_data import are_labelled, crab_data, fact_files, identify_crab, labelled_events
+from excess.reproduction.methods import METHODS, group_by_model, make_method_model, threshold_rules
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
 from excess.stats.significance import OnOffCounts
-from excess.validation.agreement import agreement
+from excess.validation import agreement, cross_val_thresholds, null_test
 
-__all__ = ["CRAB", "CRAB_NULL", "label_of", "make_model", "name_of", "train_supervised"]
+__all__ = ["CRAB", "CRAB_NULL", "label_of", "make_crab_model", "name_of", "train_supervised"]
 
+MEASURES = ("pearson", "spearman")
 CLUSTERS = (8, 16, 32, 48, 64, 128, 256)
 DEPTHS = (4, 5, 6, 7, 8)
 
@@ -43,40 +37,16 @@ SIZES: dict[str, tuple[int, ...]] = {
     "k-means-ensemble": CLUSTERS,
     "default-k-means-ensemble": (0,),
 }
-"""Depths or numbers of clusters of each model, roughly the fastest first; 1 is the small one of the supervised."""
+"""Depths or numbers of clusters of each model, roughly the fastest first; 1 is the small one of the supervised.
+
+A model is named by the first of the methods that share it."""
 SMALL_SIZES = {"k-means": (8,), "k-means-ensemble": (8,)}
+NULL_SIZES = {"li-ma-tree": (4, 6), "li-ma-forest": (4, 6), "k-means": (32, 128), "k-means-ensemble": (32, 128)}
 
 METHODS_OF = {
-    model: tuple(key for key, method in METHODS.items() if method.model == model and method.rule != "near-best")
-    for model in SIZES
+    first: (first, *others) for first, *others in group_by_model(key for key in METHODS if "near-best" not in key)
 }
 """Methods that share a model."""
-
-LINES = {
-    "k-means": "k-means",
-    "k-means-ensemble": "k-means",
-    "li-ma-tree": "li-ma",
-    "li-ma-forest": "li-ma",
-    "noisy-tree": "noisy",
-    "noisy-forest": "noisy",
-    "menon-tree": "menon",
-    "menon-forest": "menon",
-    "mithal-tree": "mithal",
-    "mithal-forest": "mithal",
-}
-"""Which line of the table a method belongs to, together with its size."""
-
-KINDS = {
-    "k-means": ("k-means", "k-means ensemble", "k-means / ensemble"),
-    "li-ma": ("LiMa Tree", "LiMa Forest", "LiMa Tree / Forest"),
-    "noisy": ("Noisy Tree", "Noisy Forest", "Noisy Tree / Forest"),
-    "menon": ("Menon Tree", "Menon Forest", "Menon Tree / Forest"),
-    "mithal": ("Mithal Tree", "Mithal Forest", "Mithal Tree / Forest"),
-    "supervised": ("Supervised tree", "Supervised forest", "Supervised tree / forest"),
-}
-"""Names of lines as they are shown: of single models, of ensembles, and of both."""
-
-NULL_MODELS = {"li-ma-tree": (4, 6), "li-ma-forest": (4, 6), "k-means": (32, 128), "k-means-ensemble": (32, 128)}
 
 
 def label_of(method: str, size: int) -> str:
@@ -88,9 +58,12 @@ def label_of(method: str, size: int) -> str:
     >>> label_of("menon-forest", 7), label_of("supervised-tree", 1), label_of("default-forest", 0)
     ('menon-7', 'supervised-small', 'default-forest')
     """
-    if method.startswith("supervised"):
+    if method.startswith("default"):
+        return method
+    kind = method.removesuffix("-tree").removesuffix("-forest").removesuffix("-ensemble")
+    if kind == "supervised":
         return "supervised-small" if size else "supervised"
-    return f"{LINES[method]}-{size}" if method in LINES else method
+    return f"{kind}-{size}"
 
 
 def name_of(line: str, n_models: int | None = None) -> str:
@@ -102,21 +75,21 @@ def name_of(line: str, n_models: int | None = None) -> str:
     >>> name_of("li-ma-4", 100), name_of("k-means-32", 1), name_of("supervised-small")
     ('LiMa Forest, depth 4', 'k-means, 32 clusters', 'Supervised tree / forest, few events')
     """
-    if line in METHODS and line.startswith("default"):
+    if line.startswith("default"):
         return METHODS[line].name
     kind, _, size = line.rpartition("-") if line != "supervised" else (line, "", "")
-    name = KINDS[kind][{1: 0, 100: 1, None: 2}[n_models]]
+    keys = ("k-means", "k-means-ensemble") if kind == "k-means" else (f"{kind}-tree", f"{kind}-forest")
+    single, ensemble = (METHODS[key].name for key in keys)
+    name = {1: single, 100: ensemble, None: f"{single} / {ensemble.split()[-1]}"}[n_models]
     if kind == "supervised":
         return f"{name}, few events" if size else name
     return f"{name}, {size} clusters" if kind == "k-means" else f"{name}, depth {size}"
 
 
-def make_model(model: str, size: int, settings: Settings) -> Any:
-    """Return a model that is not fitted, with fewer members where all is small."""
-    made = MODELS[model](size)
-    if settings.small and "n_estimators" in made.get_params():
-        made.set_params(n_estimators=10)
-    return made
+def make_crab_model(model: str, size: int, settings: Settings, seed: int) -> Any:
+    """Return a model of some depth or number of clusters, not fitted; below 2, it is the size that the model has."""
+    option = "n_clusters" if "k-means" in model else "max_depth"
+    return make_method_model(model, settings, random_state=seed, **({option: size} if size > 1 else {}))
 
 
 def plan(settings: Settings, n_trials: int) -> list[Trial]:
@@ -124,12 +97,7 @@ def plan(settings: Settings, n_trials: int) -> list[Trial]:
     sizes = {**SIZES, **SMALL_SIZES} if settings.small else SIZES
     if not are_labelled({"crab": fact_files(settings) or "simulated"}):
         sizes = {model: own for model, own in sizes.items() if not model.startswith("supervised")}
-    return [
-        Trial(f"{model}-{size}-{number:03d}", {"model": model, "size": size, "trial": number})
-        for number in range(n_trials)
-        for model, own in sizes.items()
-        for size in own
-    ]
+    return _trials(sizes, n_trials)
 
 
 def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
@@ -137,33 +105,36 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     data = crab_data(settings)
     model, size = parameters["model"], parameters["size"]
     seed = settings.trial_seed(parameters["trial"])
-    rules = [METHODS[key].rule for key in METHODS_OF[model]]
-    shared: dict[str, Any] = {"alpha": data.alpha, "seed": seed}
-    if model.startswith("supervised"):
-        score = score_events(train_supervised(model, size, seed, settings), data.X)
-        judged = judge_scores(score, rules, data.on, data.folds(), **shared)
-    else:
-        judged = judge_folds(make_model(model, size, settings), rules, data.X, data.on, data.folds(), **shared)
+    make = train_supervised if model.startswith("supervised") else make_crab_model
+    found = cross_val_thresholds(
+        make(model, size, settings, seed),
+        data.X,
+        data.on,
+        threshold_rules(METHODS_OF[model], seed),
+        alpha=data.alpha,
+        groups=data.groups,
+    )
     reference = reference_score(settings)
     rows = []
-    for key in METHODS_OF[model]:
-        found = judged[METHODS[key].rule]
-        row = {"method": key, "line": label_of(key, size), "n_models": _n_models(model), **_counted(found, data)}
+    for method, detection in found.items():
+        row = _row(method, size, detection.counts)
         if reference is not None:
             # a single model has no soft score, says the paper: its crisp classification is compared
-            own = found.score if _n_models(model) > 1 else found.selected
-            near = agreement(own, reference)
-            row |= {"pearson": _number(near.pearson), "spearman": _number(near.spearman)}
+            own = detection.score if row["n_models"] > 1 else detection.selected
+            near = agreement(own, reference)._asdict()
+            # NaN, where a model selects nothing or everything, is not a number of JSON
+            row |= {name: None if np.isnan(near[name]) else near[name] for name in MEASURES}
         rows.append(row)
     return rows
 
 
-def train_supervised(model: str, size: int, seed: int, settings: Settings) -> Any:
-    """Return a supervised model, trained on labelled events."""
+def train_supervised(model: str, size: int, settings: Settings, seed: int) -> Any:
+    """Return a supervised model, trained on labelled events; it tunes its threshold on On and Off events."""
     events = labelled_events("train-small" if size else "train", settings)
     if events is None:
         raise ValueError("a supervised model needs files of simulated gammas and protons beside FACT's data")
-    return make_model(model, size, settings).set_params(random_state=seed).fit(events.X, events.is_signal.astype(int))
+    untrained = make_method_model(model, settings, random_state=seed)
+    return supervised_reference(events.X, events.clean, estimator=untrained)
 
 
 @lru_cache(maxsize=1)
@@ -171,57 +142,53 @@ def reference_score(settings: Settings) -> FloatArray | None:
     """Return what the supervised forest says about all events, if there are labelled events to train it on."""
     if labelled_events("train", settings) is None:
         return None
-    forest = train_supervised("supervised-forest", 0, settings.trial_seed(2_000), settings)
-    return score_events(forest, crab_data(settings).X)
+    reference = train_supervised("supervised-forest", 0, settings, settings.trial_seed(2_000))
+    return score_events(reference.estimator, crab_data(settings).X)
 
 
 def null_plan(settings: Settings, n_trials: int) -> list[Trial]:
     """Return the trials with a fake On region; repetitions go through the Off regions in turn."""
-    models = {**NULL_MODELS, **SMALL_SIZES} if settings.small else NULL_MODELS
+    sizes = {**NULL_SIZES, **SMALL_SIZES} if settings.small else NULL_SIZES
     n_off = load_config().regions.n_regions - 1  # as `crab_data` has them, without any data
+    return _trials(sizes, n_trials, n_off)
+
+
+def _trials(sizes: Mapping[str, tuple[int, ...]], n_trials: int, n_off: int = 0) -> list[Trial]:
+    """Return the trials of models and sizes, repetition by repetition; with Off regions, each is on one of them."""
     return [
         Trial(
             f"{model}-{size}-{number:03d}",
-            {"model": model, "size": size, "trial": number, "region": 1 + number % n_off},
+            {"model": model, "size": size, "trial": number} | ({"region": 1 + number % n_off} if n_off else {}),
         )
         for number in range(n_trials)
-        for model, own in models.items()
+        for model, own in sizes.items()
         for size in own
     ]
 
 
 def null_run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     """Cross-validate one model where there is no source."""
-    data = crab_data(settings).with_fake_on(parameters["region"])
-    model, size = parameters["model"], parameters["size"]
-    judged = judge_folds(
-        make_model(model, size, settings),
-        ["significance"],
-        data.X,
-        data.on,
-        data.folds(),
-        alpha=data.alpha,
-        seed=settings.trial_seed(parameters["trial"]),
-    )["significance"]
-    return [{"method": model, "line": label_of(model, size), "n_models": _n_models(model), **_counted(judged, data)}]
+    data = crab_data(settings)
+    model, size, region = (parameters[name] for name in ("model", "size", "region"))
+    untrained = make_crab_model(model, size, settings, settings.trial_seed(parameters["trial"]))
+    regions = data.regions
+    found = null_test(
+        untrained, data.X, regions.region, n_regions=regions.n_regions, off_regions=[region], groups=data.groups
+    )
+    return [_row(model, size, found.counts[region])]
 
 
-def _counted(found: Judged, data: CrabData) -> Row:
-    n_on = int(np.count_nonzero(found.selected & data.on))
-    n_off = int(np.count_nonzero(found.selected)) - n_on
-    counts = OnOffCounts(n_on, n_off, data.alpha)
-    return {"n_on": n_on, "n_off": n_off, "significance": float(counts.significance)}
+def _row(method: str, size: int, counts: OnOffCounts) -> Row:
+    """Return what is known of a method; 1 or 100 models are the columns of the tables."""
+    return {
+        "method": method,
+        "line": label_of(method, size),
+        "n_models": 1 if method == "k-means" or method.endswith("-tree") else 100,
+        "n_on": int(counts.n_on),
+        "n_off": int(counts.n_off),
+        "significance": float(counts.significance),
+    }
 
 
-def _n_models(model: str) -> int:
-    """Return 1 for single models, 100 for the ensembles: the columns of the tables."""
-    return 1 if model in ("k-means", "li-ma-tree", "noisy-tree", "supervised-tree") else 100
-
-
-def _number(value: float) -> float | None:
-    """Return a number as JSON takes it: nothing for NaN, where a model selects nothing or everything."""
-    return None if np.isnan(value) else float(value)
-
-
-CRAB = Study("crab", 10, plan, run, identify_crab, has_fact_files)
-CRAB_NULL = Study("crab-null", 10, null_plan, null_run, identify_crab, has_fact_files)
+CRAB = Study("crab", 10, plan, run, identify_crab, fact_files)
+CRAB_NULL = Study("crab-null", 10, null_plan, null_run, identify_crab, fact_files)

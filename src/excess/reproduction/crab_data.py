@@ -3,100 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from excess._core.checks import BoolArray, FloatArray
 from excess._core.files import sha256_of
+from excess.events import load_config, read_events, to_features
+from excess.observation.observation import Observation, observe
+from excess.observation.simulation import simulate_labelled, simulate_observation
+from excess.reproduction.datasets import LabelledSet
 from excess.reproduction.settings import Settings
 
-__all__ = [
-    "CrabData",
-    "LabelledEvents",
-    "are_labelled",
-    "crab_data",
-    "fact_files",
-    "has_fact_files",
-    "identify_crab",
-    "labelled_events",
-    "labelled_files",
-]
+__all__ = ["are_labelled", "crab_data", "fact_files", "identify_crab", "labelled_events", "labelled_files"]
 
-_SEARCHED = ("", "fact")
-_PATTERNS = {
-    "dl2": ("*crab*dl2*.hdf5", "*crab*dl2*.h5"),
-    "dl3": ("*crab*dl3*.hdf5", "*crab*dl3*.h5"),
-    "gamma": ("gamma*.hdf5", "gamma*.h5"),
-    "proton": ("proton*.hdf5", "proton*.h5"),
-}
+_FILES = {"dl2": "*crab*dl2*", "dl3": "*crab*dl3*", "gamma": "gamma*", "proton": "proton*"}
 N_LABELLED = 240_000
 """Labelled events that the paper's supervised forest was trained on, half of them gammas."""
 N_FEW_LABELLED = 2_000
 """The same of its small version."""
 N_TEST = 40_000
 """Simulated events to draw ROC curves on."""
-
-
-@dataclass(frozen=True, eq=False)
-class CrabData:
-    """On and Off events of the Crab.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n_events, n_features)
-        Features.
-    names : tuple of str
-        Their names.
-    region : ndarray of int64 of shape (n_events,)
-        0 is On.
-    n_regions : int
-        On and Off regions.
-    groups : ndarray of shape (n_events,)
-        Nights.
-    """
-
-    X: FloatArray
-    names: tuple[str, ...]
-    region: NDArray[np.int64]
-    n_regions: int
-    groups: NDArray[Any]
-
-    @property
-    def on(self) -> BoolArray:
-        """Who is On."""
-        return self.region == 0
-
-    @property
-    def alpha(self) -> float:
-        """Exposure ratio On/Off."""
-        return 1 / (self.n_regions - 1)
-
-    def folds(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Leave one night out at a time."""
-        return [
-            (np.flatnonzero(self.groups != night), np.flatnonzero(self.groups == night))
-            for night in np.unique(self.groups)
-        ]
-
-    def with_fake_on(self, region: int) -> CrabData:
-        """Drop On events, and call one of the Off regions On."""
-        off = self.region > 0
-        numbers = self.region[off]
-        fake = np.where(numbers == region, 0, np.where(numbers < region, numbers, numbers - 1))
-        return CrabData(self.X[off], self.names, fake, self.n_regions - 1, self.groups[off])
-
-
-@dataclass(frozen=True, eq=False)
-class LabelledEvents:
-    """Simulated gammas and protons."""
-
-    X: FloatArray
-    is_signal: BoolArray
 
 
 def fact_files(settings: Settings) -> dict[str, Path]:
@@ -117,10 +45,9 @@ def _files_found(settings: Settings) -> dict[str, Path]:
     if settings.data is None or settings.small:
         return {}
     found = {}
-    for kind, patterns in _PATTERNS.items():
-        files = [
-            path for part in _SEARCHED for pattern in patterns for path in sorted((settings.data / part).glob(pattern))
-        ]
+    for kind, name in _FILES.items():
+        places = [(folder, suffix) for folder in (settings.data, settings.data / "fact") for suffix in ("hdf5", "h5")]
+        files = [path for folder, suffix in places for path in sorted(folder.glob(f"{name}.{suffix}"))]
         if files:
             found[kind] = files[0]
     return found
@@ -132,11 +59,6 @@ def identify_crab(settings: Settings) -> dict[str, Any]:
     if not files:
         return {"crab": "simulated"}
     return {"crab": {kind: sha256_of(path)[:16] for kind, path in files.items()}}
-
-
-def has_fact_files(settings: Settings) -> bool:
-    """Say whether the folder of data holds FACT's sample."""
-    return bool(fact_files(settings))
 
 
 def are_labelled(identity: Mapping[str, Any]) -> bool:
@@ -153,49 +75,24 @@ def are_labelled(identity: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=1)
-def crab_data(settings: Settings) -> CrabData:
-    """Return the events of On and Off regions.
-
-    Parameters
-    ----------
-    settings : Settings
-        With ``data``, the folder in which FACT's files are looked for. Without them, an observation is simulated.
-
-    Returns
-    -------
-    CrabData
-        Events with nights.
-    """
-    from excess.events import load_config
-    from excess.observation.observation import observe
-    from excess.observation.simulation import simulate_observation
-
+def crab_data(settings: Settings) -> Observation:
+    """Return the events of On and Off regions with their nights: FACT's, or simulated ones without FACT's files."""
     config, files = load_config(), fact_files(settings)
     if files:
         observation = observe(files["dl2"], config, join=files.get("dl3"), nearby=False)
-    elif settings.small:
-        observation = observe(simulate_observation(60_000, 600, random_state=settings.seed), config, nearby=False)
-    else:
-        observation = observe(simulate_observation(random_state=settings.seed), config, nearby=False)
-    if observation.groups is None:
-        raise ValueError(f"{files['dl2']}: has no column of nights, which the cross-validation needs")
-    return CrabData(
-        np.ascontiguousarray(observation.X),
-        observation.names,
-        np.asarray(observation.regions.region, dtype=np.int64),
-        observation.regions.n_regions,
-        observation.groups,
-    )
+        if observation.groups is None:
+            raise ValueError(f"{files['dl2']}: has no column of nights, which the cross-validation needs")
+        return observation
+    size = (60_000, 600) if settings.small else ()
+    return observe(simulate_observation(*size, random_state=settings.seed), config, nearby=False)
 
 
 @lru_cache(maxsize=4)
-def labelled_events(part: str, settings: Settings) -> LabelledEvents | None:
+def labelled_events(part: str, settings: Settings) -> LabelledSet | None:
     """Return labelled events: ``"train"``, ``"train-small"`` or ``"test"``; None where real data come without any.
 
     Of files, every other event is for training and the rest for testing.
     """
-    from excess.observation.simulation import simulate_labelled
-
     sizes = {"train": N_LABELLED, "train-small": N_FEW_LABELLED, "test": N_TEST}
     files = fact_files(settings)
     if not are_labelled({"crab": files or "simulated"}):
@@ -205,12 +102,11 @@ def labelled_events(part: str, settings: Settings) -> LabelledEvents | None:
     n = sizes[part] // (20 if settings.small else 1) // 2
     number = list(sizes).index(part)
     events = simulate_labelled(n, n, random_state=settings.trial_seed(1_000, number))
-    return LabelledEvents(events[list(crab_data(settings).names)].to_numpy(np.float64), events["is_signal"].to_numpy())
+    X = events[list(crab_data(settings).names)].to_numpy(np.float64)
+    return LabelledSet(X, events["is_signal"].to_numpy(np.int64))
 
 
-def _from_files(files: dict[str, Path], part: str) -> LabelledEvents:
-    from excess.events import load_config, read_events, to_features
-
+def _from_files(files: dict[str, Path], part: str) -> LabelledSet:
     config = load_config()
     parts = []
     for kind in ("gamma", "proton"):
@@ -218,4 +114,4 @@ def _from_files(files: dict[str, Path], part: str) -> LabelledEvents:
         X = features.X[features.valid]
         X = X[1::2] if part == "test" else X[::2]
         parts.append(X[: N_FEW_LABELLED // 2] if part == "train-small" else X)
-    return LabelledEvents(np.concatenate(parts), np.repeat([True, False], [len(X) for X in parts]))
+    return LabelledSet(np.concatenate(parts), np.repeat([1, 0], [len(X) for X in parts]))

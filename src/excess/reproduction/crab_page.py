@@ -2,52 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from excess.events import load_config
 from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
 from excess.reproduction import published
 from excess.reproduction.crab import name_of
-from excess.reproduction.crab_data import are_labelled, crab_data, has_fact_files, labelled_files
+from excess.reproduction.crab_data import are_labelled, crab_data, fact_files, labelled_files
 from excess.reproduction.pages import Comparison, Figure, Page, Table, compare
 from excess.reproduction.roc import FORESTS
 from excess.reproduction.settings import Settings
 from excess.stats.significance import OnOffCounts
-
-if TYPE_CHECKING:
-    import pandas as pd
+from excess.validation.null_tests import label_null_region
 
 __all__ = ["agreement_page", "crab_page", "null_page", "roc_page"]
 
 N_PUBLISHED = 10
 COLORS = {"supervised-forest": "black", "li-ma-forest": ON, "noisy-forest": OFF, "default-forest": OTHER}
-OURS = ("default-forest", "default-k-means-ensemble")
-"""Lines that the paper has not."""
 
 
 def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return Table I in its full version."""
-    import pandas as pd
-
-    rows = frames["crab"]
-    lines, summary = [], []
-    for line in _lines(rows, published.CRAB):
-        cells = []
-        for column in ("1", "100"):
-            values = rows.loc[(rows["line"] == line) & (rows["n_models"] == int(column)), "significance"]
-            found = compare(values, published.CRAB.get((line, column)), N_PUBLISHED)
-            cells += [*found.cells(2), str(found.n) if found.n else ""]
-            if found.n:
-                summary.append({"line": line, "n_models": int(column), **vars(found)})
-        lines.append((name_of(line), *cells))
+    lines: dict[str, list[str]] = {}
+    summary = []
+    for line, n_models, part in _parts(frames["crab"], published.CRAB):
+        found = compare(part["significance"], published.CRAB.get((line, str(n_models))), N_PUBLISHED)
+        cells = [*found.cells(2), str(found.n) if found.n else ""]
+        lines.setdefault(line, [name_of(line)]).extend(cells)
+        if found.n:
+            summary.append({"line": line, "n_models": n_models, **vars(found)})
     uncut = ""
     if _has_events(settings, origin):
-        data = crab_data(settings)
-        uncut = f" Without a cut: {OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)}."
+        uncut = f" Without a cut: {crab_data(settings).regions.counts}."
     text = [
         f"Significance of the Crab Nebula in sigma: one night is held out at a time, and one significance is computed "
         f"of all hold-out events that are selected.{uncut}",
@@ -62,9 +53,9 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
         columns += [f"{size}: published", "ours", "difference", "repetitions"]
     return Page(
         "Detection of the Crab Nebula",
-        data_of(settings, origin),
+        describe_data(settings, origin),
         text + _simulation_note(origin),
-        [Table("Table I, full version", columns, lines)],
+        [Table("Table I, full version", columns, list(lines.values()))],
         [_bars(pd.DataFrame(summary), settings, origin)],
         pd.DataFrame(summary),
     )
@@ -72,22 +63,16 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
 
 def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the table with a fake On region."""
-    import pandas as pd
-
-    rows = frames["crab-null"]
     lines, summary = [], []
-    for line in _lines(rows, published.CRAB_NULL):
-        for size in ("1", "100"):
-            part = rows[(rows["line"] == line) & (rows["n_models"] == int(size))]
-            if len(part) == 0:
-                continue
-            found, own = _without_source(part, published.CRAB_NULL.get((line, size)))
-            n_regions = part["region"].nunique()
-            counted = (str(found.n), str(n_regions))
-            largest = f"{part['significance'].max():.2f}"
-            lines.append((name_of(line, int(size)), size, *found.cells(2), *counted, own.cells(2)[1], largest))
-            signed = {"mean_signed": own.mean, "std_signed": own.std}
-            summary.append({"line": line, "n_models": int(size), **vars(found), "n_regions": n_regions, **signed})
+    for line, n_models, part in _parts(frames["crab-null"], published.CRAB_NULL):
+        if len(part) == 0:
+            continue
+        found, own = _without_source(part, published.CRAB_NULL.get((line, str(n_models))))
+        n_regions = part["region"].nunique()
+        counted = (str(found.n), str(n_regions), own.cells(2)[1], f"{part['significance'].max():.2f}")
+        lines.append((name_of(line, n_models), str(n_models), *found.cells(2), *counted))
+        signed = {"mean_signed": own.mean, "std_signed": own.std}
+        summary.append({"line": line, "n_models": n_models, **vars(found), "n_regions": n_regions, **signed})
     n_regions = load_config().regions.n_regions
     text = [
         "On events are dropped and one Off region is called On, the Off regions in turn, so that alpha is "
@@ -97,27 +82,15 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
         "Spreads are standard deviations over repetitions; that of a difference is its standard error. Repetitions on "
         "one region share its events: ours is from the means of the regions, one value for each.",
     ]
-    columns = (
-        "model",
-        "T",
-        "published",
-        "ours",
-        "difference",
-        "repetitions",
-        "regions",
-        "ours, signed",
-        "largest",
-    )
-    uncut = []
-    for region in range(1, n_regions) if _has_events(settings, origin) else ():
-        data = crab_data(settings).with_fake_on(region)
-        counts = OnOffCounts(int(data.on.sum()), int((~data.on).sum()), data.alpha)
-        uncut.append(f"{counts.significance:.1f}")
-    if uncut:
-        text.append(f"Without any cut, the regions show {', '.join(uncut)} sigma.")
+    if _has_events(settings, origin):
+        labels = [label_null_region(crab_data(settings).regions.region, region) for region in range(1, n_regions)]
+        counts = [OnOffCounts(int(on.sum()), int((1 - on).sum()), 1 / (n_regions - 2)) for on in labels]
+        uncut = ", ".join(f"{counted.significance:.1f}" for counted in counts)
+        text.append(f"Without any cut, the regions show {uncut} sigma.")
+    columns = ("model", "T", "published", "ours", "difference", "repetitions", "regions", "ours, signed", "largest")
     return Page(
         "A fake On region",
-        data_of(settings, origin),
+        describe_data(settings, origin),
         text,
         [Table("Significance where there is no source", columns, lines, 2)],
         [],
@@ -127,23 +100,19 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
 
 def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return correlations with the supervised forest."""
-    import pandas as pd
-
     rows = frames["crab"]
     lines, summary = [], []
-    if "pearson" in rows:
-        for size in ("1", "100"):
-            for line in _lines(rows, published.AGREEMENT[size]):
-                part = rows[(rows["line"] == line) & (rows["n_models"] == int(size))]
-                if len(part) == 0:
-                    continue
-                cells = []
-                for measure in ("pearson", "spearman"):
-                    theirs = published.AGREEMENT[size].get((line, measure))
-                    found = compare(part[measure].dropna(), theirs, N_PUBLISHED)
-                    cells += list(found.cells(3))
-                    summary.append({"line": line, "n_models": int(size), "measure": measure, **vars(found)})
-                lines.append((name_of(line, int(size)), size, *cells, str(len(part))))
+    parts = _parts(rows, published.AGREEMENT["1"]) if "pearson" in rows else []
+    for line, n_models, part in sorted(parts, key=lambda found: found[1]):
+        if len(part) == 0:
+            continue
+        cells: list[str] = []
+        for measure in ("pearson", "spearman"):
+            theirs = published.AGREEMENT[str(n_models)].get((line, measure))
+            found = compare(part[measure].dropna(), theirs, N_PUBLISHED)
+            cells += found.cells(3)
+            summary.append({"line": line, "n_models": n_models, "measure": measure, **vars(found)})
+        lines.append((name_of(line, n_models), str(n_models), *cells, str(len(part))))
     text = [
         "Correlations of hold-out scores with the scores of the supervised forest, over all On and Off events; of "
         "single models, of their crisp classification.",
@@ -151,12 +120,11 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origi
     columns = ["model", "T"]
     for measure in ("Pearson", "Spearman"):
         columns += [f"{measure}: published", "ours", "difference"]
-    columns.append("repetitions")
     return Page(
         "Agreement with the supervised forest",
-        data_of(settings, origin),
+        describe_data(settings, origin),
         text + _simulation_note(origin),
-        [Table("Correlations", columns, lines, 2)],
+        [Table("Correlations", [*columns, "repetitions"], lines, 2)],
         [],
         pd.DataFrame(summary),
     )
@@ -164,8 +132,6 @@ def agreement_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origi
 
 def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the ROC curves on simulated truth."""
-    import pandas as pd
-
     rows = frames["roc"]
     areas = rows.groupby(["model", "trial"], sort=False)["auc"].first()
     lines, summary = [], []
@@ -182,7 +148,7 @@ def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Map
     ]
     return Page(
         "ROC curves on simulated truth",
-        data_of(settings, origin),
+        describe_data(settings, origin),
         text + _simulation_note(origin),
         [Table("Area under the curve", ("model", "published", "ours", "difference", "repetitions"), lines)],
         [_curves(rows)],
@@ -190,7 +156,7 @@ def roc_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Map
     )
 
 
-def data_of(settings: Settings, origin: Mapping[str, Any]) -> str:
+def describe_data(settings: Settings, origin: Mapping[str, Any]) -> str:
     """Say which events the numbers are from."""
     if settings.small:
         return "simulated, and small stand-ins, whose numbers mean nothing"
@@ -204,7 +170,7 @@ def data_of(settings: Settings, origin: Mapping[str, Any]) -> str:
 
 def _has_events(settings: Settings, origin: Mapping[str, Any]) -> bool:
     """Say whether the events behind finished trials are at hand; pages are made without them as well."""
-    return origin["crab"] == "simulated" or has_fact_files(settings)
+    return origin["crab"] == "simulated" or bool(fact_files(settings))
 
 
 def _without_source(part: pd.DataFrame, theirs: published.Value | None) -> tuple[Comparison, Comparison]:
@@ -229,10 +195,12 @@ def _simulation_note(origin: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _lines(rows: pd.DataFrame, table: Any) -> list[str]:
-    """Return the published lines, in their order, and then those of ours that the paper has not."""
-    theirs = dict.fromkeys(line for line, _ in table)
-    return [line for line in [*theirs, *OURS] if line in set(rows["line"])]
+def _parts(rows: pd.DataFrame, table: Mapping[tuple[str, str], Any]) -> Iterator[tuple[str, int, pd.DataFrame]]:
+    """Yield line, number of models and rows: the published lines in their order, then ours that the paper has not."""
+    for line in dict.fromkeys([*(line for line, _ in table), "default-forest", "default-k-means-ensemble"]):
+        if (rows["line"] == line).any():
+            for n_models in (1, 100):
+                yield line, n_models, rows[(rows["line"] == line) & (rows["n_models"] == n_models)]
 
 
 def _bars(summary: pd.DataFrame, settings: Settings, origin: Mapping[str, Any]) -> Figure:
@@ -258,8 +226,8 @@ def _bars(summary: pd.DataFrame, settings: Settings, origin: Mapping[str, Any]) 
         axes.set(xlabel="significance / sigma")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     caption = (
-        f"Significance of the Crab Nebula, published and ours. Data of ours: {data_of(settings, origin)}. Open circles "
-        f"are means of fewer than {N_PUBLISHED} repetitions."
+        "Significance of the Crab Nebula, published and ours. Data of ours: "
+        f"{describe_data(settings, origin)}. Open circles are means of fewer than {N_PUBLISHED} repetitions."
     )
     return Figure("significance", caption, axes.figure)
 

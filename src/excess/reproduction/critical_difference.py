@@ -67,16 +67,9 @@ def plot_critical_difference(
             y = first_label + 0.3 * row
             end = 1 - 0.35 * margin if is_right else n + 0.35 * margin
             ax.plot([rank, rank, end], [0, y, y], color=GREY, lw=1.0, solid_joinstyle="round")
-            ax.text(
-                end,
-                y,
-                f"{name}  {rank:.2f}",
-                ha="left" if is_right else "right",
-                va="center",
-                fontsize=9.5,
-                color="black",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
-            )
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+            side = "left" if is_right else "right"
+            ax.text(end, y, f"{name}  {rank:.2f}", ha=side, va="center", fontsize=9.5, color="black", bbox=box)
         for group, level in zip(comparison.groups, levels, strict=True):
             ends = [comparison.rank_of(name) for name in group]
             y = 0.3 + 0.22 * level

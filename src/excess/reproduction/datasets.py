@@ -47,7 +47,7 @@ class MissingDataError(ValueError):
 
 
 class LabelledSet(NamedTuple):
-    """Events with their clean labels."""
+    """Events with their clean labels: 1 is signal, or the rare class."""
 
     X: FloatArray
     clean: NDArray[np.int64]
@@ -55,20 +55,10 @@ class LabelledSet(NamedTuple):
 
 @lru_cache(maxsize=2)
 def imbalanced_set(name: str, settings: Settings) -> LabelledSet:
-    """Return one of the ten sets, or a small stand-in for it.
+    """Return one of the ten sets, or a small stand-in for it; 1 is the rare class.
 
-    Parameters
-    ----------
-    name : str
-        One of ``IMBALANCED_SETS``.
-    settings : Settings
-        With ``data``, the folder to read from; it, or its folder ``imblearn``, is what imbalanced-learn calls
-        ``data_home``. Without, the sets are downloaded once into scikit-learn's data folder.
-
-    Returns
-    -------
-    LabelledSet
-        Features, and labels of which 1 is the rare class.
+    The folder of data, or its folder ``imblearn``, is what imbalanced-learn calls ``data_home``. Without one, the sets
+    are downloaded once into scikit-learn's data folder.
     """
     if settings.small:
         return _stand_in(name)

@@ -10,11 +10,13 @@ import numpy as np
 from sklearn.metrics import f1_score, precision_score, recall_score
 from sklearn.model_selection import StratifiedKFold
 
+from excess.reproduction import published
 from excess.reproduction.datasets import IMBALANCED_SETS, has_imbalanced_files, imbalanced_checksums, imbalanced_set
-from excess.reproduction.methods import METHODS, MODELS, by_model, judge_folds
+from excess.reproduction.methods import group_by_model, make_method_model, threshold_rules
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
 from excess.stats.noise import inject_label_noise
+from excess.validation import cross_val_thresholds
 
 __all__ = ["DEPTH", "IMBALANCED", "MORE_NOISE", "PAPER_METHODS"]
 
@@ -24,7 +26,7 @@ DEPTH = 8
 N_FOLDS = 10
 N_TRIALS = 20
 
-PAPER_METHODS = ("li-ma-forest", "noisy-forest", "menon-forest", "mithal-forest")
+PAPER_METHODS = published.FORESTS
 PARTS: dict[str, tuple[str, ...]] = {
     "paper": (*PAPER_METHODS, "noisy-forest-near-best"),
     "ours": ("default-forest",),
@@ -49,28 +51,24 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     number = list(IMBALANCED_SETS).index(parameters["set"])
     for_noise, for_folds, for_models = (settings.trial_seed(parameters["trial"], number, thing) for thing in range(3))
     on = inject_label_noise(clean, parameters["p_plus"], P_MINUS, random_state=for_noise).astype(np.bool_)
-    splitter = StratifiedKFold(N_FOLDS, shuffle=True, random_state=for_folds)
-    folds = list(splitter.split(X, clean))
-    methods = {key: METHODS[key] for key in PARTS[parameters["part"]]}
+    folds = list(StratifiedKFold(N_FOLDS, shuffle=True, random_state=for_folds).split(X, clean))
+    methods = PARTS[parameters["part"]]
     rows = {}
-    for model, sharing in by_model(methods).items():
-        forest = MODELS[model](DEPTH)
-        if settings.small:
-            forest.set_params(n_estimators=10)
-        rules = [method.rule for method in sharing.values()]
-        judged = judge_folds(forest, rules, X, on, folds, alpha=1.0, seed=for_models)
-        for key, method in sharing.items():
-            found = judged[method.rule]
+    for sharing in group_by_model(methods):
+        options = {} if sharing[0] == "default-forest" else {"max_depth": DEPTH}
+        forest = make_method_model(sharing[0], settings, random_state=for_models, **options)
+        rules = threshold_rules(sharing, for_models)
+        for method, found in cross_val_thresholds(forest, X, on, rules, alpha=1.0, cv=folds).items():
             each = [f1_score(clean[test], found.selected[test], zero_division=0.0) for _, test in folds]
-            rows[key] = {
-                "method": key,
+            rows[method] = {
+                "method": method,
                 "f1": float(f1_score(clean, found.selected, zero_division=0.0)),
                 "f1_of_folds": float(np.mean(each)),
                 "precision": float(precision_score(clean, found.selected, zero_division=0.0)),
                 "recall": float(recall_score(clean, found.selected, zero_division=0.0)),
                 "n_selected": int(np.count_nonzero(found.selected)),
             }
-    return [rows[key] for key in methods]
+    return [rows[method] for method in methods]
 
 
 IMBALANCED = Study("imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums, has_imbalanced_files)

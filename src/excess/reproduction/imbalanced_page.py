@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from excess.reproduction import published
+from excess.reproduction.critical_difference import plot_critical_difference
 from excess.reproduction.datasets import IMBALANCED_SETS
 from excess.reproduction.imbalanced import DEPTH, N_TRIALS, PAPER_METHODS
 from excess.reproduction.methods import METHODS
-from excess.reproduction.pages import Figure, Page, Table, compare
+from excess.reproduction.pages import Comparison, Figure, Page, Table, compare
 from excess.reproduction.ranking import RankComparison, compare_ranks
 from excess.reproduction.settings import Settings
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["critical_difference_page", "imbalanced_page"]
 
-PUBLISHED = {"imbalanced": published.IMBALANCED, "imbalanced-more-noise": published.MORE_NOISE}
-P_PLUS = {"imbalanced": 0.1, "imbalanced-more-noise": 0.25}
 OURS = ("noisy-forest-near-best", "default-forest")
+NAMES = {method: METHODS[method].name for method in (*PAPER_METHODS, *OURS)}
+NOISE = {"imbalanced": (0.1, published.IMBALANCED), "imbalanced-more-noise": (0.25, published.MORE_NOISE)}
+"""Noise p_plus and the published cells of each study."""
 TOLERANCE = 0.05
 """Differences of F1 up to this count as a reproduction: depth and leaf size are not published, and move F1 as much."""
 CONFIDENCE = 0.9
@@ -30,57 +30,44 @@ CONFIDENCE = 0.9
 
 def imbalanced_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the page of one noise level."""
-    import pandas as pd
-
     (study, rows), *_ = frames.items()
-    cells = PUBLISHED[study]
+    p_plus, cells = NOISE[study]
+    found: dict[tuple[str, str], Comparison] = {}
     lines, summary = [], []
     for name in IMBALANCED_SETS:
-        for method in (*PAPER_METHODS, *OURS):
-            f1 = _values(rows, name, method)
-            if len(f1) == 0:
-                continue
-            found = compare(f1, cells.get((name, method)), N_TRIALS)
-            folds = rows.loc[(rows["set"] == name) & (rows["method"] == method), "f1_of_folds"].mean()
-            lines.append((name, METHODS[method].name, *found.cells(3), str(found.n), f"{folds:.3f}"))
-            summary.append({"set": name, "method": method, **vars(found), "mean_of_folds": folds})
-    table = pd.DataFrame(summary)
-    return Page(
-        f"F1 on imbalanced sets with noisy labels, p_plus = {P_PLUS[study]:g}, p_minus = 0.5",
-        _data(settings),
-        _text(table, study),
-        [
-            averages(rows, study),
-            further(rows),
-            _glance(table),
-            Table(
-                f"By set and method, {sets_said(dict.fromkeys(table['set']))}",
-                ("set", "method", "published", "ours", "difference", "trials", "mean F1 of the folds"),
-                lines,
-                2,
-            ),
-        ],
-        [],
-        table,
-    )
+        for method in NAMES:
+            part = rows[(rows["set"] == name) & (rows["method"] == method)]
+            if len(part):
+                own = found[name, method] = compare(part["f1"], cells.get((name, method)), N_TRIALS)
+                folds = part["f1_of_folds"].mean()
+                lines.append((name, NAMES[method], *own.cells(3), str(own.n), f"{folds:.3f}"))
+                summary.append({"set": name, "method": method, **vars(own), "mean_of_folds": folds})
+    sets = describe_sets(name for name, _ in found)
+    columns = ("set", "method", "published", "ours", "difference", "trials", "mean F1 of the folds")
+    tables = [
+        averages(rows, study),
+        our_methods(rows),
+        _overview(found, sets),
+        Table(f"By set and method, {sets}", columns, lines, 2),
+    ]
+    title = f"F1 on imbalanced sets with noisy labels, p_plus = {p_plus:g}, p_minus = 0.5"
+    return Page(title, _data(settings), _text(found, p_plus), tables, [], pd.DataFrame(summary))
 
 
 def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the diagrams: from the published tables, from ours, and from ours with our own forest."""
-    import pandas as pd
-
     figures, lines, summary = [], [], []
     for study, rows in frames.items():
-        names = [METHODS[method].name for method in PAPER_METHODS]
-        theirs = compare_ranks(_published_table(study), names, CONFIDENCE)
+        p_plus, _ = NOISE[study]
+        theirs = compare_ranks(_published_table(study), [NAMES[method] for method in PAPER_METHODS], CONFIDENCE)
         cases = [("published", theirs, list(IMBALANCED_SETS))]
         for case, methods in (("ours", PAPER_METHODS), ("ours, with our default", (*PAPER_METHODS, "default-forest"))):
             own = common_means(rows, methods)
             if len(own) >= 2:
-                compared = compare_ranks(own.to_numpy(), [METHODS[method].name for method in methods], CONFIDENCE)
+                compared = compare_ranks(own.to_numpy(), [NAMES[method] for method in methods], CONFIDENCE)
                 cases.append((case, compared, list(own.index)))
         for case, comparison, sets in cases:
-            what = f"{case}, p_plus = {P_PLUS[study]:g}, {sets_said(sets)}"
+            what = f"{case}, p_plus = {p_plus:g}, {describe_sets(sets)}"
             figures.append(_figure(comparison, what, f"{study}-{case}".replace(", ", "-").replace(" ", "-")))
             lines += [
                 (what, f"{first} - {second}", f"{comparison.p_value_of(first, second):.3f}")
@@ -89,7 +76,7 @@ def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Setti
             ]
             summary += [
                 {
-                    "p_plus": P_PLUS[study],
+                    "p_plus": p_plus,
                     "table": case,
                     "method": name,
                     "rank": comparison.rank_of(name),
@@ -107,46 +94,41 @@ def critical_difference_page(frames: Mapping[str, pd.DataFrame], settings: Setti
     return Page("Critical differences", _data(settings), text, [pairs], figures, pd.DataFrame(summary))
 
 
-def _text(table: pd.DataFrame, study: str) -> list[str]:
-    paper = table[table["method"].isin(PAPER_METHODS)]
-    near = int((paper["difference"].abs() <= TOLERANCE).sum())
-    said = f"{near} of {len(paper)} cells lie within {TOLERANCE:g} of the published value"
-    repeated = paper[paper["n"] > 1]
-    if len(repeated):
-        n_draws = int((repeated["difference"].abs() <= 2 * repeated["std"]).sum())
+def _text(found: Mapping[tuple[str, str], Comparison], p_plus: float) -> list[str]:
+    paper = [own for (_, method), own in found.items() if method in PAPER_METHODS]
+    near = sum(abs(own.difference) <= TOLERANCE for own in paper)
+    text = f"{near} of {len(paper)} cells lie within {TOLERANCE:g} of the published value"
+    repeated = [own for own in paper if own.n > 1]
+    if repeated:
+        n_draws = sum(abs(own.difference) <= 2 * own.std for own in repeated)
         of = "" if len(repeated) == len(paper) else f" of {len(repeated)} with more than one trial"
-        said += (
+        text += (
             f", {n_draws}{of} within two of our standard deviations. Those hold the draw of label noise, which is "
             "another one in each trial"
         )
     return [
-        f"Ten sets of imbalanced-learn, labels with noise of p_plus = {P_PLUS[study]:g} and p_minus = 0.5, so that "
+        f"Ten sets of imbalanced-learn, labels with noise of p_plus = {p_plus:g} and p_minus = 0.5, so that "
         "alpha is 1; stratified 10-fold cross-validation, thresholds on out-of-bag scores of noisy labels, F1 of all "
         "hold-out predictions against the clean labels. The paper says neither depth nor leaf size; here its forests "
         f"have 100 trees of depth {DEPTH} without a limit on leaves. Spreads are standard deviations over trials, that "
         "of a difference is its standard error.",
-        f"{said}.",
+        f"{text}.",
     ]
 
 
-def _glance(table: pd.DataFrame) -> Table:
+def _overview(found: Mapping[tuple[str, str], Comparison], sets: str) -> Table:
     """Return published and own means, a line for each set; a star where they differ by more than the tolerance."""
-    means = table.set_index(["set", "method"])
-    lines = []
-    for name in dict.fromkeys(table["set"]):
-        cells = []
-        for method in (*PAPER_METHODS, *OURS):
-            if (name, method) not in means.index:
-                cells.append("")
-                continue
-            found = means.loc[(name, method)]
-            is_far = abs(found["difference"]) > TOLERANCE
-            theirs = "" if np.isnan(found["published"]) else f"{found['published']:.3f} / "
-            cells.append(f"{theirs}{found['mean']:.3f}{' *' if is_far else ''}")
-        lines.append((name, *cells))
-    columns = ("set", *(METHODS[method].name for method in (*PAPER_METHODS, *OURS)))
-    title = f"Published / ours, {sets_said(dict.fromkeys(table['set']))}; * differs by more than {TOLERANCE:g}"
-    return Table(title, columns, lines)
+
+    def cell(own: Comparison | None) -> str:
+        if own is None:
+            return ""
+        theirs = "" if np.isnan(own.published) else f"{own.published:.3f} / "
+        return f"{theirs}{own.mean:.3f}{' *' if abs(own.difference) > TOLERANCE else ''}"
+
+    names = dict.fromkeys(name for name, _ in found)
+    lines = [(name, *(cell(found.get((name, method))) for method in NAMES)) for name in names]
+    title = f"Published / ours, {sets}; * differs by more than {TOLERANCE:g}"
+    return Table(title, ("set", *NAMES.values()), lines)
 
 
 def averages(rows: pd.DataFrame, study: str) -> Table:
@@ -157,7 +139,7 @@ def averages(rows: pd.DataFrame, study: str) -> Table:
     their_ranks, own_ranks = _ranks(theirs), _ranks(ours.to_numpy())
     lines = [
         (
-            METHODS[method].name,
+            NAMES[method],
             f"{printed['f1'][j]:.3f}",
             f"{theirs[:, j].mean():.3f}",
             f"{ours[method].mean():.3f}",
@@ -177,10 +159,10 @@ def averages(rows: pd.DataFrame, study: str) -> Table:
         "rank among the paper's four, of its cells",
         "rank among the paper's four, ours",
     )
-    return Table(f"Averages over {sets_said(ours.index)}", columns, lines)
+    return Table(f"Averages over {describe_sets(ours.index)}", columns, lines)
 
 
-def further(rows: pd.DataFrame) -> Table:
+def our_methods(rows: pd.DataFrame) -> Table:
     """Return our further methods, each beside the paper's four on the sets and trials that all five have."""
     lines = []
     for method in OURS:
@@ -194,9 +176,9 @@ def further(rows: pd.DataFrame) -> Table:
             for key, rank in zip(five, _ranks(means.to_numpy()), strict=True)
         ]
         n = sorted({len(trials) for trials in common.values()})
-        n_said = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
-        lines.append((METHODS[method].name, sets_said(means.index), n_said, *cells))
-    names = (METHODS[method].name for method in PAPER_METHODS)
+        n_trials = f"{n[0]}" if len(n) == 1 else f"{n[0]} to {n[-1]}"
+        lines.append((NAMES[method], describe_sets(means.index), n_trials, *cells))
+    names = (NAMES[method] for method in PAPER_METHODS)
     columns = ("method", "over", "trials on a set", "its mean F1 (rank of five)", *names)
     title = "Our further forests, each with the paper's four on the sets and trials that all five have"
     return Table(title, columns, lines, 2)
@@ -221,20 +203,18 @@ def common_trials(rows: pd.DataFrame, methods: Sequence[str]) -> dict[str, pd.Da
 
 def common_means(rows: pd.DataFrame, methods: Sequence[str]) -> pd.DataFrame:
     """Return mean F1 by set and method, over the trials that all these methods have."""
-    import pandas as pd
-
     means = {name: trials.mean() for name, trials in common_trials(rows, methods).items()}
     return pd.DataFrame.from_dict(means, orient="index", columns=list(methods))
 
 
-def sets_said(sets: Iterable[str]) -> str:
+def describe_sets(sets: Iterable[str]) -> str:
     """Return how many sets there are, and which of the ten are left out.
 
     Examples
     --------
     >>> from excess.reproduction.datasets import IMBALANCED_SETS
-    >>> from excess.reproduction.imbalanced_page import sets_said
-    >>> sets_said(IMBALANCED_SETS), sets_said(list(IMBALANCED_SETS)[:-1])
+    >>> from excess.reproduction.imbalanced_page import describe_sets
+    >>> describe_sets(IMBALANCED_SETS), describe_sets(list(IMBALANCED_SETS)[:-1])
     ('10 sets', '9 sets (left out: protein_homo)')
     """
     there = set(sets)
@@ -249,18 +229,12 @@ def _ranks(table: Any) -> list[str]:
 
 
 def _published_table(study: str, sets: list[str] | None = None) -> Any:
-    cells = PUBLISHED[study]
-    names = list(IMBALANCED_SETS) if sets is None else sets
+    _, cells = NOISE[study]
+    names = IMBALANCED_SETS if sets is None else sets
     return np.array([[cells[name, method].mean for method in PAPER_METHODS] for name in names]).reshape(-1, 4)
 
 
-def _values(rows: pd.DataFrame, name: str, method: str) -> Any:
-    return rows.loc[(rows["set"] == name) & (rows["method"] == method), "f1"].to_numpy()
-
-
 def _figure(comparison: RankComparison, what: str, name: str) -> Figure:
-    from excess.reproduction.critical_difference import plot_critical_difference
-
     axes = plot_critical_difference(comparison)
     axes.set_title(f"F1, {what}", fontsize=9, loc="left")
     caption = f"Average ranks of F1, {what}; Friedman p = {comparison.friedman_p_value:.3g}."

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 import html
-import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from excess._core import files
 from excess._core.errors import require
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from excess.reproduction.published import Value
+from excess.reproduction.published import Value
 
 __all__ = ["Comparison", "Figure", "Page", "Table", "compare", "pm", "write_page"]
 
@@ -46,55 +42,29 @@ class Figure:
 class Page:
     """What is shown of a target.
 
-    Attributes
-    ----------
-    title : str
-        One line.
-    data : str
-        Which data the numbers are from; stands under the title, and in every line of the tidy tables.
-    text : sequence of str
-        Paragraphs.
-    tables : sequence of Table
-        Tables.
-    figures : sequence of Figure
-        Figures.
-    summary : DataFrame or None
-        The numbers of the tables, tidy.
+    ``data`` says which data the numbers are from; it stands under the title, and in every line of the tidy tables.
+    ``summary`` holds the numbers of the tables, tidy.
     """
 
     title: str
     data: str
-    text: Sequence[str] = ()
+    text: Sequence[str] = ()  # paragraphs
     tables: Sequence[Table] = ()
-    figures: Sequence[Figure] = field(default_factory=tuple)
+    figures: Sequence[Figure] = ()
     summary: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Our mean over repetitions beside a published one.
-
-    Attributes
-    ----------
-    mean, std : float
-        Ours; the standard deviation is NaN for a single repetition.
-    n : int
-        Number of repetitions.
-    published, published_std : float
-        As printed; NaN where there is none.
-    difference : float
-        Ours minus the published one.
-    error : float
-        Standard error of the difference, from both standard deviations and numbers of repetitions.
-    """
+    """Our mean over repetitions beside a published one; what is not known is NaN."""
 
     mean: float
-    std: float
-    n: int
+    std: float  # NaN for a single repetition
+    n: int  # repetitions
     published: float
     published_std: float
-    difference: float
-    error: float
+    difference: float  # ours minus the published one
+    error: float  # standard error of the difference, from both standard deviations and numbers of repetitions
 
     def cells(self, digits: int) -> tuple[str, str, str]:
         """Return the published value, ours, and the difference, as text."""
@@ -106,21 +76,7 @@ class Comparison:
 
 
 def compare(values: Any, published: Value | None, n_published: int) -> Comparison:
-    """Compare repetitions with a published mean and standard deviation.
-
-    Parameters
-    ----------
-    values : array-like of shape (n_repetitions,)
-        Ours.
-    published : Value or None
-        Theirs.
-    n_published : int
-        Over how many repetitions.
-
-    Returns
-    -------
-    Comparison
-        Both, their difference, and its standard error.
+    """Compare our repetitions with a published mean and standard deviation over some repetitions.
 
     Examples
     --------
@@ -156,15 +112,16 @@ def write_page(page: Page, results: pd.DataFrame, folder: Path) -> None:
     require("pyarrow", "writing Parquet", extra="experiments")
     folder.mkdir(parents=True, exist_ok=True)
     labelled = results.assign(data=page.data)
-    _write_csv(labelled, folder / "results.csv")
+    files.write_text(folder / "results.csv", labelled.to_csv(index=False))
     with files.replacing(folder / "results.parquet") as temporary:
         labelled.to_parquet(temporary, index=False)
     if page.summary is not None:
-        _write_csv(page.summary.assign(data=page.data), folder / "summary.csv")
-    drawings = {figure.name: _png(figure.drawing) for figure in page.figures}
-    for name, png in drawings.items():
-        with files.replacing(folder / f"{name}.png") as temporary:
-            temporary.write_bytes(png)
+        files.write_text(folder / "summary.csv", page.summary.assign(data=page.data).to_csv(index=False))
+    drawings = {}
+    for figure in page.figures:
+        with files.replacing(folder / f"{figure.name}.png") as temporary:
+            figure.drawing.savefig(temporary, format="png", dpi=110, facecolor="white")
+            drawings[figure.name] = temporary.read_bytes()
     files.write_text(folder / "page.md", as_markdown(page))
     files.write_text(folder / "page.html", as_html(page, drawings))
 
@@ -209,17 +166,6 @@ def _html_table(table: Table) -> str:
     body = "\n".join(row(line, "td") for line in table.lines)
     head = f"<thead>{row(table.columns, 'th')}</thead>"
     return f'<div class="wide"><table>\n{head}\n<tbody>\n{body}\n</tbody>\n</table></div>'
-
-
-def _write_csv(table: pd.DataFrame, path: Path) -> None:
-    with files.replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
-
-
-def _png(drawing: Any) -> bytes:
-    memory = io.BytesIO()
-    drawing.savefig(memory, format="png", dpi=110, facecolor="white")
-    return memory.getvalue()
 
 
 _STYLE = """

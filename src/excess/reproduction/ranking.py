@@ -12,15 +12,14 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr
-from scipy.stats import chi2, rankdata
+from scipy.stats import chi2, rankdata, wilcoxon
 
 from excess._core.checks import FloatArray, as_floats, as_probability
 
 __all__ = ["RankComparison", "compare_ranks", "holm", "wilcoxon_p_value"]
 
 _MAX_EXACT = 60
-"""Data sets up to which the distribution of signed ranks is counted out, and not approximated."""
+"""Differences up to which the distribution of signed ranks is exact, and not approximated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,17 +142,10 @@ def compare_ranks(scores: ArrayLike, names: Sequence[str], confidence: float = 0
 
 
 def wilcoxon_p_value(differences: ArrayLike) -> float:
-    """Two-sided p-value of Wilcoxon's signed-rank test.
+    """Two-sided p-value of Wilcoxon's signed-rank test on differences of paired scores; 1 where all are zero.
 
-    Parameters
-    ----------
-    differences : array-like of shape (n_sets,)
-        Differences of paired scores; zeros are dropped. Sizes that agree to a 1e-12th of the largest one are ties.
-
-    Returns
-    -------
-    float
-        Exact for up to 60 differences, ties or not; by the normal law for more. 1 where all are zero.
+    Exact for up to 60 differences, by the normal law for more. Zeros are dropped. Sizes that agree to a 1e-12th of the
+    largest one are ties; with ties scipy is exact for up to 13 differences at most, so that these are counted here.
 
     Examples
     --------
@@ -166,35 +158,23 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     n = len(values)
     if n == 0:
         return 1.0
-    doubled = np.rint(2 * rankdata(np.abs(values))).astype(np.int64)  # ranks of ties are halves
-    total = int(doubled.sum())
-    positive = int(doubled[values > 0].sum())
-    smaller = min(positive, total - positive)
+    sizes = np.abs(values)
     if n > _MAX_EXACT:
-        spread = float(np.sqrt(np.sum(doubled.astype(np.float64) ** 2) / 4))
-        return float(min(1.0, 2 * ndtr((smaller - total / 2) / spread)))
+        return float(wilcoxon(values).pvalue)
+    if len(np.unique(sizes)) == n:
+        return float(wilcoxon(values, method="exact").pvalue)
+    doubled = np.rint(2 * rankdata(sizes)).astype(np.int64)  # ranks of ties are halves
+    total, positive = int(doubled.sum()), int(doubled[values > 0].sum())
     # chance[s]: probability that random signs give a positive sum of s
     chance = np.zeros(total + 1)
     chance[0] = 1.0
     for rank in doubled:
-        shifted = np.zeros_like(chance)
-        shifted[rank:] = chance[: total + 1 - rank]
-        chance = (chance + shifted) / 2
-    return float(min(1.0, 2 * chance[: smaller + 1].sum()))
+        chance = (chance + np.concatenate([np.zeros(rank), chance[:-rank]])) / 2
+    return float(min(1.0, 2 * chance[: min(positive, total - positive) + 1].sum()))
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
     """Correct p-values for their number, by Holm's step-down method.
-
-    Parameters
-    ----------
-    p_values : array-like of shape (n_tests,)
-        Uncorrected p-values.
-
-    Returns
-    -------
-    ndarray of shape (n_tests,)
-        Corrected p-values, at most 1, in the given order.
 
     Examples
     --------

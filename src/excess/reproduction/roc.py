@@ -1,4 +1,4 @@
-"""The ROC figure of the paper: forests that learned from On and Off, judged by simulated truth."""
+"""The ROC figure of the paper: forests that learned from On and Off, on simulated truth."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from excess.estimators.holdout import score_events
-from excess.reproduction.crab import make_model, train_supervised
-from excess.reproduction.crab_data import crab_data, has_fact_files, identify_crab, labelled_events
+from excess.reproduction.crab import make_crab_model, train_supervised
+from excess.reproduction.crab_data import crab_data, fact_files, identify_crab, labelled_events
 from excess.reproduction.datasets import MissingDataError
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
@@ -42,16 +42,15 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     if test is None:
         raise MissingDataError("roc needs files gamma*.hdf5 and proton*.hdf5 of simulated events beside FACT's data")
     model, seed = parameters["model"], settings.trial_seed(parameters["trial"])
-    depth = FORESTS[model][1]
     if model == "supervised-forest":
-        fitted = train_supervised(model, 0, seed, settings)
+        fitted = train_supervised(model, 0, settings, seed).estimator
     else:
         data = crab_data(settings)
-        fitted = make_model(model, depth, settings).set_params(alpha=data.alpha, random_state=seed)
-        fitted.fit(data.X, data.on.astype(int))
+        fitted = make_crab_model(model, FORESTS[model][1], settings, seed).set_params(alpha=data.alpha)
+        fitted.fit(data.X, data.on)
     score = score_events(fitted, test.X)
-    fpr, tpr, _ = roc_curve(test.is_signal, score)
-    auc = float(roc_auc_score(test.is_signal, score))
+    fpr, tpr, _ = roc_curve(test.clean, score)
+    auc = float(roc_auc_score(test.clean, score))
     grid = np.linspace(0, 1, N_POINTS)
     return [
         {"fpr": round(float(x), 2), "tpr": float(y), "auc": auc}
@@ -59,4 +58,4 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     ]
 
 
-ROC = Study("roc", 10, plan, run, identify_crab, has_fact_files)
+ROC = Study("roc", 10, plan, run, identify_crab, fact_files)

@@ -14,7 +14,7 @@ from excess.reproduction.datasets import MissingDataError
 from excess.reproduction.pages import write_page
 from excess.reproduction.settings import Settings
 from excess.reproduction.targets import TARGETS
-from excess.reproduction.trials import Study, Trial, finished, locked, made_from, read_rows, run_study
+from excess.reproduction.trials import Trial, is_finished, locked, read_origin, read_rows, run_study
 
 __all__ = ["chosen_targets", "reproduce_targets"]
 
@@ -45,76 +45,52 @@ def reproduce_targets(
     *,
     n_trials: int | None = None,
     n_jobs: int = -1,
-    shown: bool = False,
+    show_progress: bool = False,
     only_finished: bool = False,
-    tell: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Path]:
-    """Run what some targets need and is not there yet, and write their pages.
+    """Run what some targets need and is not there yet, write their pages, and return the HTML page of each.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Names of ``TARGETS``, or ``"all"``, which leaves out what the data do not allow for.
-    folder : Path
-        Where trials and pages go. One run at a time; a run that was interrupted is continued.
-    settings : Settings
-        Seed and data.
-    n_trials : int or None, default=None
-        Repetitions; by default as many as the paper has.
-    n_jobs : int, default=-1
-        Processes; -1 is one per core. The results do not depend on it.
-    shown : bool, default=False
-        Show progress.
-    only_finished : bool, default=False
-        Run nothing; make pages of the trials that are finished. It needs no data, and works while a run is going on.
-    tell : callable
-        Called with a sentence on the way.
-
-    Returns
-    -------
-    dict of str to Path
-        The HTML page of each target.
+    ``"all"`` leaves out what the data do not allow for, and ``report`` is called with a sentence on it. A run that was
+    interrupted is resumed. By default there are as many repetitions as in the paper. The results do not depend on the
+    number of processes. With ``only_finished`` nothing is run, and pages are made of the trials that are finished; that
+    needs no data, and works during a run.
     """
     chosen = chosen_targets(names)
-    # what is missing is to be said before hours of work, not after
+    # report what is missing before hours of work, not after
     for module in ("pyarrow", "matplotlib"):
         require(module, "reproducing tables and figures", extra="experiments")
-    origins = _origins(chosen, folder, settings, only_finished=only_finished)
+    studies = {study: folder / "trials" / study.name for name in chosen for study in TARGETS[name].studies}
+    # what the trials are made from: empty where nothing is finished, and nothing will be run
+    origins = {
+        study.name: (read_origin(study, settings, own) or {}) if only_finished else study.identify(settings)
+        for study, own in studies.items()
+    }
     for name in [name for name in chosen if TARGETS[name].needs_labels]:
         if all(are_labelled(origins[study.name]) for study in TARGETS[name].studies if origins[study.name]):
             continue
         sentence = f"{name}: needs files gamma*.hdf5 and proton*.hdf5 (or *.h5) of labelled events beside FACT's sample"
         if "all" not in names:
             raise MissingDataError(sentence)
-        tell(f"{sentence}; left out")
+        report(f"{sentence}; left out")
         chosen.remove(name)
+    targets = {name: TARGETS[name] for name in chosen}
     trials = {}
-    for study in _studies(chosen).values():
+    for study, own in studies.items():
+        wanted = [target for target in targets.values() if study in target.studies]
         plan = study.plan(settings, study.n_trials if n_trials is None else n_trials)
-        trials[study.name] = [trial for trial in plan if any(_wants(name, study, trial) for name in chosen)]
+        trials[study.name] = [trial for trial in plan if any(target.wants(trial) for target in wanted)]
+        if only_finished and wanted:
+            finished = [trial for trial in trials[study.name] if is_finished(own, trial)]
+            report(f"{study.name}: {len(finished)} of {len(trials[study.name])} trials are finished")
+            trials[study.name] = finished
     if only_finished:
-        for name, wanted in trials.items():
-            there = [trial for trial in wanted if finished(_trials_of(folder, name), trial)]
-            tell(f"{name}: {len(there)} of {len(wanted)} trials are finished")
-            trials[name] = there
-        return _write_pages(chosen, trials, folder, settings, origins, tell)
+        return _write_pages(chosen, trials, folder, settings, origins, report)
     with locked(folder):
-        for study in _studies(chosen).values():
-            own = _trials_of(folder, study.name)
-            run_study(study, trials[study.name], settings, own, n_jobs=n_jobs, shown=shown)
-        return _write_pages(chosen, trials, folder, settings, origins, tell)
-
-
-def _origins(
-    names: Sequence[str], folder: Path, settings: Settings, *, only_finished: bool
-) -> dict[str, dict[str, Any]]:
-    """Return what the trials of each study are made from; empty where nothing is finished, and nothing will be run."""
-    return {
-        study.name: (made_from(study, settings, _trials_of(folder, study.name)) or {})
-        if only_finished
-        else study.identify(settings)
-        for study in _studies(names).values()
-    }
+        for study, own in studies.items():
+            if trials[study.name]:
+                run_study(study, trials[study.name], settings, own, n_jobs=n_jobs, show_progress=show_progress)
+        return _write_pages(chosen, trials, folder, settings, origins, report)
 
 
 def _write_pages(
@@ -123,7 +99,7 @@ def _write_pages(
     folder: Path,
     settings: Settings,
     origins: Mapping[str, Mapping[str, Any]],
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> dict[str, Path]:
     """Write the pages of targets of which all studies have trials."""
     pages = {}
@@ -131,25 +107,12 @@ def _write_pages(
         target = TARGETS[name]
         wanted = {study.name: [t for t in trials[study.name] if target.wants(t)] for study in target.studies}
         if not all(wanted.values()):
-            tell(f"{name}: no trial is finished, so there is no page")
+            report(f"{name}: no trial is finished, so there is no page")
             continue
-        frames = {own: pd.DataFrame(read_rows(_trials_of(folder, own), found)) for own, found in wanted.items()}
+        frames = {own: pd.DataFrame(read_rows(folder / "trials" / own, found)) for own, found in wanted.items()}
         page = target.page(frames, settings, origins[target.studies[0].name])
-        # trials go on meanwhile; pages of another run are finished in seconds
+        # a run may be writing trials meanwhile; pages of another process are finished in seconds
         with locked(folder, ".pages.lock", patience=60.0):
             write_page(page, pd.concat(frames.values(), ignore_index=True), folder / name)
         pages[name] = folder / name / "page.html"
     return pages
-
-
-def _trials_of(folder: Path, study: str) -> Path:
-    return folder / "trials" / study
-
-
-def _studies(names: Sequence[str]) -> dict[str, Study]:
-    return {study.name: study for name in names for study in TARGETS[name].studies}
-
-
-def _wants(name: str, study: Study, trial: Trial) -> bool:
-    target = TARGETS[name]
-    return study in target.studies and target.wants(trial)

@@ -14,15 +14,6 @@ __all__ = ["Settings"]
 class Settings:
     """What decides about the numbers of a reproduction, besides the number of trials.
 
-    Attributes
-    ----------
-    seed : int
-        Seed of everything random.
-    data : Path or None
-        Folder of local data; None downloads what can be downloaded, and simulates the rest.
-    small : bool
-        Small stand-ins for all data and models, to see that everything runs; the numbers mean nothing.
-
     Examples
     --------
     >>> from excess.reproduction.settings import Settings
@@ -30,9 +21,9 @@ class Settings:
     True
     """
 
-    seed: int = 0
-    data: Path | None = None
-    small: bool = False
+    seed: int = 0  # of everything random
+    data: Path | None = None  # folder of local data; None downloads what can be downloaded, and simulates the rest
+    small: bool = False  # small stand-ins for all data and models, to see that everything runs
 
     def trial_seed(self, *numbers: int) -> int:
         """Return the seed of one trial, or of one thing in it."""

@@ -1,7 +1,7 @@
 """The loop of trials: each is a pure function of a few parameters, and a file on disk as soon as it is finished.
 
 A study is a list of trials. A trial that has its file is not repeated, so that a run that was interrupted, or killed,
-goes on where it was; at most the trials under way are lost. Files hold nothing that depends on when or where they were
+can be resumed; at most the trials under way are lost. Files hold nothing that depends on when or where they were
 made, so that the bytes of all results are those of a run without interruption.
 """
 
@@ -25,24 +25,16 @@ from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.reproduction.settings import Settings
 
-__all__ = ["Study", "Trial", "finished", "locked", "made_from", "read_rows", "run_study"]
+__all__ = ["Study", "Trial", "is_finished", "locked", "read_origin", "read_rows", "run_study"]
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
+    """One trial; it is a function of its parameters, which are numbers and text, and the settings."""
 
-    Attributes
-    ----------
-    name : str
-        Name of its file, without suffix; no two trials of a study share it.
-    parameters : dict
-        What it is a function of, besides the settings; numbers and text only.
-    """
-
-    name: str
+    name: str  # of its file, without suffix; no two trials of a study share it
     parameters: Mapping[str, Any]
 
 
@@ -50,30 +42,17 @@ class Trial:
 class Study:
     """Trials of one kind.
 
-    Attributes
-    ----------
-    name : str
-        Name of its folder.
-    n_trials : int
-        How many repetitions the paper, or a sensible study, has.
-    plan : callable
-        From settings and a number of repetitions to the trials, in the order in which they are run.
-    run : callable
-        From settings and the parameters of a trial to its rows, each a dict of numbers and text. A function of a
-        module, so that other processes find it.
-    identify : callable
-        From settings to what tells the data from others, such as checksums. It fails, with a sentence that says what
-        to do, where data are missing.
-    has_data : callable
-        From settings to whether the folder of data that they name holds data of the study.
+    ``run`` is a function of a module, so that other processes find it; its rows are dicts of numbers and text.
+    ``identify`` returns what tells the data from others, such as checksums. It fails, with a sentence that says what to
+    do, where data are missing. ``has_data`` says whether the folder of data that settings name holds data of the study.
     """
 
-    name: str
-    n_trials: int
-    plan: Callable[[Settings, int], list[Trial]]
+    name: str  # of its folder
+    n_trials: int  # repetitions that the paper, or a sensible study, has
+    plan: Callable[[Settings, int], list[Trial]]  # from a number of repetitions, in the order in which they are run
     run: Callable[[Settings, Mapping[str, Any]], list[Row]]
     identify: Callable[[Settings], dict[str, Any]]
-    has_data: Callable[[Settings], bool] = lambda settings: False
+    has_data: Callable[[Settings], Any] = lambda settings: False
 
 
 def run_study(
@@ -83,45 +62,28 @@ def run_study(
     folder: Path,
     *,
     n_jobs: int = 1,
-    shown: bool = False,
+    show_progress: bool = False,
 ) -> list[Row]:
-    """Run the trials of a study that have no file yet, and return the rows of all.
+    """Run the trials of a study that have no file in a folder yet, and return the rows of all, as `read_rows` does.
 
-    Parameters
-    ----------
-    study : Study
-        What to run.
-    trials : sequence of Trial
-        Some or all trials of its plan.
-    settings : Settings
-        What decides about the numbers; they must be those of the trials that the folder holds already.
-    folder : Path
-        Where the files of the study are; made if it is not there. The caller keeps other runs out of it, see `locked`.
-    n_jobs : int, default=1
-        Processes, each with one thread; -1 is one per core. The rows do not depend on it.
-    shown : bool, default=False
-        Show a progress bar with the time left.
-
-    Returns
-    -------
-    list of dict
-        In the order of the trials: the parameters of a trial and one of its rows.
+    The settings must be those of the trials that the folder holds already. The caller keeps other runs out of it, see
+    `locked`. Each of the processes has one thread; the rows do not depend on their number.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob(".*.json"):
         stale.unlink(missing_ok=True)  # half-written files of a run that was killed
     check_settings(study, settings, folder)
-    missing = [trial for trial in trials if not finished(folder, trial)]
+    missing = [trial for trial in trials if not is_finished(folder, trial)]
     n_processes = min(n_threads(n_jobs), max(len(missing), 1))
     n_done = len(trials) - len(missing)
-    said = f"{study.name}" if n_done == 0 else f"{study.name} ({n_done} of {len(trials)} trials were done before)"
-    with progress_bar(said, len(missing), shown=shown) as tick:
+    title = study.name if n_done == 0 else f"{study.name} ({n_done} of {len(trials)} trials were done before)"
+    with progress_bar(title, len(missing), shown=show_progress) as tick:
         for _ in _run_all(study, missing, settings, folder, n_processes):
             tick(1)
     return read_rows(folder, trials)
 
 
-def finished(folder: Path, trial: Trial) -> bool:
+def is_finished(folder: Path, trial: Trial) -> bool:
     """Say whether a trial is on disk."""
     return _file_of(folder, trial).exists()
 
@@ -140,16 +102,9 @@ def read_rows(folder: Path, trials: Sequence[Trial]) -> list[Row]:
 
 @contextmanager
 def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
-    """Keep a folder to one run; the system unlocks it however a run ends.
+    """Keep a folder to one run, or wait some seconds for another one; the system unlocks it however a run ends.
 
-    Parameters
-    ----------
-    folder : Path
-        Made if it is not there.
-    name : str
-        File of the lock. Pages have another one than trials, so that they can be written while a run is going on.
-    patience : float
-        Seconds to wait for another run; ValueError where it has the folder longer.
+    Pages have another lock than trials, so that they can be written during a run.
     """
     folder.mkdir(parents=True, exist_ok=True)
     until = time.monotonic() + patience
@@ -181,7 +136,7 @@ def _lock(file: Any) -> None:
 def _run_all(
     study: Study, trials: Sequence[Trial], settings: Settings, folder: Path, n_processes: int
 ) -> Iterator[None]:
-    """Run trials side by side; give a sign whenever one is on disk."""
+    """Run trials in parallel; yield whenever one is on disk."""
     if n_processes == 1:
         # one thread as in the processes below: sums over several threads may differ in their last bits
         with ThreadpoolController().limit(limits=1):
@@ -225,33 +180,35 @@ def _file_of(folder: Path, trial: Trial) -> Path:
 
 def check_settings(study: Study, settings: Settings, folder: Path) -> None:
     """Write what the study depends on, or refuse a folder that holds trials of something else."""
-    wanted = {**_basic_settings(study, settings), **study.identify(settings)}
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "settings.json"
-    text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
-    # settings of a run that ended before its first trial bind nobody
-    if not path.exists() or not _has_trials(folder):
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            files.write_text(path, text)
-        return
-    found = json.loads(path.read_text(encoding="utf-8"))
-    _refuse_others(folder, found, json.loads(text), {*found, *wanted})
+    text = json.dumps({**_basic_settings(study, settings), **study.identify(settings)}, indent=1, sort_keys=True) + "\n"
+    found, wanted, path = _read_settings(folder), json.loads(text), folder / "settings.json"
+    if found is not None:
+        _refuse_others(folder, found, wanted, {*found, *wanted})
+    elif not path.exists() or path.read_text(encoding="utf-8") != text:
+        files.write_text(path, text)
 
 
-def made_from(study: Study, settings: Settings, folder: Path) -> dict[str, Any] | None:
+def read_origin(study: Study, settings: Settings, folder: Path) -> dict[str, Any] | None:
     """Return what the trials in a folder depend on, as it was written down with them; None where there are none.
 
     Nothing is written, and no data are needed: seed, size and version must be those of the settings, and the data only
     where the settings name a folder and they are in it.
     """
+    found, wanted = _read_settings(folder), _basic_settings(study, settings)
+    if found is not None:
+        if settings.data is not None and study.has_data(settings):
+            wanted |= json.loads(json.dumps(study.identify(settings)))
+        _refuse_others(folder, found, wanted, wanted)
+    return found
+
+
+def _read_settings(folder: Path) -> dict[str, Any] | None:
+    """Return the settings of the trials in a folder; those of a run that ended before its first trial do not count."""
     path = folder / "settings.json"
-    if not path.exists() or not _has_trials(folder):
+    trials = (other for other in folder.glob("*.json") if other != path and not other.name.startswith("."))
+    if not path.exists() or not any(trials):
         return None
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    wanted = _basic_settings(study, settings)
-    if settings.data is not None and study.has_data(settings):
-        wanted |= json.loads(json.dumps(study.identify(settings)))
-    _refuse_others(folder, found, wanted, wanted)
     return found
 
 
@@ -259,10 +216,6 @@ def _basic_settings(study: Study, settings: Settings) -> dict[str, Any]:
     from excess._core.version import __version__
 
     return {"excess": __version__, "study": study.name, "seed": settings.seed, "small": settings.small}
-
-
-def _has_trials(folder: Path) -> bool:
-    return any(path.name != "settings.json" and not path.name.startswith(".") for path in folder.glob("*.json"))
 
 
 def _refuse_others(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable[str]) -> None:

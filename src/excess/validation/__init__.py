@@ -1,9 +1,9 @@
 """Validation: the significance of hold-out events, null tests, and the agreement of classifiers."""
 
 from excess.validation.agreement import Agreement, agreement
-from excess.validation.cross_validation import cross_val_detect, detect, null_test
+from excess.validation.cross_validation import cross_val_detect, cross_val_thresholds, detect
 from excess.validation.detection import Detection, Fold, Nearby
-from excess.validation.null_tests import NullTest
+from excess.validation.null_tests import NullTest, null_test
 
 __all__ = [
     "Agreement",
@@ -13,6 +13,7 @@ __all__ = [
     "NullTest",
     "agreement",
     "cross_val_detect",
+    "cross_val_thresholds",
     "detect",
     "null_test",
 ]

@@ -38,7 +38,7 @@ def agreement(score: ArrayLike, reference: ArrayLike) -> Agreement:
     ----------
     score, reference : array-like of shape (n_events,)
         Soft scores, such as ``Detection.score``, or crisp selections, such as ``Detection.selected``, for either. An
-        event that one of them does not judge (NaN) is left out and not counted in ``n_events``.
+        event without a score (NaN) in one of them is left out and not counted in ``n_events``.
 
     Returns
     -------

@@ -29,7 +29,7 @@ class Fold(NamedTuple):
     n_train : int
         Events that the model was trained and tuned on.
     n_held_out : int
-        Events that it judged.
+        Hold-out events that it predicted.
     threshold : float
         An event is selected when its score exceeds it; NaN for a classifier without a tuned threshold.
     tuned : OnOffCounts or None
@@ -46,12 +46,12 @@ class Fold(NamedTuple):
 
 
 class Nearby(NamedTuple):
-    """Events that are neither On nor Off, judged by models that have not seen their group.
+    """Events that are neither On nor Off, predicted by models that have not seen their group.
 
     Attributes
     ----------
     score : ndarray of shape (n_nearby,)
-        Scores; NaN for events that no model has judged.
+        Scores; NaN for events that no model has scored.
     selected : ndarray of bool of shape (n_nearby,)
         Selected events.
     theta : ndarray of shape (n_nearby, n_regions) or None
@@ -79,7 +79,7 @@ class Detection:
     selected : ndarray of bool of shape (n_events,)
         Selected events; False for events that were only trained on.
     fold : ndarray of int64 of shape (n_events,)
-        The model that judged the event; -1 for events that were only trained on.
+        The model that held the event out; -1 for events that were only trained on.
     groups : ndarray of shape (n_events,) or None
         The groups that were given.
     folds : tuple of Fold
@@ -92,14 +92,14 @@ class Detection:
         Signed significance of each repetition.
     permuted_contrasts : ndarray of shape (n_permutations,)
         The ``contrast`` after permutations of On and Off.
-    required : float
+    required_significance : float
         Significance from which learning counts as feasible.
     theta : ndarray of shape (n_events, n_regions) or None
         Angle between each event and the centre of each region in deg, On first.
     theta_squared_cut : float or None
         Events lie in a region when ``theta**2`` is below it, in deg^2.
     nearby : Nearby or None
-        Events of no region, judged like the others, but never trained on and never counted.
+        Events of no region, predicted like the others, but never trained on and never counted.
     time : ndarray of shape (n_events,) or None
         When the events were recorded, in seconds.
     importances : ndarray of shape (n_features,) or None
@@ -122,7 +122,7 @@ class Detection:
     strategy: str
     significances: FloatArray
     permuted_contrasts: FloatArray
-    required: float = 5.0
+    required_significance: float = 5.0
     theta: FloatArray | None = None
     theta_squared_cut: float | None = None
     nearby: Nearby | None = None
@@ -189,30 +189,28 @@ class Detection:
 
     @cached_property
     def counts(self) -> OnOffCounts:
-        """Selected events among all that were judged."""
+        """Selected events among all hold-out events."""
         return self._count(self.selected)
 
     @cached_property
     def uncut(self) -> OnOffCounts:
-        """All events that were judged, selected or not: what there is without a cut."""
-        return self._count(self.judged)
+        """All hold-out events, selected or not: what there is without a cut."""
+        return self._count(self.held_out)
 
     @property
-    def judged(self) -> BoolArray:
-        """True for events that have a hold-out score."""
+    def held_out(self) -> BoolArray:
+        """True for hold-out events; False for events that were only trained on."""
         return self.fold >= 0
 
     @cached_property
     def counts_by_group(self) -> dict[Any, OnOffCounts]:
-        """Selected events of each group that was judged; empty where there are no groups."""
+        """Selected events of each group that was held out; empty where there are no groups."""
         if self.groups is None:
             return {}
-        return {
-            group if self.groups.dtype.kind in "mM" else group.item() if hasattr(group, "item") else group: self._count(
-                self.selected & (self.groups == group)
-            )
-            for group in np.unique(self.groups[self.judged])
-        }
+        groups = np.unique(self.groups[self.held_out])
+        is_date = groups.dtype.kind in "mM"  # which would become a number
+        names = [group if is_date or not hasattr(group, "item") else group.item() for group in groups]
+        return {name: self._count(self.selected & (self.groups == name)) for name in names}
 
     @property
     def thresholds(self) -> FloatArray:
@@ -236,7 +234,7 @@ class Detection:
 
     @property
     def contrast(self) -> float:
-        """Significance by which the On fraction of selected events exceeds that of all judged events.
+        """Significance by which the On fraction of selected events exceeds that of all hold-out events.
 
         It takes their ratio of On to Off for ``alpha``, so that an excess which is the same for all events is none.
         """
@@ -256,19 +254,19 @@ class Detection:
 
     @cached_property
     def curve(self) -> ThresholdCurve:
-        """Judged events at every cut of their score, the same for all folds: for exploration, not for a result."""
-        known = self.judged & np.isfinite(self.score)
+        """Hold-out events at every cut of their score, the same for all folds: for exploration, not for a result."""
+        known = self.held_out & np.isfinite(self.score)
         return significance_curve(self.on[known], self.score[known], self.alpha)
 
     @property
     def feasible(self) -> bool:
         """Whether the significance reaches what is required: the labels could be learned from."""
-        return self.significance >= self.required
+        return self.significance >= self.required_significance
 
     @property
     def verdict(self) -> str:
         """One sentence that says what the significance means."""
-        found = f"{self.significance:.1f} sigma on hold-out events, {self.required:g} required"
+        found = f"{self.significance:.1f} sigma on hold-out events, {self.required_significance:g} required"
         if self.feasible:
             if self.strategy == "applied":
                 return f"{found}: On has more signal than Off."
@@ -301,7 +299,7 @@ class Detection:
             "permutation_p_value": self.permutation_p_value,
             "n_permutations": len(self.permuted_contrasts),
             "uncut_significance": self.uncut.significance,
-            "n_judged": int(np.count_nonzero(self.judged)),
+            "n_held_out": int(np.count_nonzero(self.held_out)),
             "n_events": len(self.on),
             "feasible": self.feasible,
         }
@@ -354,9 +352,9 @@ class Detection:
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
-        n_unjudged = len(self.on) - int(np.count_nonzero(self.judged))
-        if n_unjudged:
-            lines.append(f"{n_unjudged} of {len(self.on)} events were only trained on")
+        n_only_trained_on = len(self.on) - int(np.count_nonzero(self.held_out))
+        if n_only_trained_on:
+            lines.append(f"{n_only_trained_on} of {len(self.on)} events were only trained on")
         if len(self.permuted_contrasts):
             lines.append(
                 f"permutation p-value {self.permutation_p_value:.3g} ({len(self.permuted_contrasts)} permutations)"

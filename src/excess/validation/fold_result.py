@@ -1,60 +1,35 @@
-"""One fold: a model is fitted on its training events and judges its hold-out events."""
+"""One fold: a model is fitted on its training events and predicts its hold-out events."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.base import OnOffMixin
 from excess.estimators.holdout import fit_part, score_events
 from excess.stats.significance import OnOffCounts
+from excess.validation.onoff_events import OnOffEvents
+
+ThresholdRule = Callable[[NDArray[Any], FloatArray, float], float]
+"""From labels and scores of the events to tune on, and alpha, to a threshold."""
 
 
-class Unlabelled(NamedTuple):
-    """Events that are judged like hold-out events, but neither trained on nor counted."""
-
-    X: Any
-    groups: NDArray[Any] | None
-
-    @property
-    def n_events(self) -> int:
-        """Number of events."""
-        return _num_samples(self.X)
-
-
-class Events(NamedTuple):
-    """Events as all models share them."""
-
-    X: Any
-    labels: NDArray[Any]
-    on_class: Any
-    groups: NDArray[Any] | None
-    nearby: Unlabelled | None = None
-
-    def rows_nearby(self, held_out: NDArray[np.intp], number: int, n_shares: int) -> NDArray[np.intp]:
-        """Return the nearby events that a fold judges: those of its groups, or its share where there are no groups."""
-        if self.nearby is None:
-            return np.empty(0, dtype=np.intp)
-        if self.groups is None or self.nearby.groups is None:
-            return np.arange(number, self.nearby.n_events, n_shares)
-        return np.flatnonzero(np.isin(self.nearby.groups, np.unique(self.groups[held_out])))
-
-
-class Judged(NamedTuple):
-    """What a model says about some events."""
+class HoldoutPrediction(NamedTuple):
+    """Scores and selection of some events by a model that has not seen them."""
 
     rows: NDArray[np.intp]
     score: FloatArray
     selected: BoolArray
 
 
-class Judgement(NamedTuple):
-    """How one model does on its hold-out events; of a permutation, counts alone."""
+class FoldResult(NamedTuple):
+    """What one model selects among its hold-out events; of a permutation, counts alone."""
 
     n_train: int
     n_held_out: int
@@ -63,40 +38,53 @@ class Judgement(NamedTuple):
     n_on: int
     n_selected: int
     n_on_in_all: int
-    held_out: Judged | None = None
-    nearby: Judged | None = None
+    held_out: HoldoutPrediction | None = None
+    nearby: HoldoutPrediction | None = None
     importances: FloatArray | None = None
 
 
-def judge(
+def fit_and_predict(
     estimator: Any,
-    events: Events,
+    events: OnOffEvents,
     labels: NDArray[Any],
     train: NDArray[np.intp],
     held_out: NDArray[np.intp],
     nearby: NDArray[np.intp],
+    rules: Sequence[ThresholdRule | None],
+    alpha: float,
     *,
     counts_only: bool,
-) -> Judgement:
-    """Fit on the training part of a fold and judge its hold-out part, and some of the nearby events."""
+) -> list[FoldResult]:
+    """Fit on the training part of a fold, predict its hold-out part and some of the nearby events; one result per rule.
+
+    A rule for the threshold sees the training part alone: out-of-bag scores where the model has them, else the scores
+    of the events that it was trained on. None keeps the selection of the model itself.
+    """
     fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups, train) else {}
     model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
-    found = _judgement(model, X_held_out, labels, events.on_class, held_out, len(train), counts_only)
-    if counts_only or events.nearby is None or len(nearby) == 0:
-        return found
-    return found._replace(nearby=_judged(model, _safe_indexing(events.nearby.X, nearby), nearby, events.on_class))
+    own = _predict_fold(model, X_held_out, labels, events.on_class, held_out, len(train), counts_only)
+    if not counts_only and events.nearby is not None and len(nearby):
+        X_nearby = _safe_indexing(events.nearby.X, nearby)
+        own = own._replace(nearby=_predict(model, X_nearby, nearby, events.on_class))
+    if all(rule is None for rule in rules):
+        return [own for _ in rules]
+    out_of_bag = getattr(model, "oob_decision_function_", None)
+    scores = score_events(model, _safe_indexing(events.X, train)) if out_of_bag is None else out_of_bag[:, 1]
+    known = ~np.isnan(scores)
+    on, y, scores = labels[held_out] == events.on_class, labels[train][known], scores[known]
+    return [own if rule is None else _apply_threshold(own, rule(y, scores, alpha), on) for rule in rules]
 
 
-def judge_with(model: Any, events: Events) -> Judgement:
-    """Judge all events, nearby ones too, by a model that was fitted on others."""
-    found = _judgement(model, events.X, events.labels, events.on_class, np.arange(len(events.labels)), 0, False)
+def predict_new(model: Any, events: OnOffEvents) -> FoldResult:
+    """Predict all events, nearby ones too, by a model that was fitted on others."""
+    found = _predict_fold(model, events.X, events.labels, events.on_class, np.arange(len(events.labels)), 0, False)
     if events.nearby is None:
         return found
     rows = np.arange(events.nearby.n_events)
-    return found._replace(nearby=_judged(model, events.nearby.X, rows, events.on_class))
+    return found._replace(nearby=_predict(model, events.nearby.X, rows, events.on_class))
 
 
-def _judgement(
+def _predict_fold(
     model: Any,
     X_held_out: Any,
     labels: NDArray[Any],
@@ -104,17 +92,17 @@ def _judgement(
     held_out: NDArray[np.intp],
     n_train: int,
     counts_only: bool,
-) -> Judgement:
-    """Judge hold-out events by a fitted model."""
-    judged = None
+) -> FoldResult:
+    """Predict hold-out events by a fitted model."""
+    prediction = None
     if counts_only:
         selected = np.asarray(model.predict(X_held_out)) == on_class
     else:
-        judged = _judged(model, X_held_out, held_out, on_class)
-        selected = judged.selected
+        prediction = _predict(model, X_held_out, held_out, on_class)
+        selected = prediction.selected
     on = labels[held_out] == on_class
     innermost = _innermost(model)
-    return Judgement(
+    return FoldResult(
         n_train=n_train,
         n_held_out=len(held_out),
         threshold=float(getattr(innermost, "threshold_", np.nan)),
@@ -122,12 +110,12 @@ def _judgement(
         n_on=int(np.count_nonzero(selected & on)),
         n_selected=int(np.count_nonzero(selected)),
         n_on_in_all=int(np.count_nonzero(on)),
-        held_out=judged,
+        held_out=prediction,
         importances=None if counts_only else _importances(model, X_held_out),
     )
 
 
-def _judged(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any) -> Judged:
+def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any) -> HoldoutPrediction:
     """Score and select events."""
     score = score_events(model, X)
     if not np.isfinite(score).all():
@@ -137,7 +125,21 @@ def _judged(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any) -> Judged
         selected = score > model.threshold_  # what predict says, without scoring again
     else:
         selected = np.asarray(model.predict(X)) == on_class
-    return Judged(rows, score, selected)
+    return HoldoutPrediction(rows, score, selected)
+
+
+def _apply_threshold(own: FoldResult, threshold: float, on: BoolArray) -> FoldResult:
+    """Replace the selection of a model by that of another threshold."""
+    if own.held_out is None:
+        raise ValueError("another threshold needs the scores of the hold-out events")
+    selected = own.held_out.score > threshold
+    return own._replace(
+        threshold=threshold,
+        tuned=None,
+        n_on=int(np.count_nonzero(selected & on)),
+        n_selected=int(np.count_nonzero(selected)),
+        held_out=own.held_out._replace(selected=selected),
+    )
 
 
 def _importances(model: Any, X: Any) -> FloatArray | None:

@@ -1,21 +1,27 @@
-"""Searches for a source where there is none: what was found in the Off regions, and what it means."""
+"""Null tests: searches for a source in the Off regions, where there is none, and what they mean."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Required, Unpack, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
+from sklearn.utils import _safe_indexing, indexable
 
-from excess._core.checks import FloatArray
+from excess._core.checks import FloatArray, as_column, as_int, as_random_state
+from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
+from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect
 from excess.validation.detection import Detection
+from excess.validation.onoff_events import check_groups
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["NullTest"]
+__all__ = ["NullTest", "label_null_region", "null_test"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,3 +109,128 @@ class NullTest:
             f"{len(self.counts)} null regions: {values} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})\n"
             f"{self.verdict}"
         )
+
+
+class _Options(SharedOptions, total=False):
+    n_regions: Required[int]
+    off_regions: Sequence[int] | None
+
+
+@overload
+def null_test(
+    estimator: Mapping[str, Any], X: Any, region: ArrayLike, **options: Unpack[_Options]
+) -> dict[str, NullTest]: ...
+@overload
+def null_test(estimator: Any, X: Any, region: ArrayLike, **options: Unpack[_Options]) -> NullTest: ...
+def null_test(
+    estimator: Any,
+    X: Any,
+    region: ArrayLike,
+    *,
+    n_regions: int,
+    off_regions: Sequence[int] | None = None,
+    groups: ArrayLike | None = None,
+    cv: Any = None,
+    strategy: str = "pooled",
+    n_repeats: int = 1,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    verbose: int = 0,
+) -> NullTest | dict[str, NullTest]:
+    """Look for a source where there is none: in every Off region in turn (appendix A of the paper).
+
+    The On events are dropped, one Off region takes the place of On and the others stay Off. Whatever the analysis then
+    finds is not a source. A feature that tells where an event comes from shows up as a detection.
+
+    Parameters
+    ----------
+    estimator : classifier, or dict of str to classifier
+        As for `cross_val_detect`.
+    X : array-like of shape (n_events, n_features)
+        Events.
+    region : array-like of shape (n_events,)
+        Number of the region that an event comes from: 0 is On, 1 to ``n_regions - 1`` are Off. All of them must be of
+        the same exposure.
+    n_regions : int
+        Number of regions, On included; at least 3.
+    off_regions : sequence of int, default=None
+        Off regions to look at; by default all of them.
+    groups, cv, strategy, n_repeats, n_jobs, random_state
+        As for `cross_val_detect`.
+    verbose : int, default=0
+        With 1, show a progress bar.
+
+    Returns
+    -------
+    NullTest, or dict of str to NullTest
+        One for each estimator; ``alpha`` is ``1 / (n_regions - 2)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess import OnOffTreeClassifier, null_test
+    >>> rng = np.random.default_rng(0)
+    >>> X, region = rng.normal(size=(6000, 4)), rng.integers(0, 6, 6000)
+    >>> tree = OnOffTreeClassifier(max_depth=3, min_samples_leaf=50)
+    >>> print(null_test(tree, X, region, n_regions=6, random_state=0))
+    5 null regions: 0.7, -0.1, -1.1, -0.8, -1.0 sigma (mean -0.43, spread 0.77)
+    Between -1.1 and 0.7 sigma: as expected where there is no source.
+    """
+    n_regions = as_int("n_regions", n_regions, minimum=3)
+    numbers = _as_regions(region, n_regions)
+    chosen = range(1, n_regions) if off_regions is None else list(off_regions)
+    if not chosen or not set(chosen) <= set(range(1, n_regions)):
+        raise ValueError(f"off_regions must hold numbers from 1 to {n_regions - 1}, got {list(chosen)}")
+    known_groups = check_groups(X, groups, region=numbers)
+    models = check_models(estimator)
+    seed = int(as_random_state(random_state).randint(2**31 - 1))
+    found: dict[str, dict[int, Detection]] = {name: {} for name in models}
+    off = np.flatnonzero(numbers > 0)
+    X_off = _safe_indexing(indexable(X)[0], off)
+    with progress_bar("Null regions", len(chosen), shown=as_int("verbose", verbose, minimum=0) > 0) as tick:
+        for fake in chosen:
+            detections = cross_val_detect(
+                models,
+                X_off,
+                label_null_region(numbers, fake),
+                alpha=1 / (n_regions - 2),
+                groups=None if known_groups is None else known_groups[off],
+                cv=cv,
+                strategy=strategy,
+                n_repeats=n_repeats,
+                n_jobs=n_jobs,
+                random_state=seed,
+            )
+            for name, detection in detections.items():
+                found[name][fake] = detection
+            tick(1)
+    tests = {name: NullTest.of(detections) for name, detections in found.items()}
+    return tests if isinstance(estimator, Mapping) else tests[""]
+
+
+def label_null_region(region: NDArray[np.int64], off_region: int) -> NDArray[np.int64]:
+    """Return the labels of all Off events where one Off region takes the place of On (1) and the others stay Off (0).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess.validation.null_tests import label_null_region
+    >>> label_null_region(np.array([0, 1, 2, 0, 3, 2]), 2).tolist()
+    [0, 1, 0, 1]
+    """
+    return (region[region > 0] == off_region).astype(np.int64)
+
+
+def _as_regions(region: ArrayLike, n_regions: int) -> NDArray[np.int64]:
+    """Return region numbers; all Off regions must be there."""
+    given = as_column("region", region)
+    if given.dtype.kind not in "biu" and not (given.dtype.kind == "f" and (given == np.floor(given)).all()):
+        raise ValueError(f"region must hold whole numbers from 0 to {n_regions - 1}")
+    numbers = given.astype(np.int64)
+    if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= n_regions:
+        what = "no events" if len(numbers) == 0 else f"{numbers.min()} to {numbers.max()}"
+        raise ValueError(f"region must hold numbers from 0 to {n_regions - 1}, got {what}")
+    missing = np.setdiff1d(np.arange(1, n_regions), numbers)
+    if len(missing):
+        raise ValueError(f"region has no events of Off region {', '.join(map(str, missing.tolist()))}")
+    return numbers

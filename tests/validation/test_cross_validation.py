@@ -1,3 +1,7 @@
+"""Cross-validation: folds, thresholds, permutations and what is refused."""
+
+from __future__ import annotations
+
 import subprocess
 import sys
 import warnings
@@ -5,11 +9,8 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import KFold, LeaveOneGroupOut, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -24,8 +25,6 @@ from excess import (
     OnOffTreeClassifier,
     SignificanceThresholdClassifier,
     cross_val_detect,
-    detect,
-    null_test,
     supervised_reference,
 )
 
@@ -171,7 +170,7 @@ def test_forward_never_judges_the_first_group(forest, noisy_data):
     X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
     detection = cross_val_detect(forest, X, y, alpha=noisy_data.alpha, groups=groups, strategy="forward")
     np.testing.assert_array_equal(np.isnan(detection.score), groups == 0)
-    np.testing.assert_array_equal(detection.judged, groups != 0)
+    np.testing.assert_array_equal(detection.held_out, groups != 0)
     assert not detection.selected[groups == 0].any()
     assert 0 not in detection.counts_by_group
     assert detection.uncut.n_on == int((y[groups != 0] == 1).sum())
@@ -309,7 +308,7 @@ def test_a_group_without_on_events_is_judged(forest, noisy_data):
     y = np.where(noisy_data.groups == 3, 0, noisy_data.y)
     detection = cross_val_detect(forest, noisy_data.X, y, alpha=noisy_data.alpha, groups=noisy_data.groups)
     assert detection.counts_by_group[3].n_on == 0
-    assert detection.judged.all()
+    assert detection.held_out.all()
 
 
 def test_nothing_selected_is_no_detection():
@@ -325,7 +324,7 @@ def test_nothing_selected_is_no_detection():
 
 def test_required_significance_decides(forest, noisy_data):
     shared = {"alpha": noisy_data.alpha, "random_state": 0}
-    detection = cross_val_detect(forest, noisy_data.X, noisy_data.y, required=1000.0, **shared)
+    detection = cross_val_detect(forest, noisy_data.X, noisy_data.y, required_significance=1000.0, **shared)
     assert not detection.feasible
     assert "1000 required: no detection" in detection.verdict
 
@@ -361,7 +360,7 @@ class NanScores(Scoreless):
         ({"n_repeats": 0}, ValueError, "n_repeats must be at least 1"),
         ({"n_permutations": -1}, ValueError, "n_permutations must be at least 0"),
         ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
-        ({"required": -1}, ValueError, "required must not be negative"),
+        ({"required_significance": -1}, ValueError, "required_significance must not be negative"),
         ({"y": np.zeros(600)}, ValueError, "one class"),
         ({"y": np.zeros(5)}, ValueError, "one class|same length"),
         ({"estimator": Scoreless()}, TypeError, "must score events .* Scoreless has neither"),
@@ -379,105 +378,6 @@ def test_bad_input(options, error, message, null_data):
         cross_val_detect(given.pop("estimator"), given.pop("X"), given.pop("y"), **given)
 
 
-@pytest.fixture(scope="module")
-def wobble():
-    """Six regions of equal exposure, a source in the first, five nights."""
-    rng = np.random.default_rng(0)
-    n_background, n_signal = 6000, 400
-    X = rng.normal(size=(n_background + n_signal, 5))
-    X[n_background:, :3] += 1.5
-    region = np.r_[rng.integers(0, 6, n_background), np.zeros(n_signal, dtype=int)]
-    return X, region, rng.integers(0, 5, len(region))
-
-
-MODELS = {
-    "k-means": OnOffKMeansClassifier(32, random_state=0),
-    "k-means ensemble": OnOffKMeansEnsembleClassifier(20, 64, random_state=0),
-    "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
-    "li & ma tree": OnOffTreeClassifier(criterion="li_ma", max_depth=4),
-    "forest": OnOffForestClassifier(30, max_depth=6, min_samples_leaf=10, random_state=0),
-    "li & ma forest": OnOffForestClassifier(30, criterion="li_ma", max_depth=6, min_samples_leaf=10, random_state=0),
-}
-
-
-def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
-    X, region, night = wobble
-    found = cross_val_detect(MODELS, X, region == 0, alpha=1 / 5, groups=night)
-    tests = null_test(MODELS, X, region, n_regions=6, groups=night, random_state=0)
-    for name, test in tests.items():
-        assert found[name].significance > 9, name
-        assert list(test.detections) == [1, 2, 3, 4, 5]
-        assert test.alpha == 1 / 4
-        assert abs(test.mean) < 1.3, name
-        for counts in test.counts.values():  # three sigma, exactly: of 3 On and 0 Off events, Li & Ma says 3.1
-            n = counts.n_on + counts.n_off
-            assert stats.binom.sf(counts.n_on - 1, n, test.alpha / (1 + test.alpha)) > stats.norm.sf(3), name
-            assert n <= 3 or counts.significance < 3, name
-        assert not test.suspicious
-        for fake, detection in test.detections.items():
-            assert len(detection.on) == np.count_nonzero(region > 0)
-            assert detection.uncut.n_on == np.count_nonzero(region == fake)
-    assert len(tests["tree"].to_frame()) == 5
-    assert "as expected where there is no source" in str(tests["tree"])
-
-
-def test_null_test_exposes_a_feature_that_encodes_the_region(wobble):
-    X, region, night = wobble
-    noise = np.random.default_rng(1).normal(size=len(region))
-    leaky = np.column_stack([X, region + 0.5 * noise])
-    models = {name: MODELS[name] for name in ("tree", "forest", "k-means ensemble")}
-    for name, test in null_test(models, leaky, region, n_regions=6, groups=night, random_state=0).items():
-        assert test.suspicious, name
-        assert test.significances.max() > 8
-        assert "Do not trust the detection" in test.verdict
-
-
-@pytest.mark.parametrize(
-    ("region", "n_regions", "message"),
-    [
-        (np.arange(600) % 5, 6, "region has no events of Off region 5"),
-        (np.arange(600) % 6, 5, "region must hold numbers from 0 to 4, got 0 to 5"),
-        (np.arange(600) % 6 - 1, 6, "got -1 to 4"),
-        (np.arange(600) / 100, 6, "whole numbers"),
-        (np.full(600, "a"), 6, "whole numbers"),
-        (np.arange(600) % 2, 2, "n_regions must be at least 3, got 2"),
-        (np.arange(6), 6, "X and region must have the same length, got 600 and 6"),
-        ([], 6, "got no events"),
-    ],
-)
-def test_bad_regions(region, n_regions, message, null_data):
-    with pytest.raises(ValueError, match=message):
-        null_test(OnOffTreeClassifier(max_depth=2), null_data[0], region, n_regions=n_regions)
-
-
-def test_supervised_reference(noisy_data):
-    X, clean = noisy_data.X, noisy_data.clean
-    small = RandomForestClassifier(20, max_depth=6, random_state=0)
-    reference = supervised_reference(X[:1000], clean[:1000], estimator=small)
-    inside = reference.estimator.estimator
-    models = {"reference": reference, "tree": OnOffTreeClassifier(max_depth=4)}
-    found = cross_val_detect(
-        models, X[1000:], noisy_data.y[1000:], alpha=noisy_data.alpha, groups=noisy_data.groups[1000:]
-    )
-    np.testing.assert_array_equal(found["reference"].score, inside.predict_proba(X[1000:])[:, 1])
-    assert found["reference"].folds[0].tuned.alpha == noisy_data.alpha
-    assert found["reference"].feasible
-
-
-def test_supervised_reference_is_the_forest_of_the_field():
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(200, 3)), rng.integers(0, 2, 200)
-    forest = supervised_reference(X, y, random_state=0).estimator.estimator
-    assert (forest.n_estimators, forest.max_depth, forest.criterion) == (200, 15, "entropy")
-    assert len(forest.estimators_) == 200
-
-
-def test_reference_with_other_labels_is_refused(noisy_data):
-    reference = supervised_reference(noisy_data.X, noisy_data.clean, estimator=RidgeClassifier())
-    with pytest.raises(ValueError, match=r"y must hold the classes that estimator was fitted on, \[0, 1\]"):
-        cross_val_detect(reference, noisy_data.X, np.where(noisy_data.y, "On", "Off"), alpha=1.0, random_state=0)
-
-
 def test_progress_is_shown(forest, null_data, capsys):
     X, y, _ = null_data
     cross_val_detect(forest, X, y, alpha=0.5, n_permutations=1, random_state=0, verbose=1)
@@ -489,30 +389,6 @@ def test_forward_with_a_threshold_tuned_by_folds(noisy_data):
     model = SignificanceThresholdClassifier(LogisticRegression(), cv=3)
     shared = {"alpha": noisy_data.alpha, "groups": noisy_data.groups, "strategy": "forward"}
     assert cross_val_detect(model, noisy_data.X, noisy_data.y, **shared).feasible
-
-
-def test_frozen_classifiers_keep_their_alpha(noisy_data):
-    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
-    forest = OnOffForestClassifier(10, 0.1, min_samples_leaf=20, random_state=0).fit(X[:1000], y[:1000])
-    tuned = SignificanceThresholdClassifier(FrozenEstimator(forest), cv="prefit")
-    models = {"tuned": tuned, "as it is": FrozenEstimator(forest)}
-    found = cross_val_detect(models, X[1000:], y[1000:], alpha=alpha, random_state=0)
-    assert found["tuned"].folds[0].tuned.alpha == alpha
-    assert forest.alpha == 0.1
-    np.testing.assert_array_equal(found["as it is"].selected, forest.predict(X[1000:]) == 1)
-
-
-def test_new_events_by_a_fitted_model(noisy_data):
-    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
-    tree = OnOffTreeClassifier(alpha, max_depth=4).fit(X[:2000], y[:2000])
-    found = detect(tree, X[2000:], y[2000:], alpha=alpha, groups=noisy_data.groups[2000:])
-    np.testing.assert_array_equal(found.selected, tree.predict(X[2000:]) == 1)
-    assert found.strategy == "applied"
-    assert "learned" not in found.verdict
-    quiet = detect(tree, X[2000:], np.zeros(1000, dtype=int), alpha=alpha)
-    assert quiet.counts.n_on == 0
-    with pytest.raises(ValueError, match=r"y must hold the classes that model was fitted on, \[0, 1\]"):
-        detect(tree, X[2000:], np.where(y[2000:], "On", "Off"), alpha=alpha)
 
 
 def test_verdict_says_when_no_cut_is_as_good():
@@ -540,6 +416,7 @@ def test_nothing_of_the_process_changes(noisy_data):
     assert (warnings.filters, [entry["num_threads"] for entry in threadpool_info()]) == before
 
 
+@pytest.mark.slow
 def test_a_failing_model_ends_the_others():
     code = (
         "import numpy as np; from excess import OnOffForestClassifier, cross_val_detect\n"

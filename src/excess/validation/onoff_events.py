@@ -1,0 +1,108 @@
+"""On and Off events as all folds of a validation share them, checked once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import indexable
+from sklearn.utils.validation import _num_samples
+
+from excess._core.checks import as_binary_target, as_labels, binary_classes, check_same_length
+from excess.estimators.holdout import check_event_numbers
+
+
+class NearbyEvents(NamedTuple):
+    """Events that are scored like hold-out events, but neither trained on nor counted."""
+
+    X: Any
+    groups: NDArray[Any] | None
+
+    @property
+    def n_events(self) -> int:
+        """Number of events."""
+        return _num_samples(self.X)
+
+
+class OnOffEvents(NamedTuple):
+    """Features and labels of On and Off events, their groups, and the events nearby."""
+
+    X: Any
+    labels: NDArray[Any]
+    on_class: Any
+    groups: NDArray[Any] | None
+    nearby: NearbyEvents | None = None
+
+    def nearby_rows(self, held_out: NDArray[np.intp], number: int, n_shares: int) -> NDArray[np.intp]:
+        """Return the nearby events that a fold scores: those of its groups, or its share where there are no groups."""
+        if self.nearby is None:
+            return np.empty(0, dtype=np.intp)
+        if self.groups is None or self.nearby.groups is None:
+            return np.arange(number, self.nearby.n_events, n_shares)
+        return np.flatnonzero(np.isin(self.nearby.groups, np.unique(self.groups[held_out])))
+
+    def permute_labels(self, seed: int) -> NDArray[Any]:
+        """Return labels that are permuted within groups."""
+        n = len(self.labels)
+        group = np.zeros(n, dtype=np.intp)
+        if self.groups is not None:
+            group = np.unique(self.groups, return_inverse=True)[1]
+        labels = np.empty_like(self.labels)
+        random = np.random.default_rng(seed).random(n)
+        labels[np.argsort(group, kind="stable")] = self.labels[np.lexsort((random, group))]
+        return labels
+
+
+def check_events(X: Any, y: ArrayLike, groups: ArrayLike | None, nearby: Any = None) -> OnOffEvents:
+    """Return the events of a cross-validation: two classes, and two groups at least where there are groups."""
+    labels = as_binary_target(y)
+    known = check_groups(X, groups, y=labels)
+    if known is not None:
+        names = np.unique(known)
+        if len(names) < 2:
+            raise ValueError(
+                f"groups holds one group only ({names.tolist()[0]!r}), so nothing is left to train on when it is held "
+                "out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
+            )
+    around = _check_nearby(nearby, groups is not None)
+    return OnOffEvents(indexable(X)[0], labels, binary_classes(labels)[1], known, around)
+
+
+def check_new_events(X: Any, y: ArrayLike, groups: ArrayLike | None, nearby: Any, classes: NDArray[Any]) -> OnOffEvents:
+    """Return events for a model that was fitted on some classes; one class and one group are enough."""
+    labels = as_labels(y)
+    if not np.isin(labels, classes).all():
+        raise ValueError(
+            f"y must hold the classes that model was fitted on, {np.asarray(classes).tolist()}, got "
+            f"{np.unique(labels)[:5].tolist()}"
+        )
+    known = check_groups(X, groups, y=labels)
+    return OnOffEvents(indexable(X)[0], labels, classes[1], known, _check_nearby(nearby, groups is not None))
+
+
+def check_groups(X: Any, groups: ArrayLike | None, **column: NDArray[Any]) -> NDArray[Any] | None:
+    """Return groups of the length of a column, which is given by its name and has the length of X."""
+    check_event_numbers(X, **column)
+    if groups is None:
+        return None
+    known = as_labels(groups, name="groups")
+    check_same_length(**column, groups=known)
+    return known
+
+
+def _check_nearby(nearby: Any, with_groups: bool) -> NearbyEvents | None:
+    """Return nearby events; their groups are needed where there are groups."""
+    if nearby is None:
+        return None
+    if not isinstance(nearby, tuple) or len(nearby) != 2:
+        raise ValueError("nearby must be a tuple of events and their groups (None where there are no groups)")
+    X, groups = nearby
+    if _num_samples(X) == 0:
+        return None
+    if with_groups:
+        if groups is None:
+            raise ValueError("nearby must come with groups, as X does")
+        groups = as_labels(groups, name="groups of nearby")
+        check_event_numbers(X, **{"the groups of nearby": groups})
+    return NearbyEvents(indexable(X)[0], groups if with_groups else None)
