@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -26,7 +27,16 @@ if TYPE_CHECKING:
 
     from excess.observation.observation import Observation
 
-__all__ = ["Run", "as_json", "describe_observation", "describe_run", "prepare_folder", "read_run", "table_of_events"]
+__all__ = [
+    "Run",
+    "as_json",
+    "describe_observation",
+    "describe_run",
+    "prepare_folder",
+    "read_run",
+    "table_of_events",
+    "without_run_settings",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,6 +266,14 @@ def describe_run(
         ],
         "versions": versions(),
     }
+
+
+def without_run_settings(estimator: Any) -> Any:
+    """Return an estimator without what does not change its results: cores, and whether progress is shown."""
+    usual = {"verbose": 0, "n_jobs": None}
+    known = estimator.get_params(deep=False)
+    changed = {name: value for name, value in usual.items() if known.get(name, value) != value}
+    return copy(estimator).set_params(**changed) if changed else estimator
 
 
 def as_json(value: Any) -> Any:

@@ -12,8 +12,14 @@ import numpy as np
 from excess._core.errors import ArgumentError, EventFileError
 from excess._core.files import sha256_of
 from excess.analysis.models import make_model
-from excess.analysis.run_folder import Run, describe_observation, describe_run, table_of_events
-from excess.analysis.training import TrainedModel, load_model, without_run_settings
+from excess.analysis.run_folder import (
+    Run,
+    describe_observation,
+    describe_run,
+    table_of_events,
+    without_run_settings,
+)
+from excess.analysis.training import TrainedModel, load_model
 from excess.estimators.model_file import ModelFileError
 from excess.estimators.supervised import supervised_reference
 from excess.events import AnalysisConfig, load_config, read_events, to_features

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,7 @@ from excess._core.files import prepare_folder, sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.analysis.models import MODELS, make_model
-from excess.analysis.run_folder import describe_run
+from excess.analysis.run_folder import describe_run, without_run_settings
 from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
 from excess.estimators.base import with_alpha
@@ -239,14 +238,6 @@ def _estimator(model: Any, max_depth: int | None, seed: int, n_jobs: int, verbos
 def _record(model: Any, seed: int, files: Sequence[Path]) -> dict[str, Any]:
     name = model if isinstance(model, str) else repr(without_run_settings(model))
     return describe_run("train", seed, {"events": files}, {"model": name})
-
-
-def without_run_settings(estimator: Any) -> Any:
-    """Return an estimator without what does not change its results: cores, and whether progress is shown."""
-    usual = {"verbose": 0, "n_jobs": None}
-    known = estimator.get_params(deep=False)
-    changed = {name: value for name, value in usual.items() if known.get(name, value) != value}
-    return copy(estimator).set_params(**changed) if changed else estimator
 
 
 def check_model_path(path: Path) -> None:

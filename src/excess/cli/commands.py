@@ -1,12 +1,23 @@
-"""The commands: arguments in, a call of the analysis, words out. They hold no science."""
+"""The commands: arguments in, a call of the analysis, words out. They hold no science.
+
+Every failure is one sentence and an exit code.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from excess._core.errors import ArgumentError
 from excess.analysis.models import MODELS
 from excess.cli.options import (
     ChunkRows,
@@ -28,7 +39,9 @@ from excess.cli.reproduce import reproduce
 if TYPE_CHECKING:
     from excess.analysis import Run
 
-__all__ = ["app"]
+__all__ = ["app", "main"]
+
+_INTERRUPTED = 130
 
 app = typer.Typer(
     name="excess",
@@ -170,7 +183,7 @@ def detect(
     # whatever is wrong with the models shows before the events are read
     models = {name: make_model(name, random_state=run.seed, n_jobs=run.jobs) for name in names}
     trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]
-    observation = events.observe(nearby=True)
+    observation = _observe(events, nearby=True)
     say(str(observation), run.as_json)
     found = search(
         observation,
@@ -188,6 +201,30 @@ def detect(
         verbose=not run.as_json,
     )
     _finish(found, output, run.as_json)
+
+
+def _configuration(events: EventOptions) -> Any:
+    """Return the configuration, with the position of the source where it is given."""
+    from excess.analysis import load_config
+
+    if (events.source_ra is None) != (events.source_dec is None):
+        raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
+    return load_config(events.config).with_source(events.source_ra, events.source_dec)
+
+
+def _observe(events: EventOptions, *, nearby: bool) -> Any:
+    """Return the observation that the options describe."""
+    from excess.analysis import observe
+
+    return observe(
+        events.files,
+        _configuration(events),
+        off=events.off or None,
+        alpha=events.alpha,
+        join=events.join or None,
+        groups=events.groups,
+        nearby=nearby,
+    )
 
 
 def _finish(found: Run, output: Path | None, as_json: bool) -> None:
@@ -266,7 +303,7 @@ def train(
         "verbose": not run.as_json,
     }
     if chunk_rows is None and dask is None:
-        observation = events.observe(nearby=False)
+        observation = _observe(events, nearby=False)
         say(str(observation), run.as_json)
         trained = train(observation, model, **settings)
     else:
@@ -275,7 +312,7 @@ def train(
                 raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
         trained = train_in_chunks(
             events.files,
-            events.configuration(),
+            _configuration(events),
             model,
             groups=events.groups,
             chunk_rows=chunk_rows or 200_000,
@@ -313,3 +350,72 @@ def apply(
 
 
 app.command()(reproduce)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; every failure is one sentence and an exit code."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    debug = "--debug" in given
+    # what Dask has to tell is for --debug
+    logging.getLogger("distributed").setLevel(logging.NOTSET if debug else logging.CRITICAL + 1)
+    try:
+        with _terminated_as_interrupted() as received:
+            code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
+    except Exception as error:
+        if isinstance(error, ArgumentError):
+            problem = re.sub("`([a-z_]+)`", lambda name: _as_option(name[1]), error.problem)
+            error = typer.BadParameter(problem, param_hint=_as_option(error.argument))
+        if hasattr(error, "exit_code") and hasattr(error, "show"):
+            error.show()
+            sys.exit(error.exit_code)
+        if debug:
+            raise
+        sys.exit(_fail(_sentence_of(error), 1))
+    if code == _INTERRUPTED:
+        code = 128 + received[0] if received else code
+        _fail(f"{'terminated' if received else 'interrupted'}; no half-written file is left", code)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _as_option(argument: str) -> str:
+    """Return the option of an argument; several have the singular on the command line, where they are repeated."""
+    return "--" + {"models": "model", "null_tests": "null-test"}.get(argument, argument).replace("_", "-")
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[list[int]]:
+    """Let SIGTERM, which batch systems send, end a command as the keyboard does, with all temporary files removed.
+
+    The list that is given has the signal in it afterwards.
+    """
+    received: list[int] = []
+
+    def interrupt(number: int, frame: object) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield received
+        return
+    usual = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+
+
+def _fail(message: str, code: int) -> int:
+    """Say what went wrong, and return the exit code."""
+    typer.echo(f"excess: {message}", err=True)
+    return code
+
+
+def _sentence_of(error: Exception) -> str:
+    """Return an error as one sentence."""
+    if isinstance(error, MemoryError):
+        return "not enough memory; give fewer events, or smaller chunks"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, (ValueError, OSError, ImportError)):
+        return " ".join(str(error).split())
+    return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"

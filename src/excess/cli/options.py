@@ -91,28 +91,6 @@ class EventOptions:
         float | None, typer.Option(help="Declination of the source in deg, for sky positions.", rich_help_panel=EVENTS)
     ] = None
 
-    def configuration(self) -> Any:
-        """Return the configuration, with the position of the source where it is given."""
-        from excess.analysis import load_config
-
-        if (self.source_ra is None) != (self.source_dec is None):
-            raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
-        return load_config(self.config).with_source(self.source_ra, self.source_dec)
-
-    def observe(self, *, nearby: bool) -> Any:
-        """Return the observation that these options describe."""
-        from excess.analysis import observe
-
-        return observe(
-            self.files,
-            self.configuration(),
-            off=self.off or None,
-            alpha=self.alpha,
-            join=self.join or None,
-            groups=self.groups,
-            nearby=nearby,
-        )
-
 
 @dataclass(frozen=True)
 class ValidationOptions:
