@@ -18,10 +18,9 @@ from excess.estimators.base import with_alpha
 from excess.estimators.holdout import check_classifier, score_method
 from excess.stats.thresholds import threshold_rule
 from excess.validation.detection import Detection
-from excess.validation.fold_result import ThresholdRule, fit_and_predict, predict_new
+from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
 from excess.validation.folds import fold_maker
 from excess.validation.onoff_events import OnOffEvents, check_events, check_new_events
-from excess.validation.runs import Run, make_detection
 
 __all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds", "detect"]
 
@@ -278,7 +277,7 @@ def detect(
     ratio = as_scalar_alpha(alpha)
     required = _as_significance(required_significance)
     events = check_new_events(X, y, groups, nearby, model.classes_)
-    run = Run.of([predict_new(model, events)], ratio)
+    run = FoldResults.of([predict_new(model, events)], ratio)
     return make_detection(events, [run], 1, ratio, "applied", required)
 
 
@@ -306,7 +305,7 @@ def _run_folds(
     n_jobs: int | None = None,
     random_state: Any = None,
     verbose: int = 0,
-) -> dict[str, list[list[Run]]]:
+) -> dict[str, list[list[FoldResults]]]:
     """Cross-validate models on shared folds; return all runs of each model and rule: repetitions of each permutation.
 
     Permutation 0 is the data.
@@ -333,7 +332,7 @@ def _run_folds(
                     fold = (train, held_out, nearby, rules, alpha)
                     yield partial(fit_and_predict, seeded, events, labels, *fold, counts_only=permutation > 0)
 
-    found: dict[str, list[list[Run]]] = {name: [[] for _ in rules] for name in models}
+    found: dict[str, list[list[FoldResults]]] = {name: [[] for _ in rules] for name in models}
     with progress_bar("Cross-validating", len(repeated) * len(models) * n_folds, shown=verbose > 0) as tick:
         outcomes = map_threaded(lambda task: task(), tasks(), n_jobs, limit_blas=True)
         for _ in repeated:
@@ -343,7 +342,7 @@ def _run_folds(
                     results.append(next(outcomes))
                     tick(1)
                 for own, folds in zip(runs, zip(*results, strict=True), strict=True):
-                    own.append(Run.of(list(folds), alpha))
+                    own.append(FoldResults.of(list(folds), alpha))
     return found
 
 
