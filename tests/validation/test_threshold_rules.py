@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import KFold
 
 from excess import (
@@ -59,6 +61,16 @@ def test_rules_may_be_functions_and_labels_strings(noisy_data):
     found = cross_val_thresholds(MODELS["tree"], noisy_data.X, labels, {"half": lambda y, score, alpha: 0.5}, **shared)
     np.testing.assert_array_equal(found["half"].selected, found["half"].score > 0.5)
     assert found["half"].on.sum() == noisy_data.y.sum()
+
+
+def test_out_of_bag_scores_of_a_frozen_forest_are_of_other_events(noisy_data):
+    X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
+    forest = clone(MODELS["forest"]).fit(X[groups == 0], y[groups == 0])
+    shared = {"alpha": noisy_data.alpha, "groups": groups}
+    found = cross_val_thresholds(FrozenEstimator(forest), X, y, {"significance": "significance"}, **shared)
+    scores = forest.predict_proba(X)[:, 1]
+    expected = significance_threshold(y[groups != 3], scores[groups != 3], noisy_data.alpha)
+    assert found["significance"].thresholds[3] == expected
 
 
 def test_bad_rules(noisy_data):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
@@ -69,8 +70,7 @@ def fit_and_predict(
         own = own._replace(nearby=_predict(model, X_nearby, nearby, events.on_class))
     if all(rule is None for rule in rules):
         return [own for _ in rules]
-    out_of_bag = getattr(model, "oob_decision_function_", None)
-    scores = score_events(model, _safe_indexing(events.X, train)) if out_of_bag is None else out_of_bag[:, 1]
+    scores = _tuning_scores(model, _safe_indexing(events.X, train))
     known = ~np.isnan(scores)
     on, y, scores = labels[held_out] == events.on_class, labels[train][known], scores[known]
     return [own if rule is None else _apply_threshold(own, rule(y, scores, alpha), on) for rule in rules]
@@ -127,6 +127,16 @@ def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any) -> Holdo
     else:
         selected = np.asarray(model.predict(X)) == on_class
     return HoldoutPrediction(rows, score, selected)
+
+
+def _tuning_scores(model: Any, X: Any) -> FloatArray:
+    """Return scores of the training events: out of bag where the model has them, NaN for events in every bag."""
+    # a frozen model was trained on other events, and so are its out-of-bag scores
+    shares = None if isinstance(model, FrozenEstimator) else getattr(model, "oob_decision_function_", None)
+    if shares is None:
+        return score_events(model, X)
+    # ensembles say "no score" by NaN or by a row of zeros
+    return np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
 
 
 def _apply_threshold(own: FoldResult, threshold: float, on: BoolArray) -> FoldResult:
