@@ -195,9 +195,9 @@ def test_a_full_disk(tmp_path: Path, suffix: str):
 INTERRUPTED = """
 import signal, sys
 import numpy as np, pandas as pd
-from excess.events import EventWriter, _sparing_file
+from excess.events import EventWriter, _error_keeping_file
 chunk = pd.DataFrame({"width": np.random.default_rng(0).random(50_000)})
-seek = _sparing_file.SparingFile.seek
+seek = _error_keeping_file.ErrorKeepingFile.seek
 left = int(sys.argv[2])
 
 def interrupted_seek(self, *arguments):
@@ -207,7 +207,7 @@ def interrupted_seek(self, *arguments):
         signal.raise_signal(signal.SIGINT)
     return seek(self, *arguments)
 
-_sparing_file.SparingFile.seek = interrupted_seek
+_error_keeping_file.ErrorKeepingFile.seek = interrupted_seek
 try:
     with EventWriter(sys.argv[1]) as writer:
         for _ in range(8):

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ArgumentError", "EventFileError", "missing_column", "naming", "nearest", "require", "translated"]
+__all__ = ["ArgumentError", "EventFileError", "missing_column", "nearest", "prefix_errors", "require", "wrap_errors"]
 
 
 class EventFileError(ValueError):
@@ -91,13 +91,13 @@ def missing_column(name: str, known: Iterable[str]) -> str:
 
 
 @contextmanager
-def naming(where: str) -> Iterator[None]:
+def prefix_errors(where: str) -> Iterator[None]:
     """Put a place in front of what errors about its events say, unless they say it.
 
     Examples
     --------
-    >>> from excess._core.errors import naming
-    >>> with naming("night.hdf5, chunk 3"):
+    >>> from excess._core.errors import prefix_errors
+    >>> with prefix_errors("night.hdf5, chunk 3"):
     ...     raise ValueError("no angles")
     Traceback (most recent call last):
         ...
@@ -113,7 +113,7 @@ def naming(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path, doing: str) -> Iterator[None]:
+def wrap_errors(path: Path, doing: str) -> Iterator[None]:
     """Turn whatever a library raises over a damaged file into an EventFileError that names the path."""
     try:
         yield

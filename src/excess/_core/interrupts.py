@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["interrupted_later"]
+__all__ = ["defer_interrupts"]
 
 
 @contextmanager
-def interrupted_later() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Raise a KeyboardInterrupt at the end of the block instead of inside it.
 
     Examples
     --------
     >>> import signal
-    >>> from excess._core.interrupts import interrupted_later
+    >>> from excess._core.interrupts import defer_interrupts
     >>> done = []
     >>> try:
-    ...     with interrupted_later():
+    ...     with defer_interrupts():
     ...         signal.raise_signal(signal.SIGINT)
     ...         done.append("all of it")
     ... except KeyboardInterrupt:

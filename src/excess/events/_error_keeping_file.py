@@ -6,10 +6,10 @@ import io
 import os
 from pathlib import Path
 
-__all__ = ["SparingFile"]
+__all__ = ["ErrorKeepingFile"]
 
 
-class SparingFile(io.RawIOBase):
+class ErrorKeepingFile(io.RawIOBase):
     """A binary file that keeps what it could not write in memory, and the first error beside it.
 
     The HDF5 library cannot close a file after a failed write, and may end the process when it tries. So it is
@@ -26,8 +26,8 @@ class SparingFile(io.RawIOBase):
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from excess.events._sparing_file import SparingFile
-    >>> with tempfile.TemporaryDirectory() as folder, SparingFile(Path(folder, "a")) as file:
+    >>> from excess.events._error_keeping_file import ErrorKeepingFile
+    >>> with tempfile.TemporaryDirectory() as folder, ErrorKeepingFile(Path(folder, "a")) as file:
     ...     _ = file.write(b"abc")
     ...     _ = file.seek(1)
     ...     file.read(2), file.error

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from excess._core.errors import EventFileError, require, translated
+from excess._core.errors import EventFileError, require, wrap_errors
 from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
@@ -61,7 +61,7 @@ def recognise(path: Path) -> str:
         raise EventFileError(f"{path}: does not exist")
     if path.is_dir():
         raise EventFileError(f"{path}: is a folder; name the files in it")
-    with translated(path, "opening"), path.open("rb") as file:
+    with wrap_errors(path, "opening"), path.open("rb") as file:
         start = file.read(START_BYTES)
     if not start:
         raise EventFileError(f"{path}: is empty")
@@ -85,7 +85,7 @@ def recognise(path: Path) -> str:
 
 def _hdf5_layout(path: Path) -> str:
     h5py = require("h5py", "reading HDF5")
-    with translated(path, "reading HDF5"), open_hdf5(path) as file:
+    with wrap_errors(path, "reading HDF5"), open_hdf5(path) as file:
         if isinstance(stored_node(file, _fact.GROUP), h5py.Group):
             return "FACT HDF5"
         level = _ctapipe.data_level(file)
@@ -98,5 +98,5 @@ def _hdf5_layout(path: Path) -> str:
 
 
 def _is_compressed_fits(path: Path) -> bool:
-    with translated(path, "reading gzip"), gzip.open(path) as file:
+    with wrap_errors(path, "reading gzip"), gzip.open(path) as file:
         return file.read(len(FITS_MAGIC)) == FITS_MAGIC

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from excess._core.errors import EventFileError, nearest, translated
+from excess._core.errors import EventFileError, nearest, wrap_errors
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
 
@@ -231,7 +231,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     if path is None:
         return AnalysisConfig()
     file = Path(path)
-    with translated(file, "reading the settings"):
+    with wrap_errors(file, "reading the settings"):
         text = file.read_text(encoding="utf-8")
     return parse_config(text, str(file))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from excess._core.checks import as_int
-from excess._core.errors import EventFileError, missing_column, translated
+from excess._core.errors import EventFileError, missing_column, wrap_errors
 from excess.events._formats import FORMATS, recognise
 from excess.events._joining import KEYS, joined
 
@@ -82,7 +82,7 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     """
     file = Path(path)
     name = recognise(file)
-    with translated(file, f"reading {name}"):
+    with wrap_errors(file, f"reading {name}"):
         known = FORMATS[name]
         return FileInfo(file, name, known.count(file), known.columns(file), known.count_array_events(file))
 
@@ -206,7 +206,7 @@ def _chunks(files: list[Path], name: str, columns: tuple[str, ...], chunk_rows: 
     empty = None
     any_events = False
     for file in files:
-        with translated(file, f"reading {name}"):
+        with wrap_errors(file, f"reading {name}"):
             for chunk in FORMATS[name].chunks(file, columns, chunk_rows):
                 if len(chunk):
                     any_events = True
@@ -226,7 +226,7 @@ def _inspect(files: list[Path]) -> tuple[str, dict[Path, tuple[str, ...]]]:
             raise EventFileError(f"{file}: mixed formats, this file is {name} and {first} is {names[first]}")
     available = {}
     for file, name in names.items():
-        with translated(file, f"reading {name}"):
+        with wrap_errors(file, f"reading {name}"):
             available[file] = FORMATS[name].columns(file)
     return names[first], available
 

@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._core.errors import EventFileError, require, translated
+from excess._core.errors import EventFileError, require, wrap_errors
 from excess._core.files import replacing
-from excess._core.interrupts import interrupted_later
+from excess._core.interrupts import defer_interrupts
+from excess.events._error_keeping_file import ErrorKeepingFile
 from excess.events._fact import GROUP, count
 from excess.events._hdf5 import CHUNK_CACHE
-from excess.events._sparing_file import SparingFile
 
 __all__ = ["EventWriter", "write_events"]
 
@@ -81,7 +81,7 @@ class EventWriter:
         """Create the temporary file, so that a folder that cannot be written shows before the work starts."""
         if self.path.is_dir():
             raise EventFileError(f"{self.path}: is a folder; name a file in it")
-        with translated(self.path, "writing"):
+        with wrap_errors(self.path, "writing"):
             # What a symbolic link points to is replaced, not the link.
             self._temporary = self._exits.enter_context(replacing(Path(os.path.realpath(self.path))))
         self._exits.push(self._close)
@@ -100,20 +100,20 @@ class EventWriter:
         if self._first is None:
             _check_names(chunk, self.path)
             chunk = _plain(chunk)
-            with translated(self.path, "writing"):
+            with wrap_errors(self.path, "writing"):
                 self._sink = self._make_sink(self._temporary, chunk)
             self._first = chunk.iloc[:0].copy()
         else:
             chunk = _conform(_plain(chunk), self._first, self.path)
         assert self._sink is not None
-        with translated(self.path, "writing"):
+        with wrap_errors(self.path, "writing"):
             self._sink.append(chunk)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Give the file its name, or remove it after an exception."""
-        with translated(self.path, "writing") if kind is None else nullcontext():
+        with wrap_errors(self.path, "writing") if kind is None else nullcontext():
             self._exits.__exit__(kind, error, traceback)
 
     def _close(
@@ -182,11 +182,11 @@ class _Hdf5Sink:
             shutil.copyfile(copy_of, path)
         self._open(path, first)
 
-    @interrupted_later()
+    @defer_interrupts()
     def _open(self, path: Path, first: pd.DataFrame) -> None:
         h5py = require("h5py", "writing HDF5")
         adds = self._n_wanted is not None
-        self._raw = SparingFile(path, keep=adds)
+        self._raw = ErrorKeepingFile(path, keep=adds)
         self._file = h5py.File(self._raw, "r+" if adds else "w", rdcc_nbytes=CHUNK_CACHE)
         self._n_rows = 0
         group = self._file.require_group(GROUP)
@@ -198,7 +198,7 @@ class _Hdf5Sink:
             dtype = h5py.string_dtype("utf-8") if values.dtype == object else values.dtype
             group.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(rows,), dtype=dtype)
 
-    @interrupted_later()
+    @defer_interrupts()
     def append(self, chunk: pd.DataFrame) -> None:
         stop = self._n_rows + len(chunk)
         for name in chunk.columns:
@@ -208,7 +208,7 @@ class _Hdf5Sink:
         self._n_rows = stop
         self._check()
 
-    @interrupted_later()
+    @defer_interrupts()
     def close(self) -> None:
         self._file.close()
         self._raw.close()

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray, as_scalar_alpha
-from excess._core.errors import ArgumentError, EventFileError, naming
+from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
 from excess.events.times import seconds_of
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline
@@ -78,9 +78,9 @@ class Observation:
     @property
     def frame(self) -> pd.DataFrame:
         """The features by name, so that a model can tell whether they are its own."""
-        return self.framed(self.X)
+        return self.to_frame(self.X)
 
-    def framed(self, X: FloatArray) -> pd.DataFrame:
+    def to_frame(self, X: FloatArray) -> pd.DataFrame:
         """Return features of events by name."""
         import pandas as pd
 
@@ -188,7 +188,7 @@ def observe(
         return _joined(chunks, pipeline, files, ratio)
     if join is not None:
         files["joined events"] = _as_paths(join)
-        with naming(_named(files["events"])):
+        with prefix_errors(_named(files["events"])):
             return _joined(
                 [pipeline.observe(read_events(files["events"], join=files["joined events"]))], pipeline, files
             )
@@ -196,7 +196,7 @@ def observe(
 
 
 def _read(pipeline: Pipeline, paths: tuple[Path, ...], chunk_rows: int) -> list[ObservedChunk]:
-    with naming(_named(paths)):
+    with prefix_errors(_named(paths)):
         return list(pipeline.read(paths, chunk_rows))
 
 
