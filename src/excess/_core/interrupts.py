@@ -1,4 +1,4 @@
-"""Interrupts from the keyboard, put off until a library can stand them."""
+"""Keyboard interrupts, deferred while a library runs that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def defer_interrupts() -> Iterator[None]:
     ['all of it', 'interrupted']
     """
     usual = signal.getsignal(signal.SIGINT)
-    # Python runs handlers in the main thread only, and nowhere else may they be set.
+    # Python runs and sets handlers in the main thread only.
     if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
         return

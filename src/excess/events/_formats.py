@@ -1,4 +1,4 @@
-"""Formats of files of events, recognised by what a file holds and never by its name."""
+"""Formats of event files, recognised by the content of a file and never by its name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_BYTES = 65536
 
 
 class Format(NamedTuple):
-    """What can be asked of a file of one format."""
+    """Functions that read a file of one format."""
 
     columns: Callable[[Path], tuple[str, ...]]
     count: Callable[[Path], int]
@@ -44,19 +44,7 @@ FORMATS = {
 
 
 def recognise(path: Path) -> str:
-    r"""Return the format of a file, a key of FORMATS, from its first bytes and its layout.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from excess.events._formats import recognise
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "events.dat")
-    ...     _ = path.write_text("width,length\n1.0,2.0\n")
-    ...     recognise(path)
-    'CSV'
-    """
+    """Return the format of a file, a key of FORMATS, from its first bytes and its layout."""
     if not path.exists():
         raise EventFileError(f"{path}: does not exist")
     if path.is_dir():

@@ -1,4 +1,4 @@
-"""Tables of events to files, whole or not at all."""
+"""Writing tables of events to files: either the complete file is written, or none."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class EventWriter:
     path : path-like
         The file to write.
     copy_of : path-like or None, default=None
-        Begin with a copy of a file in FACT's layout, whatever else it holds, and add columns to it: chunks then have
-        new columns alone, for as many rows as the file has. Columns of the same name are replaced.
+        Begin with a copy of a file in FACT's layout and add columns to it. Chunks then have only the new columns, for
+        as many rows as the file has. Columns of the same name are replaced; all other content of the file stays.
 
     See Also
     --------
@@ -78,11 +78,11 @@ class EventWriter:
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        """Create the temporary file, so that a folder that cannot be written shows before the work starts."""
+        """Create the temporary file, so that a folder without write permission is an error at the start."""
         if self.path.is_dir():
             raise EventFileError(f"{self.path}: is a folder; name a file in it")
         with wrap_errors(self.path, "writing"):
-            # What a symbolic link points to is replaced, not the link.
+            # The target of a symbolic link is replaced, not the link.
             self._temporary = self._exits.enter_context(replacing(Path(os.path.realpath(self.path))))
         self._exits.push(self._close)
         return self
@@ -171,8 +171,8 @@ class _Sink(Protocol):
 class _Hdf5Sink:
     """FACT's layout: one resizable dataset per column in the group ``events``.
 
-    The HDF5 library writes through a Python file. An interrupt in there would be a failed write to it, after
-    which it may end the process, so interrupts wait until it is done.
+    The HDF5 library writes through a Python file object, and may end the process after an exception in it. So
+    interrupts are deferred until the library returns.
     """
 
     def __init__(self, path: Path, first: pd.DataFrame, copy_of: Path | None = None) -> None:
@@ -225,7 +225,7 @@ class _ParquetSink:
     def __init__(self, path: Path, first: pd.DataFrame) -> None:
         self._arrow = require("pyarrow", "writing Parquet")
         self._schema = self._arrow.Schema.from_pandas(first, preserve_index=False).remove_metadata()
-        # a dictionary of measured numbers is as long as the column, and takes four times as long to write
+        # dictionary encoding of floats saves nothing, and takes four times as long to write
         words = [field.name for field in self._schema if not self._arrow.types.is_floating(field.type)]
         parquet = require("pyarrow.parquet", "writing Parquet")
         self._writer = parquet.ParquetWriter(path, self._schema, use_dictionary=words)
@@ -269,14 +269,14 @@ def _check_names(table: pd.DataFrame, path: Path) -> None:
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table without index and attributes, which none of the formats keeps."""
+    """Return a table without index and attributes, which no format stores."""
     plain = table.reset_index(drop=True)
     plain.attrs = {}
     return plain
 
 
 def _conform(chunk: pd.DataFrame, first: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return a chunk in the column order and dtypes of the first one; what does not fit exactly is an error."""
+    """Return a chunk in the column order and dtypes of the first one; values that change by that are an error."""
     if set(chunk.columns) != set(first.columns) or len(chunk.columns) != len(first.columns):
         other = sorted(set(map(str, chunk.columns)) ^ set(first.columns))
         raise ValueError(f"{path}: a chunk has other columns than the first one: {', '.join(other[:5])}")
