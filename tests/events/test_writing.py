@@ -179,6 +179,7 @@ except EventFileError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are a matter of POSIX")
 @pytest.mark.parametrize("suffix", [".hdf5", ".parquet", ".csv"])
 def test_a_full_disk(tmp_path: Path, suffix: str):
@@ -218,6 +219,7 @@ sys.exit(6 if left > 0 else 7)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 5, 20, 30])
 def test_an_interrupt_inside_the_hdf5_library(tmp_path, call):
     path = tmp_path / "events.hdf5"

@@ -12,18 +12,6 @@ from excess.stats.curve import ThresholdCurve
 from excess.stats.significance import li_ma_significance
 from excess.validation.detection import Detection
 
-__all__ = [
-    "Importances",
-    "OnOffHistogram",
-    "OverTime",
-    "ThresholdSteps",
-    "largest_importances",
-    "score_histogram",
-    "significance_over_time",
-    "theta_squared_histogram",
-    "threshold_steps",
-]
-
 _BINS_PER_CUT = 10
 _MAX_POINTS = 2_000
 """Points of a curve that are shown; more could not be distinguished."""

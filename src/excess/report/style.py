@@ -20,22 +20,6 @@ if TYPE_CHECKING:
     from excess.report.series import OnOffHistogram
     from excess.stats.significance import OnOffCounts
 
-__all__ = [
-    "FIGURE_SIZE",
-    "FORMATS",
-    "GREY",
-    "OFF",
-    "ON",
-    "OTHER",
-    "PAPER_STYLE",
-    "alpha_label",
-    "draw_on_off",
-    "label_significance",
-    "leave_room",
-    "mark_exploration",
-    "paper_axes",
-]
-
 ON = "#d55e00"
 """Colour of On events; this one and the next two can be told apart by colour-blind readers."""
 OFF = "#0072b2"
