@@ -179,6 +179,7 @@ except EventFileError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of file sizes are a matter of POSIX")
 @pytest.mark.parametrize("suffix", [".hdf5", ".parquet", ".csv"])
 def test_a_full_disk(tmp_path: Path, suffix: str):
@@ -195,9 +196,9 @@ def test_a_full_disk(tmp_path: Path, suffix: str):
 INTERRUPTED = """
 import signal, sys
 import numpy as np, pandas as pd
-from excess.events import EventWriter, _sparing_file
+from excess.events import EventWriter, _error_keeping_file
 chunk = pd.DataFrame({"width": np.random.default_rng(0).random(50_000)})
-seek = _sparing_file.SparingFile.seek
+seek = _error_keeping_file.ErrorKeepingFile.seek
 left = int(sys.argv[2])
 
 def interrupted_seek(self, *arguments):
@@ -207,7 +208,7 @@ def interrupted_seek(self, *arguments):
         signal.raise_signal(signal.SIGINT)
     return seek(self, *arguments)
 
-_sparing_file.SparingFile.seek = interrupted_seek
+_error_keeping_file.ErrorKeepingFile.seek = interrupted_seek
 try:
     with EventWriter(sys.argv[1]) as writer:
         for _ in range(8):
@@ -218,6 +219,7 @@ sys.exit(6 if left > 0 else 7)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", [1, 5, 20, 30])
 def test_an_interrupt_inside_the_hdf5_library(tmp_path, call):
     path = tmp_path / "events.hdf5"

@@ -15,7 +15,7 @@ THETAS = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, 6))]
 
 @pytest.fixture(scope="module")
 def figures():
-    return json.loads(files("excess").joinpath("data/fact_statistics.json").read_text())
+    return json.loads(files("excess.observation").joinpath("data/fact_statistics.json").read_text())
 
 
 @pytest.fixture(scope="module")

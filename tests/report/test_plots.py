@@ -11,9 +11,7 @@ from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
-from excess.events import load_config
-from excess.observation import observe
-from excess.observation.simulation import simulate_observation
+from excess.observation import observe, simulate_observation
 from excess.report.plots import (
     plot_feature_importances,
     plot_null_test,
@@ -39,7 +37,7 @@ PLOTS = [
 
 @pytest.fixture(scope="module")
 def seen():
-    return observe(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
+    return observe(simulate_observation(30_000, 400, random_state=0))
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +51,7 @@ def found(seen) -> Detection:
         groups=seen.groups,
         nearby=(seen.nearby.X, seen.nearby.groups),
     )
-    return detection.annotated(
-        theta=seen.theta,
-        theta_squared_cut=seen.theta_squared_cut,
-        nearby_theta=seen.nearby.theta,
-        time=seen.time,
-        feature_names=seen.names,
-    )
+    return seen.annotate(detection)
 
 
 @pytest.fixture(scope="module")
@@ -425,7 +417,7 @@ def test_an_old_file_stays_when_saving_fails(found, tmp_path, monkeypatch):
 
 def test_without_matplotlib_a_sentence_says_what_to_install(found, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r"plots need matplotlib: pip install 'excess\[report\]'"):
+    with pytest.raises(ImportError, match=r"plotting needs matplotlib: pip install 'excess\[report\]'"):
         plot_theta_squared(found)
 
 

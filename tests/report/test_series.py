@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
-from excess.events import load_config
-from excess.observation import observe
-from excess.observation.simulation import simulate_observation
+from excess.observation import observe, simulate_observation
 from excess.report.series import (
-    bin_numbers,
+    find_bins,
     score_histogram,
     significance_over_time,
     theta_squared_edges,
@@ -25,7 +23,7 @@ from excess.validation.detection import Detection, Fold, Nearby
 @pytest.fixture(scope="module")
 def found() -> Detection:
     """Detection with all that plots may want to know."""
-    seen = observe(simulate_observation(30_000, 400, random_state=0), load_config(), nearby=True)
+    seen = observe(simulate_observation(30_000, 400, random_state=0))
     detection = cross_val_detect(
         OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
         seen.X,
@@ -35,13 +33,7 @@ def found() -> Detection:
         nearby=(seen.nearby.X, seen.nearby.groups),
         strategy="forward",
     )
-    return detection.annotated(
-        theta=seen.theta,
-        theta_squared_cut=seen.theta_squared_cut,
-        nearby_theta=seen.nearby.theta,
-        time=seen.time,
-        feature_names=seen.names,
-    )
+    return seen.annotate(detection)
 
 
 def made(on: list[int], score: list[float], threshold: float = 0.5, **others) -> Detection:
@@ -89,7 +81,7 @@ def test_theta_squared_inside_the_cut_is_what_the_detection_counts(found):
     uncut = theta_squared_histogram(found, -np.inf)
     assert (uncut.on[:10].sum(), uncut.off[:10].sum()) == (found.uncut.n_on, found.uncut.n_off)
     assert shown.alpha == found.alpha
-    assert shown.edges[10] == shown.cut == found.theta_squared_cut
+    assert shown.edges[10] == found.theta_squared_cut
 
 
 def test_theta_squared_ends_at_the_cut_without_nearby_events(found):
@@ -115,7 +107,7 @@ def test_theta_squared_counts_an_event_of_several_regions_once_inside_the_cut():
     shown = theta_squared_histogram(found)
     assert (shown.on[:10].sum(), shown.off[:10].sum()) == (2, 2)
     assert (shown.on[10:].sum(), shown.off[10:].sum()) == (1, 1)
-    np.testing.assert_array_equal(np.flatnonzero(shown.off), bin_numbers(np.array([0.1, 0.14, 0.2]) ** 2, shown.edges))
+    np.testing.assert_array_equal(np.flatnonzero(shown.off), find_bins(np.array([0.1, 0.14, 0.2]) ** 2, shown.edges))
 
 
 def test_theta_squared_scales_by_the_exposure_ratio_of_the_detection(found):
@@ -134,10 +126,10 @@ def test_theta_squared_says_what_is_missing(found):
         theta_squared_histogram(replace(found, nearby=fewer))
 
 
-def test_bin_numbers():
+def test_find_bins():
     edges = np.array([0.0, 1.0, 2.0])
     values = np.array([-0.1, 0.0, 0.999, 1.0, 2.0, np.nan, np.inf])
-    np.testing.assert_array_equal(bin_numbers(values, edges), [2, 0, 0, 1, 2, 2, 2])
+    np.testing.assert_array_equal(find_bins(values, edges), [2, 0, 0, 1, 2, 2, 2])
 
 
 def test_score_histogram_holds_every_judged_event(found):

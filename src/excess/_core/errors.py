@@ -1,4 +1,4 @@
-"""What goes wrong with files of events, in one sentence each."""
+"""Errors about event files, settings and arguments, and context managers that add the place to a message."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ArgumentError", "EventFileError", "missing_column", "naming", "nearest", "require", "translated"]
+__all__ = ["ArgumentError", "EventFileError", "missing_column", "nearest", "prefix_errors", "require", "wrap_errors"]
 
 
 class EventFileError(ValueError):
@@ -27,7 +27,7 @@ class EventFileError(ValueError):
 
 
 class ArgumentError(ValueError):
-    """An argument that does not go with the others; the command line shows it as a wrong option.
+    """An argument that is inconsistent with the others; the command line shows it as a wrong option.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ArgumentError(ValueError):
 
 
 def require(module: str, doing: str, *, extra: str = "astro") -> Any:
-    """Import an optional library, or say which extra brings it.
+    """Import an optional library, or raise ImportError that names the extra to install.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def require(module: str, doing: str, *, extra: str = "astro") -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Offer the known names that are nearest to an unknown one.
+    """Return a hint with the known names that are nearest to an unknown one.
 
     Examples
     --------
@@ -86,18 +86,18 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def missing_column(name: str, known: Iterable[str]) -> str:
-    """Say that a table lacks a column, and which ones are near."""
+    """Return the message that a table lacks a column, with the nearest names."""
     return f"has no column {name!r}; {nearest(name, known)}"
 
 
 @contextmanager
-def naming(where: str) -> Iterator[None]:
-    """Put a place in front of what errors about its events say, unless they say it.
+def prefix_errors(where: str) -> Iterator[None]:
+    """Put a place in front of the messages of errors, unless they contain it already.
 
     Examples
     --------
-    >>> from excess._core.errors import naming
-    >>> with naming("night.hdf5, chunk 3"):
+    >>> from excess._core.errors import prefix_errors
+    >>> with prefix_errors("night.hdf5, chunk 3"):
     ...     raise ValueError("no angles")
     Traceback (most recent call last):
         ...
@@ -113,20 +113,20 @@ def naming(where: str) -> Iterator[None]:
 
 
 @contextmanager
-def translated(path: Path, doing: str) -> Iterator[None]:
-    """Turn whatever a library raises over a damaged file into an EventFileError that names the path."""
+def wrap_errors(path: Path, doing: str) -> Iterator[None]:
+    """Turn the exceptions of a library about a file into EventFileError with the path in the message."""
     try:
         yield
     except (EventFileError, ImportError, MemoryError):
         raise
     except OSError as error:
         raise EventFileError(f"{path}: {doing} failed ({_reason(error)})") from error
-    except Exception as error:  # damaged files make the libraries raise nearly anything
+    except Exception as error:  # with damaged files the libraries raise exceptions of many types
         hint = "; is the file damaged?" if doing.startswith("reading") else ""
         raise EventFileError(f"{path}: {doing} failed ({_reason(error)}){hint}") from error
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of what an exception says, or its kind."""
+    """Return the first line of the message of an exception, or its type."""
     text = (getattr(error, "strerror", None) or str(error)).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__

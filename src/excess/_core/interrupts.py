@@ -1,4 +1,4 @@
-"""Interrupts from the keyboard, put off until a library can stand them."""
+"""Keyboard interrupts, deferred while a library runs that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["interrupted_later"]
+__all__ = ["defer_interrupts"]
 
 
 @contextmanager
-def interrupted_later() -> Iterator[None]:
+def defer_interrupts() -> Iterator[None]:
     """Raise a KeyboardInterrupt at the end of the block instead of inside it.
 
     Examples
     --------
     >>> import signal
-    >>> from excess._core.interrupts import interrupted_later
+    >>> from excess._core.interrupts import defer_interrupts
     >>> done = []
     >>> try:
-    ...     with interrupted_later():
+    ...     with defer_interrupts():
     ...         signal.raise_signal(signal.SIGINT)
     ...         done.append("all of it")
     ... except KeyboardInterrupt:
@@ -30,7 +30,7 @@ def interrupted_later() -> Iterator[None]:
     ['all of it', 'interrupted']
     """
     usual = signal.getsignal(signal.SIGINT)
-    # Python runs handlers in the main thread only, and nowhere else may they be set.
+    # Python runs and sets handlers in the main thread only.
     if threading.current_thread() is not threading.main_thread() or not callable(usual):
         yield
         return

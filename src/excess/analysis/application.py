@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 
 from excess._core.checks import FloatArray
-from excess._core.errors import naming
+from excess._core.errors import prefix_errors
 from excess._core.files import prepare_folder
-from excess._core.interrupts import interrupted_later
+from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
 from excess.analysis.training import TrainedModel, load_model
@@ -174,7 +174,7 @@ def apply_to_file(
         # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed,
         # and one while a thread starts would leave it running
         nothing = np.zeros((2, len(config.features)), order="F")
-        with interrupted_later():
+        with defer_interrupts():
             writing.submit(int)
             chunks = read_ahead(prepared)
             _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features))
@@ -200,7 +200,7 @@ def _prepared(
 ) -> Generator[tuple[pd.DataFrame, Features]]:
     """Yield chunks of events with their features."""
     for table in iter_events(path, columns, chunk_rows=chunk_rows):
-        with naming(str(path)):
+        with prefix_errors(str(path)):
             features = to_features(table, config)
         yield table, features
 

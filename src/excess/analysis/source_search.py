@@ -267,5 +267,5 @@ def detect_with(trained: TrainedModel, observation: Observation) -> Detection:
         observation.on,
         alpha=observation.alpha,
         groups=observation.groups,
-        nearby=None if nearby is None else (observation.framed(nearby.X), nearby.groups),
+        nearby=None if nearby is None else (observation.to_frame(nearby.X), nearby.groups),
     )

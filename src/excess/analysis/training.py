@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from excess._core.errors import ArgumentError, EventFileError, naming
+from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import prepare_folder, sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
@@ -216,7 +216,7 @@ class _Counted(Census):
 def _count_events(partition: Any, column: str) -> _Counted:
     """Count the events of a file."""
     total = _Counted()
-    with naming(partition.name):
+    with prefix_errors(partition.name):
         for chunk in partition.observed(groups=column):
             total.add(chunk.census)
             if column != NO_GROUPS:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from excess._core.checks import FloatArray, as_binary_target, as_labels, binary_classes, check_same_length
-from excess._core.errors import naming
+from excess._core.errors import prefix_errors
 from excess._core.rng import row_hashes
 from excess.distributed.sources import Partition
 from excess.estimators._forest.binning import N_SAMPLED, edges_of, few_distinct
@@ -48,12 +48,12 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
     chunks = partition.chunks()
     number = 0
     while True:
-        with naming(partition.name):
+        with prefix_errors(partition.name):
             pair = next(chunks, None)
         if pair is None:
             return
         source = f"{partition.name}, chunk {number}"
-        with naming(source):
+        with prefix_errors(source):
             try:
                 X, y = pair
             except (TypeError, ValueError) as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from excess.events._fact_names import INDEX_COLUMNS
+from excess.events._arrays import INDEX_COLUMNS
 
 __all__ = ["chunks", "columns", "count", "looks_like_csv"]
 
@@ -16,14 +17,7 @@ COUNT_ROWS = 1_000_000
 
 
 def looks_like_csv(start: str) -> bool:
-    r"""Return whether a text starts like a table: a line of names, and lines with as many values.
-
-    Examples
-    --------
-    >>> from excess.events._csv import looks_like_csv
-    >>> looks_like_csv("width,length\n1.0,2.0\n"), looks_like_csv("To whom it may concern\n")
-    (True, False)
-    """
+    """Return whether a text starts like a table: a line of names, and lines with as many values."""
     # The last line may be cut, so it counts only when it is the header.
     lines = [line for line in start.splitlines() if line.strip()][:5]
     if not start.endswith("\n"):
@@ -59,13 +53,8 @@ def count(path: Path) -> int:
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield the events in order, at most ``chunk_rows`` at a time."""
     # All columns are parsed: with a selection, pandas passes over lines that have too many values.
-    with pd.read_csv(
-        path,
-        chunksize=chunk_rows or COUNT_ROWS,
-        encoding="utf-8-sig",
-        skipinitialspace=True,
-        low_memory=False,
-    ) as reader:
+    options: Any = {"encoding": "utf-8-sig", "skipinitialspace": True, "low_memory": False}
+    with pd.read_csv(path, chunksize=chunk_rows or COUNT_ROWS, **options) as reader:
         empty = True
         for chunk in reader:
             empty = False

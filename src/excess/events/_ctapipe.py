@@ -1,12 +1,12 @@
 """ctapipe's HDF5 layout: tables of telescope events (DL1) or of array events (DL2), and the simulated truth.
 
-Read with h5py alone: attributes that are Python pickles are never looked into.
+Files are read with h5py alone: attributes that are Python pickles are never loaded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
-from excess.events._fixed_point import FixedPoint, fixed_point
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["chunks", "columns", "count", "count_array_events", "data_level"]
@@ -31,12 +30,28 @@ RECONSTRUCTED = "/dl2/event/subarray"
 KINDS = ("geometry", "energy", "classification", "particle_type")
 
 
+class FixedPoint(NamedTuple):
+    """Floats that are stored as scaled integers; ``special`` gives the integers that stand for -inf, NaN and inf."""
+
+    scale: float
+    offset: float
+    dtype: np.dtype[Any]
+    special: dict[int, float]
+
+    def decode(self, stored: NDArray[Any]) -> NDArray[Any]:
+        """Return the floats."""
+        values = (stored.astype(self.dtype) - self.dtype.type(self.offset)) / self.dtype.type(self.scale)
+        for code, meaning in self.special.items():
+            values[stored == code] = meaning
+        return values
+
+
 class Field(NamedTuple):
     """A column as a table of the file holds it."""
 
     name: str
     dtype: np.dtype[Any]
-    transform: FixedPoint | None
+    fixed_point: FixedPoint | None
 
 
 class StoredTable(NamedTuple):
@@ -92,10 +107,8 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
     """Yield the events in order, at most ``chunk_rows`` at a time."""
     layout = _layout(path)
     in_rows = set(layout.rows[0].fields)
-    added = [
-        (table, [name for name in names if name in table.fields and name not in in_rows]) for table in layout.added
-    ]
-    needed = [(table, wanted) for table, wanted in added if wanted]
+    others = set(names) - in_rows
+    needed = [(table, [name for name in names if name in others & set(table.fields)]) for table in layout.added]
     dtypes = _common_dtypes(layout.rows, [name for name in names if name in in_rows])
     with open_hdf5(path) as file:
         lookups: dict[str, pd.DataFrame] = {}
@@ -105,7 +118,8 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
                 rows = node[part]
                 data = {name: _column(rows, table.fields[name]).astype(dtypes[name], copy=False) for name in dtypes}
                 for other, wanted in needed:
-                    data |= _added_columns(file, other, wanted, rows, part, lookups, path)
+                    if wanted:
+                        data |= _added_columns(file, other, wanted, rows, part, lookups, path)
                 yield pd.DataFrame({name: data[name] for name in names}, copy=False)
 
 
@@ -145,40 +159,40 @@ def _added_columns(
 
 def _layout(path: Path) -> Layout:
     with open_hdf5(path) as file:
-        shower = _stored(file, SHOWER)
-        truth = (shower,) if shower and all(key in shower.fields for key in KEYS) else ()
+        shower = _stored(file, SHOWER) if stored_node(file, SHOWER) is not None else None
+        truth = [shower] if shower and all(key in shower.fields for key in KEYS) else []
+        others: list[StoredTable] = []
         if data_level(file) == "DL1":
-            rows = tuple(_stored(file, inside) for inside in _tables_of(file, PARAMETERS))
-            found = [table for table in rows if table is not None]
-            others = []
+            found = [_stored(file, inside) for inside in _tables_of(file, PARAMETERS)]
         else:
-            found = _reconstructed(file)
-            longest = max(found, key=lambda table: table.n_rows)
-            others = [table for table in found if table is not longest]
-            found = [longest]
-        for table in (*found, *others):
-            for key in KEYS:
-                if key not in table.fields:
-                    raise EventFileError(f"{path}: the table {table.path} has no column {key!r}; is it complete?")
-        return Layout(tuple(found), (*(table._replace(fields=_without_keys(table)) for table in (*others, *truth)),))
+            others = _reconstructed(file)
+            longest = max(range(len(others)), key=lambda number: others[number].n_rows)
+            found = [others.pop(longest)]
+    for table in (*found, *others):
+        for key in KEYS:
+            if key not in table.fields:
+                raise EventFileError(f"{path}: the table {table.path} has no column {key!r}; is it complete?")
+    added = [
+        table._replace(fields={name: field for name, field in table.fields.items() if name not in KEYS})
+        for table in (*others, *truth)
+    ]
+    return Layout(tuple(found), tuple(added))
 
 
 def _reconstructed(file: Any) -> list[StoredTable]:
     """Return the DL2 tables; names carry the algorithm, and the kind of quantity where that is not enough."""
-    taken: set[str] = set()
+    used: set[str] = set()
     found = []
     for kind in KINDS:
         for inside in _tables_of(file, f"{RECONSTRUCTED}/{kind}"):
             table = _stored(file, inside)
-            if table is None:
-                continue
             algorithm = inside.rpartition("/")[2]
             fields = {}
             for name, field in table.fields.items():
                 public = name if name in KEYS or name.startswith(algorithm) else f"{algorithm}_{name}"
-                public = f"{kind}_{public}" if public in taken else public
+                public = f"{kind}_{public}" if public in used else public
                 fields[public] = field
-            taken |= set(fields) - set(KEYS)
+            used |= set(fields) - set(KEYS)
             found.append(table._replace(fields=fields))
     return found
 
@@ -196,11 +210,10 @@ def _tables_of(file: Any, inside: str) -> list[str]:
     return [path for path in paths if getattr(getattr(stored_node(file, path), "dtype", None), "names", None)]
 
 
-def _stored(file: Any, inside: str) -> StoredTable | None:
+def _stored(file: Any, inside: str) -> StoredTable:
+    """Return the scalar columns of a table."""
     h5py = require("h5py", "reading HDF5")
     dataset = stored_node(file, inside)
-    if dataset is None:
-        return None
     stored = dataset.id.get_type()
     fields = {}
     for position, name in enumerate(dataset.dtype.names):
@@ -208,12 +221,34 @@ def _stored(file: Any, inside: str) -> StoredTable | None:
         is_bool = stored.get_member_class(position) == h5py.h5t.BITFIELD
         dtype = np.dtype(bool) if is_bool and not dataset.dtype[name].shape else dataset.dtype[name]
         if dtype.shape == () and dtype.kind in "biufS":
-            fields[name] = Field(name, dtype, fixed_point(dataset.attrs, position, name, dtype))
+            fields[name] = Field(name, dtype, _fixed_point(dataset.attrs, position, name, dtype))
     return StoredTable(inside, len(dataset), fields)
 
 
-def _without_keys(table: StoredTable) -> dict[str, Field]:
-    return {name: field for name, field in table.fields.items() if name not in KEYS}
+def _fixed_point(attributes: Mapping[str, Any], position: int, name: str, dtype: np.dtype[Any]) -> FixedPoint | None:
+    """Return how a column is scaled, None where it is stored as it is.
+
+    Since version 4 of its data model ctapipe names these attributes by the position of the column, before that by its
+    name.
+    """
+    for prefix in (f"CTAFIELD_{position}_", f"{name}_"):
+        scale = attributes.get(f"{prefix}TRANSFORM_SCALE")
+        if scale is None or dtype.kind not in "iu":
+            continue
+        limits = np.iinfo(dtype)
+        unsigned = dtype.kind == "u"
+        codes = {
+            "NEGINF_VALUE": (limits.max - 2 if unsigned else limits.min, -np.inf),
+            "NAN_VALUE": (limits.max - 1 if unsigned else limits.min + 1, np.nan),
+            "POSINF_VALUE": (limits.max, np.inf),
+        }
+        special = {int(attributes.get(prefix + key, code)): value for key, (code, value) in codes.items()}
+        source = attributes.get(f"{prefix}TRANSFORM_DTYPE", "float32")
+        floats = np.dtype(source.decode() if isinstance(source, bytes) else str(source))
+        if floats.kind != "f":
+            raise ValueError(f"{prefix}TRANSFORM_DTYPE must be a type of floats, got {floats}")
+        return FixedPoint(float(scale), float(attributes.get(f"{prefix}TRANSFORM_OFFSET", 0)), floats, special)
+    return None
 
 
 def _common_dtypes(tables: Sequence[StoredTable], names: list[str]) -> dict[str, Any]:
@@ -221,14 +256,14 @@ def _common_dtypes(tables: Sequence[StoredTable], names: list[str]) -> dict[str,
     common = {}
     for name in names:
         fields = [table.fields[name] for table in tables]
-        dtypes = [field.transform.dtype if field.transform else field.dtype for field in fields]
+        dtypes = [field.fixed_point.dtype if field.fixed_point else field.dtype for field in fields]
         common[name] = object if any(dtype.kind == "S" for dtype in dtypes) else np.result_type(*dtypes)
     return common
 
 
 def _column(rows: NDArray[Any], field: Field) -> NDArray[Any]:
     values = rows[field.name]
-    if field.transform is not None:
-        return field.transform.undo(values)
-    # a bit field comes as an integer
+    if field.fixed_point is not None:
+        return field.fixed_point.decode(values)
+    # h5py returns a bit field as an integer
     return values.astype(bool) if field.dtype.kind == "b" else as_native(np.ascontiguousarray(values))

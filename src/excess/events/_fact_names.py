@@ -1,18 +1,15 @@
-"""Names of FACT's columns: the older spellings and what they are called today."""
+"""Names of FACT's columns: older spellings and the current ones."""
 
 from __future__ import annotations
 
 import math
 import re
 
-__all__ = ["DEGREES_PER_MM", "INDEX_COLUMNS", "canonical_name"]
-
-#: Columns that only number the rows, as written by table libraries.
-INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})
+__all__ = ["DEGREES_PER_MM", "canonical_name"]
 
 FOCAL_LENGTH_MM = 4889.0
-#: The older files hold theta in mm in the camera plane; this is the small-angle conversion.
 DEGREES_PER_MM = math.degrees(1 / FOCAL_LENGTH_MM)
+"""Older files hold theta in mm in the camera plane; this is the small-angle conversion."""
 
 # COGx, COGy and Delta keep their names: the camera's axes were another, by 90 degrees.
 _EXACT = {
@@ -31,7 +28,7 @@ _EXACT = {
     "concCOG": "concentration_cog",
     "Concentration_onePixel": "concentration_one_pixel",
     "Concentration_twoPixel": "concentration_two_pixel",
-    # These were divided by powers of length and width, unlike the m3_long, ... of today.
+    # These were divided by powers of length and width, unlike the current m3_long, ....
     "M3Long": "skewness_long",
     "M3Trans": "skewness_trans",
     "M4Long": "kurtosis_long",
@@ -80,17 +77,7 @@ _PREFIXES = {
 
 
 def canonical_name(name: str) -> tuple[str, float | None]:
-    """Return today's name of a column, and what to multiply its values by (None: take them as they are).
-
-    Examples
-    --------
-    >>> from excess.events._fact_names import canonical_name
-    >>> canonical_name("phChargeShower_mean")
-    ('photoncharge_shower_mean', None)
-    >>> name, degrees_per_mm = canonical_name("Theta_Off_3")
-    >>> name, round(degrees_per_mm, 7)
-    ('theta_deg_off_3', 0.0117193)
-    """
+    """Return the current name of a column, and what to multiply its values by (None: nothing)."""
     if name in _EXACT:
         return _EXACT[name], None
     for pattern, replacement in _PATTERNS:

@@ -1,4 +1,4 @@
-"""FITS event lists of gamma-astro-data-formats: the extension EVENTS and what its header says of the run."""
+"""FITS event lists of gamma-astro-data-formats: the extension EVENTS and the header keywords of the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from excess.events._arrays import as_native, slices
 
 __all__ = ["chunks", "columns", "count"]
 
-#: What the header says of a run, as constant columns. A column of the table with the same name wins.
 HEADER_COLUMNS = {
     "pointing_ra": "RA_PNT",
     "pointing_dec": "DEC_PNT",
@@ -26,6 +25,7 @@ HEADER_COLUMNS = {
     "ontime": "ONTIME",
     "date_obs": "DATE-OBS",
 }
+"""Header keywords of a run that become constant columns; a column of the table with the same name wins."""
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -48,12 +48,14 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
         for part in slices(int(hdu.header["NAXIS2"]), chunk_rows):
             # Slicing first: astropy converts a scaled column as a whole otherwise.
             rows = hdu.data[part]
-            table = {}
-            for name in names:
-                if name in in_table:
-                    table[name] = as_native(np.array(rows.field(in_table[name])))
-                else:
-                    table[name] = _repeated(constants[name], part.stop - part.start)
+            table = {
+                name: as_native(np.array(rows.field(in_table[name])))
+                if name in in_table
+                else np.full(
+                    part.stop - part.start, constants[name], object if isinstance(constants[name], str) else None
+                )
+                for name in names
+            }
             yield pd.DataFrame(table, copy=False)
 
 
@@ -82,18 +84,13 @@ def _events(path: Path) -> Iterator[Any]:
 
 def _scalar_columns(hdu: Any) -> dict[str, str]:
     """Return the names in the file by their lower-case ones, for columns of one value per event."""
-    given = {}
-    for column in hdu.columns:
-        kind = column.dtype.base.kind
-        if column.dtype.shape == () and kind in "biufS" and column.format[0] not in "PQ":
-            given[column.name.lower()] = column.name
-    return given
+    return {
+        column.name.lower(): column.name
+        for column in hdu.columns
+        if column.dtype.shape == () and column.dtype.base.kind in "biufS" and column.format[0] not in "PQ"
+    }
 
 
 def _constants(hdu: Any) -> dict[str, Any]:
     header = hdu.header
     return {name: header[key] for name, key in HEADER_COLUMNS.items() if isinstance(header.get(key), (int, float, str))}
-
-
-def _repeated(value: Any, n_rows: int) -> Any:
-    return np.full(n_rows, value, dtype=object if isinstance(value, str) else None)

@@ -1,4 +1,4 @@
-"""Formats of files of events, recognised by what a file holds and never by its name."""
+"""Formats of event files, recognised by the content of a file and never by its name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from excess._core.errors import EventFileError, require, translated
+from excess._core.errors import EventFileError, require, wrap_errors
 from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
@@ -23,7 +23,7 @@ START_BYTES = 65536
 
 
 class Format(NamedTuple):
-    """What can be asked of a file of one format."""
+    """Functions that read a file of one format."""
 
     columns: Callable[[Path], tuple[str, ...]]
     count: Callable[[Path], int]
@@ -44,24 +44,12 @@ FORMATS = {
 
 
 def recognise(path: Path) -> str:
-    r"""Return the format of a file, a key of FORMATS, from its first bytes and its layout.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from excess.events._formats import recognise
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder, "events.dat")
-    ...     _ = path.write_text("width,length\n1.0,2.0\n")
-    ...     recognise(path)
-    'CSV'
-    """
+    """Return the format of a file, a key of FORMATS, from its first bytes and its layout."""
     if not path.exists():
         raise EventFileError(f"{path}: does not exist")
     if path.is_dir():
         raise EventFileError(f"{path}: is a folder; name the files in it")
-    with translated(path, "opening"), path.open("rb") as file:
+    with wrap_errors(path, "opening"), path.open("rb") as file:
         start = file.read(START_BYTES)
     if not start:
         raise EventFileError(f"{path}: is empty")
@@ -85,7 +73,7 @@ def recognise(path: Path) -> str:
 
 def _hdf5_layout(path: Path) -> str:
     h5py = require("h5py", "reading HDF5")
-    with translated(path, "reading HDF5"), open_hdf5(path) as file:
+    with wrap_errors(path, "reading HDF5"), open_hdf5(path) as file:
         if isinstance(stored_node(file, _fact.GROUP), h5py.Group):
             return "FACT HDF5"
         level = _ctapipe.data_level(file)
@@ -98,5 +86,5 @@ def _hdf5_layout(path: Path) -> str:
 
 
 def _is_compressed_fits(path: Path) -> bool:
-    with translated(path, "reading gzip"), gzip.open(path) as file:
+    with wrap_errors(path, "reading gzip"), gzip.open(path) as file:
         return file.read(len(FITS_MAGIC)) == FITS_MAGIC

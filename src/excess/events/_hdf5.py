@@ -1,8 +1,8 @@
-"""HDF5 files, opened so that nothing outside of the file is read and nothing inside of it is run.
+"""HDF5 files, opened safely: no other file is read, and no code in the file is run.
 
-An HDF5 file can point to others: by external links, by datasets whose bytes are elsewhere, by virtual datasets. A
-file of events has no use for any of them, so they are refused. PyTables is never used: it unpickles the attributes of
-every node that it opens, and a pickle can run anything.
+An HDF5 file can refer to others by external links, by datasets with external storage, and by virtual datasets. Event
+files need none of them, so they are refused. PyTables is not used: it unpickles the attributes of every node that it
+opens, and a pickle can run any code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from excess._core.errors import EventFileError, require
 __all__ = ["open_hdf5", "stored_names", "stored_node"]
 
 CHUNK_CACHE = 2**20
-"""Bytes that HDF5 may keep of each column; its own choice, 8 MiB in recent versions, adds up over many columns."""
+"""Cache of each column in bytes; the default of HDF5, 8 MiB in recent versions, adds up over many columns."""
 
 
 @contextmanager
@@ -30,18 +30,12 @@ def open_hdf5(path: Path) -> Iterator[Any]:
 
 
 def stored_names(group: Any) -> list[str]:
-    """Return the names in a group, in order, whether or not what they name can be read."""
+    """Return the names in a group, in order, including links that cannot be followed."""
     return sorted(name.decode("utf-8", "surrogateescape") for name in group.id)
 
 
 def stored_node(file: Any, inside: str) -> Any:
-    """Return a group or dataset by its path inside a file, None where there is none.
-
-    Raises
-    ------
-    EventFileError
-        If it is not stored in this very file.
-    """
+    """Return a group or dataset by its path inside a file, None if there is none; one of another file is an error."""
     h5py = require("h5py", "reading HDF5")
     node = file
     for name in inside.strip("/").split("/"):

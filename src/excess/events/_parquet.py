@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from excess._core.errors import require
-from excess.events._fact_names import INDEX_COLUMNS
+from excess.events._arrays import INDEX_COLUMNS
 
 __all__ = ["chunks", "columns", "count"]
 
@@ -20,12 +20,10 @@ def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the scalar columns."""
     types = require("pyarrow.types", "reading Parquet")
     with _open(path) as file:
-        schema = file.schema_arrow
-        return tuple(
-            field.name
-            for field in schema
-            if not types.is_nested(field.type) and not types.is_null(field.type) and field.name not in INDEX_COLUMNS
-        )
+        scalar = [
+            field for field in file.schema_arrow if not (types.is_nested(field.type) or types.is_null(field.type))
+        ]
+        return tuple(field.name for field in scalar if field.name not in INDEX_COLUMNS)
 
 
 def count(path: Path) -> int:

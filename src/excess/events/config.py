@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from excess._core.errors import EventFileError, nearest, translated
+from excess._core.errors import EventFileError, nearest, wrap_errors
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
 
@@ -115,11 +115,13 @@ class AnalysisConfig(_Settings):
         default=QUALITY_CUTS, description="Conditions that an event has to meet, as expressions."
     )
     groups: str = Field(
-        default="night", min_length=1, description="Column of what must not be split between training and hold-out."
+        default="night",
+        min_length=1,
+        description="Column of the groups, which are not split between training and hold-out.",
     )
     regions: RegionConfig = Field(default_factory=RegionConfig, description="The On region and the Off regions.")
     allow_origin_features: bool = Field(
-        default=False, strict=True, description="Train on features that encode where an event came from all the same."
+        default=False, strict=True, description="Allow features that encode where an event came from."
     )
 
     @field_validator("features")
@@ -173,7 +175,7 @@ class AnalysisConfig(_Settings):
         return tuple(name for name in names if name not in self.derived_features)
 
     def with_source(self, ra: float | None, dec: float | None) -> AnalysisConfig:
-        """Return the configuration with the position of the source in deg; what is None stays as it is."""
+        """Return the configuration with the position of the source in deg; None leaves a coordinate unchanged."""
         given = {"source_ra": ra, "source_dec": dec}
         known = {name: value for name, value in given.items() if value is not None}
         return self.model_copy(update={"regions": self.regions.model_copy(update=known)})
@@ -231,7 +233,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     if path is None:
         return AnalysisConfig()
     file = Path(path)
-    with translated(file, "reading the settings"):
+    with wrap_errors(file, "reading the settings"):
         text = file.read_text(encoding="utf-8")
     return parse_config(text, str(file))
 
@@ -264,7 +266,7 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
     >>> parse_config("group: run_id", "settings")
     Traceback (most recent call last):
         ...
-    excess.events._errors.EventFileError: settings: unknown key 'group'; did you mean 'groups'?
+    excess._core.errors.EventFileError: settings: unknown key 'group'; did you mean 'groups'?
     """
     try:
         content = yaml.safe_load(text)
@@ -280,7 +282,7 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
     try:
         return AnalysisConfig.model_validate(content)
     except ValidationError as error:
-        raise EventFileError(f"{source}: {'; '.join(map(_said, error.errors()))}") from error
+        raise EventFileError(f"{source}: {'; '.join(map(_describe_error, error.errors()))}") from error
 
 
 def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -295,8 +297,8 @@ def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -
     return tuple(names)
 
 
-def _said(error: Any) -> str:
-    """Say what pydantic found, with the key first."""
+def _describe_error(error: Any) -> str:
+    """Return a problem that pydantic found as text, with the key first."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         model = RegionConfig if error["loc"][0] == "regions" else AnalysisConfig

@@ -1,6 +1,6 @@
 """Expressions over the columns of a table: parsed to a tree, checked node by node, computed with NumPy.
 
-The syntax is that of pandas and numexpr. Nothing in an expression is ever run as Python.
+The syntax is that of pandas and numexpr. No part of an expression is run as Python code.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ LARGEST_EXPONENT = 64.0
 
 CONSTANTS = {"pi": np.pi}
 
-#: The number of arguments of each function, and what computes it.
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "sqrt": (1, np.sqrt),
     "log": (1, np.log),
@@ -42,6 +41,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "maximum": (2, np.maximum),
     "where": (3, np.where),
 }
+"""Functions of expressions: the number of arguments, and the implementation."""
 
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: np.add,
@@ -63,7 +63,7 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 
 
 class Parsed(NamedTuple):
-    """An expression whose every node is known to be harmless."""
+    """An expression with all its nodes checked."""
 
     text: str
     tree: ast.expr
@@ -122,20 +122,13 @@ def compute(expression: str, table: pd.DataFrame | Mapping[str, Any], n_events: 
 
 
 def names_in(expression: str) -> tuple[str, ...]:
-    """Return the names of the columns in an expression, in order of appearance.
-
-    Examples
-    --------
-    >>> from excess.events.expressions import names_in
-    >>> names_in("area / log(size)**2 * pi")
-    ('area', 'size')
-    """
+    """Return the names of the columns in an expression, in order of appearance."""
     return tuple(name for name in parse(expression).names if name not in CONSTANTS)
 
 
 def parse(expression: str) -> Parsed:
     """Parse an expression and check each of its nodes."""
-    if not isinstance(expression, str):
+    if not isinstance(expression, str):  # before the cache, which takes hashable arguments only
         raise TypeError(f"an expression must be text, got {expression!r}")
     return _parse(expression)
 
@@ -213,7 +206,7 @@ def _refuse(node: ast.expr, text: str, why: str) -> NoReturn:
 
 
 class _Evaluation:
-    """Computes a parsed expression. Arithmetic is done in float64, so that no integer overflows or wraps."""
+    """Computes a parsed expression. Arithmetic is done in float64, so that no integer overflows."""
 
     def __init__(self, parsed: Parsed, columns: dict[str, Values]) -> None:
         self._text = parsed.text
@@ -281,15 +274,7 @@ def _columns_of(parsed: Parsed, table: pd.DataFrame | Mapping[str, Any]) -> dict
 
 
 def as_numbers(name: str, column: Any) -> Values:
-    """Return a column as an array of numbers or booleans; missing values become NaN.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from excess.events.expressions import as_numbers
-    >>> as_numbers("width", pd.Series([1, None], dtype="Int64"))
-    array([ 1., nan])
-    """
+    """Return a column as an array of numbers or booleans; missing values become NaN."""
     if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
         if not pd.api.types.is_numeric_dtype(column.dtype):
             raise ValueError(f"column {name!r} holds {column.dtype}, not numbers")

@@ -1,4 +1,4 @@
-"""The border from a table of events to an array of features."""
+"""Features: from a table of events to an array of numbers and a mask of usable events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Features(NamedTuple):
     Attributes
     ----------
     X : ndarray of float64 of shape (n_events, n_features)
-        The features, one row per row of the table; each feature lies in one piece (column-major).
+        The features, one row per row of the table, in column-major order.
     valid : ndarray of bool of shape (n_events,)
         True where the event passes the quality cuts and all its features are finite.
     names : tuple of str of length n_features
@@ -82,7 +82,7 @@ def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
         if name not in table.columns:
             raise ValueError(f"the table {missing_column(name, map(str, table.columns))}")
     columns = _Columns(table, config.derived_features)
-    # column by column, as files and trees have it: a feature is copied in one go
+    # column-major, as in files and trees: each feature is copied in one piece
     X = np.empty((len(table), len(config.features)), order="F")
     valid = np.ones(len(table), dtype=np.bool_)
     for position, name in enumerate(config.features):

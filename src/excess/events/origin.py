@@ -1,6 +1,6 @@
 """Columns that encode where an event came from, which a model must not be trained on.
 
-On and Off events differ by their position alone. A feature that knows the position tells the two apart without
+On and Off events differ by their position alone. A feature that encodes the position separates the two without
 learning anything about the source.
 """
 
@@ -39,17 +39,5 @@ _RULES = tuple(
 
 
 def origin_of(name: str) -> str | None:
-    """Return why a column encodes where an event came from, None if it does not.
-
-    Examples
-    --------
-    >>> from excess.events.origin import origin_of
-    >>> origin_of("theta_deg_off_3")
-    'it refers to an Off region'
-    >>> origin_of("width") is None
-    True
-    """
-    for pattern, reason in _RULES:
-        if pattern.fullmatch(name):
-            return reason
-    return None
+    """Return why a column encodes where an event came from, None if it does not."""
+    return next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)

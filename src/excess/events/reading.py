@@ -1,7 +1,8 @@
-"""Tables of events from files: all at once, in chunks, or only described."""
+"""Reading events from files: as one table, in chunks, or only their description."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -10,18 +11,21 @@ from pathlib import Path
 import pandas as pd
 
 from excess._core.checks import as_int
-from excess._core.errors import EventFileError, missing_column, translated
+from excess._core.errors import EventFileError, missing_column, wrap_errors
 from excess.events._formats import FORMATS, recognise
-from excess.events._joining import KEYS, joined
 
 __all__ = ["FileInfo", "describe", "iter_events", "read_events"]
 
+logger = logging.getLogger("excess.events")
+
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+JOIN_KEYS = ("event_num", "night", "run_id")
+"""Columns that identify an event in FACT's files."""
 
 
 @dataclass(frozen=True)
 class FileInfo:
-    """What a file of events holds.
+    """Description of an event file.
 
     Attributes
     ----------
@@ -56,7 +60,7 @@ class FileInfo:
 
 
 def describe(path: str | PathLike[str]) -> FileInfo:
-    r"""Say what a file holds, without reading its events.
+    r"""Describe a file without reading its events.
 
     Parameters
     ----------
@@ -82,7 +86,7 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     """
     file = Path(path)
     name = recognise(file)
-    with translated(file, f"reading {name}"):
+    with wrap_errors(file, f"reading {name}"):
         known = FORMATS[name]
         return FileInfo(file, name, known.count(file), known.columns(file), known.count_array_events(file))
 
@@ -92,8 +96,8 @@ def iter_events(
 ) -> Iterator[pd.DataFrame]:
     r"""Yield the events of files in chunks, in constant memory.
 
-    The rows and their order are those of ``read_events``. A column of a CSV file may be of another dtype from
-    chunk to chunk, when only some of them have missing values.
+    The rows and their order are those of ``read_events``. In CSV files the dtype of a column may differ between
+    chunks, if only some of them have missing values.
 
     Parameters
     ----------
@@ -120,20 +124,19 @@ def iter_events(
     ...     [len(chunk) for chunk in iter_events(path, ["width"], chunk_rows=2)]
     [2, 1]
     """
-    files = _as_paths("paths", paths)
     rows = as_int("chunk_rows", chunk_rows, minimum=1)
-    name, available = _inspect(files)
-    wanted = _as_columns(columns, available[files[0]])
-    _check_columns(available, wanted)
-    return _chunks(files, name, wanted, rows)
+    files = _Files("paths", paths)
+    wanted = _as_columns(columns, files.columns)
+    files.check(wanted)
+    return files.chunks(wanted, rows)
 
 
 def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Paths | None = None) -> pd.DataFrame:
     r"""Read the events of files into one table.
 
-    The format is recognised by what a file holds, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), FITS
-    event lists, Parquet or CSV. Columns have their current names; older spellings of FACT are translated, and
-    its theta in mm of the camera plane becomes degrees.
+    The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), FITS
+    event lists, Parquet or CSV. Columns get their current names: older spellings of FACT are translated, and its theta
+    in mm of the camera plane becomes degrees.
 
     Parameters
     ----------
@@ -148,8 +151,8 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     Returns
     -------
     DataFrame
-        One row per event. After a join, ``table.attrs["join"]`` counts the events, those that only one side
-        has, and the duplicates, of which the first was kept.
+        One row per event. After a join, ``table.attrs["join"]`` has the number of events, of events in only one of
+        the two, and of duplicates, of which the first is kept.
 
     Raises
     ------
@@ -159,7 +162,7 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     See Also
     --------
     iter_events : The same in chunks, in constant memory.
-    describe : What a file holds.
+    describe : Describes a file without reading its events.
 
     Examples
     --------
@@ -174,68 +177,101 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     0  20131103   5.50
     1  20131103   7.25
     """
-    files = _as_paths("paths", paths)
-    name, available = _inspect(files)
+    files = _Files("paths", paths)
     if join is None:
-        wanted = _as_columns(columns, available[files[0]])
-        _check_columns(available, wanted)
-        return _read(files, name, wanted)
-
-    others = _as_paths("join", join)
-    other_name, other_available = _inspect(others)
-    first, second = available[files[0]], other_available[others[0]]
-    wanted = _as_columns(columns, tuple(dict.fromkeys((*first, *second))))
+        return files.read(_as_columns(columns, files.columns))
+    others = _Files("join", join)
+    wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
     for column in wanted:
-        if column not in first and column not in second:
-            raise EventFileError(f"{files[0]}: {missing_column(column, (*first, *second))} (nor has {others[0]})")
-    of_first = tuple(dict.fromkeys((*KEYS, *(column for column in wanted if column in first))))
-    of_second = tuple(dict.fromkeys((*KEYS, *(column for column in wanted if column not in first))))
-    _check_columns(available, of_first)
-    _check_columns(other_available, of_second)
-    table = joined(_read(files, name, of_first), _read(others, other_name, of_second), files[0], others[0])
-    return table[list(wanted)]
+        if column not in files.columns and column not in others.columns:
+            known = (*files.columns, *others.columns)
+            raise EventFileError(f"{files.first}: {missing_column(column, known)} (nor has {others.first})")
+    of_files = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column in files.columns))))
+    of_others = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column not in files.columns))))
+    files.check(of_files)
+    others.check(of_others)
+    return _join(files.read(of_files), others.read(of_others), files.first, others.first)[list(wanted)]
 
 
-def _read(files: list[Path], name: str, columns: tuple[str, ...]) -> pd.DataFrame:
-    parts = list(_chunks(files, name, columns, None))
-    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+class _Files:
+    """Files of one format, and the columns of each."""
+
+    def __init__(self, argument: str, paths: Paths) -> None:
+        given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+        if not given:
+            raise ValueError(f"{argument} is empty; name at least one file")
+        self.paths = [Path(fspath(path)) for path in given]
+        self.first = self.paths[0]
+        formats = {path: recognise(path) for path in self.paths}
+        self.format = formats[self.first]
+        for path, name in formats.items():
+            if name != self.format:
+                raise EventFileError(f"{path}: mixed formats, this file is {name} and {self.first} is {self.format}")
+        self._columns = {}
+        for path in formats:
+            with wrap_errors(path, f"reading {self.format}"):
+                self._columns[path] = FORMATS[self.format].columns(path)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the first file."""
+        return self._columns[self.first]
+
+    def check(self, wanted: tuple[str, ...]) -> None:
+        """Raise EventFileError unless all files have these columns."""
+        for path, known in self._columns.items():
+            for column in wanted:
+                if column not in known:
+                    raise EventFileError(f"{path}: {missing_column(column, known)}")
+
+    def read(self, columns: tuple[str, ...]) -> pd.DataFrame:
+        """Return all events."""
+        self.check(columns)
+        parts = list(self.chunks(columns, None))
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+
+    def chunks(self, columns: tuple[str, ...], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+        """Yield chunks with events; if there are none at all, one table without rows that shows the columns."""
+        empty = None
+        any_events = False
+        for path in self.paths:
+            with wrap_errors(path, f"reading {self.format}"):
+                for chunk in FORMATS[self.format].chunks(path, columns, chunk_rows):
+                    if len(chunk):
+                        any_events = True
+                        yield chunk
+                    elif empty is None:
+                        empty = chunk
+        if not any_events and empty is not None:
+            yield empty
 
 
-def _chunks(files: list[Path], name: str, columns: tuple[str, ...], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
-    """Yield chunks with events; if there are none at all, one table without rows that shows the columns."""
-    empty = None
-    any_events = False
-    for file in files:
-        with translated(file, f"reading {name}"):
-            for chunk in FORMATS[name].chunks(file, columns, chunk_rows):
-                if len(chunk):
-                    any_events = True
-                    yield chunk
-                elif empty is None:
-                    empty = chunk
-    if not any_events and empty is not None:
-        yield empty
-
-
-def _inspect(files: list[Path]) -> tuple[str, dict[Path, tuple[str, ...]]]:
-    """Return the one format of several files, and the columns of each."""
-    names = {file: recognise(file) for file in files}
-    first = files[0]
-    for file, name in names.items():
-        if name != names[first]:
-            raise EventFileError(f"{file}: mixed formats, this file is {name} and {first} is {names[first]}")
-    available = {}
-    for file, name in names.items():
-        with translated(file, f"reading {name}"):
-            available[file] = FORMATS[name].columns(file)
-    return names[first], available
-
-
-def _check_columns(available: dict[Path, tuple[str, ...]], wanted: tuple[str, ...]) -> None:
-    for file, known in available.items():
-        for column in wanted:
-            if column not in known:
-                raise EventFileError(f"{file}: {missing_column(column, known)}")
+def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_path: Path) -> pd.DataFrame:
+    """Return the events that both tables have, in the order of the first; ``attrs["join"]`` counts the others."""
+    keys = list(JOIN_KEYS)
+    unique = [table.drop_duplicates(keys) for table in (first, second)]
+    try:
+        table = unique[0].merge(unique[1], on=keys, how="inner")
+    except ValueError as error:
+        raise EventFileError(
+            f"{second_path}: {', '.join(keys)} are of other types than in {first_path}, so the events cannot be joined"
+        ) from error
+    if table.empty and not (first.empty and second.empty):
+        raise EventFileError(f"{second_path}: has no event of {first_path}; {', '.join(keys)} never agree")
+    only_first, only_second = (len(one) - len(table) for one in unique)
+    n_duplicates = len(first) + len(second) - len(unique[0]) - len(unique[1])
+    if only_first or only_second or n_duplicates:
+        logger.warning(
+            f"{len(table)} events joined; {only_first} only in {first_path}, {only_second} only in {second_path}, "
+            f"{n_duplicates} duplicates dropped"
+        )
+    table.attrs["join"] = {
+        "n_events": len(table),
+        "n_only_first": only_first,
+        "n_only_second": only_second,
+        "n_duplicates": n_duplicates,
+    }
+    return table
 
 
 def _as_columns(columns: Sequence[str] | None, available: tuple[str, ...]) -> tuple[str, ...]:
@@ -247,10 +283,3 @@ def _as_columns(columns: Sequence[str] | None, available: tuple[str, ...]) -> tu
     if not wanted:
         raise ValueError("columns is empty; name at least one column, or leave it out to read all")
     return wanted
-
-
-def _as_paths(name: str, paths: Paths) -> list[Path]:
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    if not given:
-        raise ValueError(f"{name} is empty; name at least one file")
-    return [Path(fspath(path)) for path in given]

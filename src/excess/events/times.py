@@ -1,4 +1,4 @@
-"""When events were recorded, in seconds, from whichever column says it."""
+"""Times of events in seconds, from the first column that holds them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TIME_COLUMNS = ("unix_time", "timestamp", "time")
-"""Columns that say when an event was recorded, the first that is there counts."""
+"""Columns that hold times; the first that a table has is used."""
 
 _DAY = 86_400.0
 _DAYS = ((20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0))
-"""Where dates of our time lie as modified Julian dates, which ctapipe writes, and as Julian dates."""
+"""Ranges of present dates as modified Julian dates, which ctapipe writes, and as Julian dates."""
 
 
 def seconds_of(table: pd.DataFrame) -> FloatArray | None:
-    """Return times in seconds since any moment, NaN where one is missing; None where the table has no times.
+    """Return times in seconds from an arbitrary origin, NaN where one is missing; None if the table has no times.
 
-    Texts and dates become seconds of Unix time. Numbers are seconds, unless they look like days of a Julian date.
+    Texts and dates become seconds of Unix time. Numbers are seconds, unless their median is a plausible Julian date.
     """
     import pandas as pd
 

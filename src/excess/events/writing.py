@@ -1,4 +1,4 @@
-"""Tables of events to files, whole or not at all."""
+"""Writing tables of events to files: either the complete file is written, or none."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._core.errors import EventFileError, require, translated
+from excess._core.errors import EventFileError, require, wrap_errors
 from excess._core.files import replacing
-from excess._core.interrupts import interrupted_later
+from excess._core.interrupts import defer_interrupts
+from excess.events._error_keeping_file import ErrorKeepingFile
 from excess.events._fact import GROUP, count
 from excess.events._hdf5 import CHUNK_CACHE
-from excess.events._sparing_file import SparingFile
 
 __all__ = ["EventWriter", "write_events"]
 
@@ -40,8 +40,8 @@ class EventWriter:
     path : path-like
         The file to write.
     copy_of : path-like or None, default=None
-        Begin with a copy of a file in FACT's layout, whatever else it holds, and add columns to it: chunks then have
-        new columns alone, for as many rows as the file has. Columns of the same name are replaced.
+        Begin with a copy of a file in FACT's layout and add columns to it. Chunks then have only the new columns, for
+        as many rows as the file has. Columns of the same name are replaced; all other content of the file stays.
 
     See Also
     --------
@@ -78,11 +78,11 @@ class EventWriter:
         self._exits = ExitStack()
 
     def __enter__(self) -> Self:
-        """Create the temporary file, so that a folder that cannot be written shows before the work starts."""
+        """Create the temporary file, so that a folder without write permission is an error at the start."""
         if self.path.is_dir():
             raise EventFileError(f"{self.path}: is a folder; name a file in it")
-        with translated(self.path, "writing"):
-            # What a symbolic link points to is replaced, not the link.
+        with wrap_errors(self.path, "writing"):
+            # The target of a symbolic link is replaced, not the link.
             self._temporary = self._exits.enter_context(replacing(Path(os.path.realpath(self.path))))
         self._exits.push(self._close)
         return self
@@ -100,20 +100,20 @@ class EventWriter:
         if self._first is None:
             _check_names(chunk, self.path)
             chunk = _plain(chunk)
-            with translated(self.path, "writing"):
+            with wrap_errors(self.path, "writing"):
                 self._sink = self._make_sink(self._temporary, chunk)
             self._first = chunk.iloc[:0].copy()
         else:
             chunk = _conform(_plain(chunk), self._first, self.path)
         assert self._sink is not None
-        with translated(self.path, "writing"):
+        with wrap_errors(self.path, "writing"):
             self._sink.append(chunk)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Give the file its name, or remove it after an exception."""
-        with translated(self.path, "writing") if kind is None else nullcontext():
+        with wrap_errors(self.path, "writing") if kind is None else nullcontext():
             self._exits.__exit__(kind, error, traceback)
 
     def _close(
@@ -171,8 +171,8 @@ class _Sink(Protocol):
 class _Hdf5Sink:
     """FACT's layout: one resizable dataset per column in the group ``events``.
 
-    The HDF5 library writes through a Python file. An interrupt in there would be a failed write to it, after
-    which it may end the process, so interrupts wait until it is done.
+    The HDF5 library writes through a Python file object, and may end the process after an exception in it. So
+    interrupts are deferred until the library returns.
     """
 
     def __init__(self, path: Path, first: pd.DataFrame, copy_of: Path | None = None) -> None:
@@ -182,11 +182,11 @@ class _Hdf5Sink:
             shutil.copyfile(copy_of, path)
         self._open(path, first)
 
-    @interrupted_later()
+    @defer_interrupts()
     def _open(self, path: Path, first: pd.DataFrame) -> None:
         h5py = require("h5py", "writing HDF5")
         adds = self._n_wanted is not None
-        self._raw = SparingFile(path, keep=adds)
+        self._raw = ErrorKeepingFile(path, keep=adds)
         self._file = h5py.File(self._raw, "r+" if adds else "w", rdcc_nbytes=CHUNK_CACHE)
         self._n_rows = 0
         group = self._file.require_group(GROUP)
@@ -198,7 +198,7 @@ class _Hdf5Sink:
             dtype = h5py.string_dtype("utf-8") if values.dtype == object else values.dtype
             group.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(rows,), dtype=dtype)
 
-    @interrupted_later()
+    @defer_interrupts()
     def append(self, chunk: pd.DataFrame) -> None:
         stop = self._n_rows + len(chunk)
         for name in chunk.columns:
@@ -208,7 +208,7 @@ class _Hdf5Sink:
         self._n_rows = stop
         self._check()
 
-    @interrupted_later()
+    @defer_interrupts()
     def close(self) -> None:
         self._file.close()
         self._raw.close()
@@ -225,7 +225,7 @@ class _ParquetSink:
     def __init__(self, path: Path, first: pd.DataFrame) -> None:
         self._arrow = require("pyarrow", "writing Parquet")
         self._schema = self._arrow.Schema.from_pandas(first, preserve_index=False).remove_metadata()
-        # a dictionary of measured numbers is as long as the column, and takes four times as long to write
+        # dictionary encoding of floats saves nothing, and takes four times as long to write
         words = [field.name for field in self._schema if not self._arrow.types.is_floating(field.type)]
         parquet = require("pyarrow.parquet", "writing Parquet")
         self._writer = parquet.ParquetWriter(path, self._schema, use_dictionary=words)
@@ -269,14 +269,14 @@ def _check_names(table: pd.DataFrame, path: Path) -> None:
 
 
 def _plain(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table without index and attributes, which none of the formats keeps."""
+    """Return a table without index and attributes, which no format stores."""
     plain = table.reset_index(drop=True)
     plain.attrs = {}
     return plain
 
 
 def _conform(chunk: pd.DataFrame, first: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """Return a chunk in the column order and dtypes of the first one; what does not fit exactly is an error."""
+    """Return a chunk in the column order and dtypes of the first one; values that change by that are an error."""
     if set(chunk.columns) != set(first.columns) or len(chunk.columns) != len(first.columns):
         other = sorted(set(map(str, chunk.columns)) ^ set(first.columns))
         raise ValueError(f"{path}: a chunk has other columns than the first one: {', '.join(other[:5])}")

@@ -1,4 +1,4 @@
-"""An observation: the events of On and Off regions, ready to learn from, and where they come from."""
+"""Observations: events of On and Off regions as input of a model, with their files and settings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray, as_scalar_alpha
-from excess._core.errors import ArgumentError, EventFileError, naming
+from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
 from excess.events.times import seconds_of
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline
@@ -28,35 +28,42 @@ __all__ = ["Observation", "as_config", "observe"]
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 _KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
-"""Columns that no two events share; the third may be missing."""
+"""Columns that identify an event; the third may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """Events of On and Off regions that pass the quality cuts, ready to learn from.
+    """Events of On and Off regions that pass the quality cuts, as `observe` returns them.
 
     Attributes
     ----------
     X : ndarray of shape (n_events, n_features)
         Features.
     regions : Regions
-        Which region an event comes from; all of them are inside one.
+        The region of each event.
     groups : ndarray of shape (n_events,) or None
-        What must not be split between training and hold-out.
+        Groups, such as nights, that are not split between training and hold-out.
     table : DataFrame
-        Which events these are.
+        Columns that identify the events.
     theta : ndarray of shape (n_events, n_regions) or None
-        Angle to the centre of each region in deg, On first; None where On and Off come from files of their own.
+        Angle to the centre of each region in deg, On first; None if On and Off come from separate files.
     nearby : NearbyEvents or None
-        Events of no region that are near one, if they were asked for.
+        Events near a region, but in none, if they were asked for.
     census : Census
-        How many events were read, lie outside all regions, and were cut away.
+        Numbers of events that were read, outside all regions, and cut away.
     config : AnalysisConfig
         Features, cuts and regions.
     group_column : str
-        Column of the groups; ``"none"`` where there are no groups.
+        Column of the groups; ``"none"`` if there are no groups.
     files : mapping of str to tuple of Path
-        Where the events come from, by kind.
+        The files of the events, by kind.
+
+    Examples
+    --------
+    >>> from excess.observation import observe, simulate_observation
+    >>> observation = observe(simulate_observation(100_000, 200, random_state=0))
+    >>> observation.X.shape, observation.theta.shape, int(observation.on.sum())
+    ((2888, 22), (2888, 6), 630)
     """
 
     X: FloatArray
@@ -77,22 +84,21 @@ class Observation:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The features by name, so that a model can tell whether they are its own."""
-        return self.framed(self.X)
+        """The features with their names, which a model compares with those of its training."""
+        return self.to_frame(self.X)
 
-    def framed(self, X: FloatArray) -> pd.DataFrame:
-        """Return features of events by name."""
+    def to_frame(self, X: FloatArray) -> pd.DataFrame:
+        """Return an array of features as a table with their names."""
         import pandas as pd
 
         return pd.DataFrame(X, columns=list(self.names), copy=False)
 
     def annotate(self, detection: Detection) -> Detection:
         """Return a detection of these events with their angles, times and features."""
-        known = self.nearby is not None and detection.nearby is not None
         return detection.annotated(
             theta=self.theta,
             theta_squared_cut=None if self.theta is None else self.config.regions.theta_squared_cut,
-            nearby_theta=self.nearby.theta if known and self.nearby is not None else None,
+            nearby_theta=None if self.nearby is None or detection.nearby is None else self.nearby.theta,
             time=self.time,
             feature_names=self.names,
         )
@@ -109,11 +115,11 @@ class Observation:
 
     @property
     def time(self) -> FloatArray | None:
-        """When each event was recorded, in seconds; None where the files do not say."""
+        """Time of each event in seconds; None if the files hold no times."""
         return seconds_of(self.table)
 
     def __str__(self) -> str:
-        """Say what was read and what is left."""
+        """Return the numbers of events that were read and used."""
         return f"{self.census}; {self.regions.counts}"
 
 
@@ -128,7 +134,7 @@ def observe(
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
-    """Take the events of On and Off regions from files, or from a table.
+    """Select the events of On and Off regions from files, or from a table.
 
     Files are read in chunks, and only events that are used stay in memory.
 
@@ -140,14 +146,14 @@ def observe(
         Features, cuts, regions and groups, or the YAML file that holds them; by default those of FACT's open Crab
         analysis.
     off : path, sequence of paths or None, default=None
-        Files of Off events, where ``events`` are files of On events alone; regions then play no part.
+        Files of Off events, if ``events`` are files of On events only; regions are then not used.
     alpha : float or None, default=None
-        Exposure ratio On/Off, such as the ratio of observation times; goes with ``off``. Otherwise the number of
-        regions decides.
+        Exposure ratio On/Off, such as the ratio of observation times; needed with ``off``. Otherwise it follows from
+        the number of regions.
     join : path, sequence of paths or None, default=None
-        Files to be joined to them, event by event; see `read_events`. These are read as a whole.
+        Files to join event by event; see `read_events`. These are read at once, not in chunks.
     groups : str or None, default=None
-        Column of the groups, such as nights; by default that of the configuration. ``"none"`` is for no groups.
+        Column of the groups, such as nights; by default that of the configuration. ``"none"`` means no groups.
     nearby : bool, default=True
         Keep events around the regions as well, for a plot of theta^2 beyond the cut.
     chunk_rows : int, default=200_000
@@ -156,7 +162,7 @@ def observe(
     Returns
     -------
     Observation
-        What a model learns from.
+        The events, as input of a model.
 
     Examples
     --------
@@ -175,44 +181,33 @@ def observe(
     if off is not None and join is not None:
         raise ArgumentError("join", "does not go with `off`")
     if isinstance(events, pd.DataFrame):
-        return _joined([pipeline.observe(events)], pipeline, {})
+        return _join_chunks([pipeline.observe(events)], pipeline, {}, None)
     files = {"events": _as_paths(events)}
-    if off is not None and alpha is not None:
-        files["Off events"] = _as_paths(off)
-        ratio = as_scalar_alpha(alpha)
-        chunks = [
-            chunk
-            for region, paths in enumerate(files.values())
-            for chunk in _read(replace(pipeline, region=region), paths, chunk_rows)
-        ]
-        return _joined(chunks, pipeline, files, ratio)
+    ratio = None if alpha is None else as_scalar_alpha(alpha)
     if join is not None:
         files["joined events"] = _as_paths(join)
-        with naming(_named(files["events"])):
-            return _joined(
-                [pipeline.observe(read_events(files["events"], join=files["joined events"]))], pipeline, files
-            )
-    return _joined(_read(pipeline, files["events"], chunk_rows), pipeline, files)
+        with prefix_errors(_describe_paths(files["events"])):
+            chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"]))]
+            return _join_chunks(chunks, pipeline, files, None)
+    chunks = []
+    if off is not None:
+        files["Off events"] = _as_paths(off)
+    for region, paths in enumerate(files.values()):
+        with prefix_errors(_describe_paths(paths)):
+            chunks += replace(pipeline, region=None if off is None else region).read(paths, chunk_rows)
+    return _join_chunks(chunks, pipeline, files, ratio)
 
 
-def _read(pipeline: Pipeline, paths: tuple[Path, ...], chunk_rows: int) -> list[ObservedChunk]:
-    with naming(_named(paths)):
-        return list(pipeline.read(paths, chunk_rows))
-
-
-def _joined(
-    chunks: list[ObservedChunk],
-    pipeline: Pipeline,
-    files: Mapping[str, tuple[Path, ...]],
-    alpha: float | None = None,
+def _join_chunks(
+    chunks: list[ObservedChunk], pipeline: Pipeline, files: Mapping[str, tuple[Path, ...]], alpha: float | None
 ) -> Observation:
-    """Put chunks together, after a check that they hold what an analysis needs."""
+    """Return chunks as one observation, after a check that they hold what an analysis needs."""
     import pandas as pd
 
     census = Census()
     for chunk in chunks:
         census.add(chunk.census)
-    source = _named(files["events"]) if files else ""
+    source = _describe_paths(files["events"]) if files else ""
     census.check(source, pipeline.config)
     table = pd.concat([chunk.identifiers for chunk in chunks], ignore_index=True)
     for keys in _KEYS:
@@ -228,10 +223,10 @@ def _joined(
     return Observation(
         X=np.concatenate([chunk.X for chunk in chunks]),
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
-        groups=_concatenated([chunk.groups for chunk in chunks]),
+        groups=_concatenate([chunk.groups for chunk in chunks]),
         table=table,
-        theta=_concatenated([chunk.theta for chunk in chunks]),
-        nearby=_joined_nearby([chunk.nearby for chunk in chunks if chunk.nearby is not None]),
+        theta=_concatenate([chunk.theta for chunk in chunks]),
+        nearby=_join_nearby([chunk.nearby for chunk in chunks if chunk.nearby is not None]),
         census=census,
         config=pipeline.config,
         group_column=pipeline.groups,
@@ -239,16 +234,14 @@ def _joined(
     )
 
 
-def _joined_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
-    if not any(len(part.X) for part in parts):  # files may hold nothing but the regions
+def _join_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
+    if not any(len(part.X) for part in parts):  # files may hold no events outside of the regions
         return None
-    theta = _concatenated([part.theta for part in parts])
-    assert theta is not None
-    return NearbyEvents(np.concatenate([part.X for part in parts]), _concatenated([p.groups for p in parts]), theta)
+    return NearbyEvents(*(_concatenate([getattr(part, name) for part in parts]) for name in ("X", "groups", "theta")))
 
 
-def _concatenated(arrays: list[Any]) -> NDArray[Any] | None:
-    """Return arrays as one, None where there are none."""
+def _concatenate(arrays: list[Any]) -> Any:
+    """Return arrays as one, None if there are none."""
     known = [array for array in arrays if array is not None]
     return np.concatenate(known) if known else None
 
@@ -265,5 +258,5 @@ def _as_paths(paths: Any) -> tuple[Path, ...]:
     return tuple(Path(path) for path in given)
 
 
-def _named(paths: tuple[Path, ...]) -> str:
+def _describe_paths(paths: tuple[Path, ...]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

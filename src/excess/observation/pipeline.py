@@ -1,4 +1,4 @@
-"""The one way from tables of events to what a model learns from: features, regions, groups and exposure ratio."""
+"""The pipeline from tables of events to the input of a model: features, regions, groups and angles."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["Census", "NearbyEvents", "ObservedChunk", "Pipeline"]
 NO_GROUPS = "none"
 """Name of the groups' column where there are no groups."""
 IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *TIME_COLUMNS)
-"""Columns that say which event it is; kept beside the features where files have them."""
+"""Columns that identify an event; kept with the features if the files have them."""
 _MAX_OVERLAP = 0.01
-"""Share of events in several regions from which On may not have them all."""
+"""Largest share of events in several regions for the overlap policy "on_first"."""
 _NEARBY = 4.0
-"""Events count as near a region up to so many times the cut in theta^2; far enough to see the background beyond it."""
+"""Largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut."""
 
 
 @dataclass
 class Census:
-    """How many events were read, and what became of them.
+    """Numbers of events that were read, inside the regions, and used.
 
     Attributes
     ----------
@@ -69,10 +69,7 @@ class Census:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def check(self, source: str, config: AnalysisConfig) -> None:
-        """Raise EventFileError unless there are On and Off events, in regions that do not overlap.
-
-        ``source`` names the files; it may be empty.
-        """
+        """Raise EventFileError unless there are On and Off events; ``source`` names the files, and may be empty."""
         where = f"{source}: " if source else ""
         n_used = self.n_on + self.n_off
         if self.n_read == 0:
@@ -102,23 +99,13 @@ class Census:
             )
 
     def __str__(self) -> str:
-        """Say what was read and what was left out."""
+        """Return the numbers of events that were read and left out."""
         return f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
 
 
 @dataclass(frozen=True, eq=False)
 class NearbyEvents:
-    """Events of no region that are near one, and pass the quality cuts.
-
-    Attributes
-    ----------
-    X : ndarray of shape (n_nearby, n_features)
-        Features.
-    groups : ndarray of shape (n_nearby,) or None
-        Their groups.
-    theta : ndarray of shape (n_nearby, n_regions)
-        Angle to the centre of each region in deg, On first.
-    """
+    """Features, groups and angles of events near a region, but in none, that pass the quality cuts."""
 
     X: FloatArray
     groups: NDArray[Any] | None
@@ -127,24 +114,9 @@ class NearbyEvents:
 
 @dataclass(frozen=True, eq=False)
 class ObservedChunk:
-    """Events of one table that lie in a region and pass the quality cuts.
+    """Events of one table that lie in a region and pass the quality cuts; see `Observation` for the attributes.
 
-    Attributes
-    ----------
-    X : ndarray of shape (n_events, n_features)
-        Features.
-    region : ndarray of int64 of shape (n_events,)
-        0 is On, higher numbers are Off.
-    groups : ndarray of shape (n_events,) or None
-        What must not be split between training and hold-out.
-    theta : ndarray of shape (n_events, n_regions) or None
-        Angle to the centre of each region in deg; None where the files say which region it is.
-    identifiers : DataFrame
-        Which events these are.
-    nearby : NearbyEvents or None
-        Events around the regions, if they were asked for.
-    census : Census
-        How many events the table had, and what became of them.
+    ``region`` is 0 for On and higher for Off, ``identifiers`` are the columns that identify the events.
     """
 
     X: FloatArray
@@ -163,7 +135,7 @@ class ObservedChunk:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """From tables of events to the events that are used.
+    """Selects the events of tables that an analysis uses.
 
     Attributes
     ----------
@@ -172,11 +144,11 @@ class Pipeline:
     groups : str
         Column of the groups; ``"none"`` for no groups.
     region : int or None
-        The region of all events, where the files tell On from Off; None to find it from angles or sky positions.
+        The region of all events, if On and Off come from separate files; None to find it from angles or sky positions.
     nearby : bool
         Keep events around the regions as well.
     identify : bool
-        Read the columns that say which event it is, too.
+        Read the columns that identify events as well.
     """
 
     config: AnalysisConfig
@@ -213,7 +185,7 @@ class Pipeline:
         return list(dict.fromkeys(wanted))
 
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
-        """Return the events of a table that are used."""
+        """Return the events of a table inside a region that pass the quality cuts."""
         theta = nearby = None
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
@@ -221,10 +193,8 @@ class Pipeline:
             theta = angles_to_regions(table, settings)
             found = assign_regions(theta, theta_squared_cut=settings.theta_squared_cut, overlap=settings.overlap)
             if self.nearby:
-                near = (np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * settings.theta_squared_cut).any(
-                    axis=1
-                )
-                nearby = self._nearby(table, theta, np.flatnonzero(near & ~found.inside))
+                near = np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * settings.theta_squared_cut
+                nearby = self._nearby(table, theta, np.flatnonzero(near.any(axis=1) & ~found.inside))
             rows = np.flatnonzero(found.inside)
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
             table, theta, region = table.iloc[rows], theta[rows], found.region[rows]
@@ -238,7 +208,7 @@ class Pipeline:
         return ObservedChunk(
             X=features.X[valid],
             region=region,
-            groups=self._labels(table, valid),
+            groups=self._groups_of(table, valid),
             theta=None if theta is None else theta[valid],
             identifiers=table.loc[valid, [name for name in IDENTIFIERS if name in table]],
             nearby=nearby,
@@ -246,16 +216,16 @@ class Pipeline:
         )
 
     def _nearby(self, table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp]) -> NearbyEvents:
-        """Return the valid ones of some events."""
+        """Return the events of some rows that pass the quality cuts."""
         if self.groups in table:
-            # an event that only adds to a plot is not worth an error about its group
+            # nearby events are only shown in a plot, so a missing group is not an error
             rows = rows[table[self.groups].iloc[rows].notna().to_numpy()]
         table = table.iloc[rows]
         features = to_features(table, self.config)
         valid = features.valid
-        return NearbyEvents(features.X[valid], self._labels(table, valid), theta[rows][valid])
+        return NearbyEvents(features.X[valid], self._groups_of(table, valid), theta[rows][valid])
 
-    def _labels(self, table: pd.DataFrame, valid: NDArray[np.bool_]) -> NDArray[Any] | None:
+    def _groups_of(self, table: pd.DataFrame, valid: NDArray[np.bool_]) -> NDArray[Any] | None:
         if self.groups == NO_GROUPS:
             return None
         if self.groups not in table:

@@ -1,4 +1,4 @@
-"""On and Off regions: which region an event comes from, and the exposure ratio that goes with it."""
+"""On and Off regions: the region of each event, and the exposure ratio."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 __all__ = ["Regions", "angles_to_regions", "assign_regions", "find_regions", "theta_columns", "theta_from_sky"]
 
 SKY_COLUMNS = ("ra", "dec", "pointing_ra", "pointing_dec")
-"""Columns from which regions can be found where there are no angles to them."""
+"""Columns from which angles to the regions are computed if a table has no angles."""
 OVERLAP_POLICIES = ("on_first", "drop", "error")
 
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Where each event comes from.
+    """The region of each event.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Regions:
     alpha : float
         Exposure ratio On/Off.
     n_overlapping : int
-        Events that lie in more than one region. They count once, or not at all, as the overlap policy says.
+        Events in more than one region. The overlap policy decides whether they count once or not at all.
 
     See Also
     --------
@@ -84,7 +84,7 @@ class Regions:
         return self._count(np.ones(len(self.region), dtype=np.bool_))
 
     def counts_by(self, run: ArrayLike) -> dict[Any, OnOffCounts]:
-        """Return the counts of each run, or night, or whatever tells events apart."""
+        """Return the counts of each run, or of each value of other labels, such as nights."""
         labels = as_labels(run, name="run")
         check_same_length(run=labels, region=self.region)
         return {name: self._count(labels == name) for name in np.unique(labels).tolist()}
@@ -116,8 +116,8 @@ def assign_regions(
     theta_squared_cut : float, default=0.025
         An event lies in a region when ``theta**2`` is below it, in deg^2.
     overlap : {"on_first", "drop", "error"}, default="on_first"
-        What becomes of an event inside several regions: it counts for On if that is one of them, else for the nearest
-        Off region; it counts for none; or it is an error. Each event counts once in any case.
+        How an event inside several regions counts: for On if that is one of them, else for the nearest Off region;
+        for none; or it is an error. No event counts twice.
     alpha : float or None, default=None
         Exposure ratio On/Off; by default all regions are taken to be equally exposed.
 
@@ -125,6 +125,12 @@ def assign_regions(
     -------
     Regions
         The region of each event.
+
+    Examples
+    --------
+    >>> from excess.observation import assign_regions
+    >>> assign_regions([[0.1, 0.9, 1.1], [0.8, 0.1, 0.9], [2.0, 2.0, 2.1]]).region
+    array([ 0,  1, -1])
     """
     angles = np.asarray(theta, dtype=np.float64)
     if angles.ndim != 2 or angles.shape[1] < 2:
@@ -205,29 +211,7 @@ def theta_from_sky(
 
 
 def angles_to_regions(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
-    """Angles between events and the centres of all regions, by whatever columns their table has.
-
-    Parameters
-    ----------
-    table : DataFrame
-        With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra``
-        and ``pointing_dec``, all in deg, where the configuration says where the source is.
-    config : RegionConfig
-        The number of regions, and the position of the source.
-
-    Returns
-    -------
-    ndarray of shape (n_events, n_regions)
-        Angles in deg, On first, as `assign_regions` takes them.
-
-    Examples
-    --------
-    >>> from excess.events import RegionConfig
-    >>> from excess.observation.regions import angles_to_regions
-    >>> from excess.observation.simulation import simulate_observation
-    >>> angles_to_regions(simulate_observation(1000, 20, random_state=0), RegionConfig()).shape
-    (1000, 6)
-    """
+    """Return the angles in deg between events and the centres of all regions, On first; see `find_regions`."""
     wanted = theta_columns(config.n_regions)
     if all(name in table for name in wanted):
         return table[wanted].to_numpy(dtype=np.float64)
@@ -247,18 +231,18 @@ def angles_to_regions(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
     raise ValueError(
         f"no way to tell On from Off: for {config.n_regions} regions the events need the columns theta_deg and "
         f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or "
-        f"{', '.join(SKY_COLUMNS)}; "
-        "or give Off events in files of their own"
+        f"{', '.join(SKY_COLUMNS)}; or give Off events in files of their own"
     )
 
 
 def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
-    """Assign the events of a table to regions, by whatever columns it has.
+    """Assign the events of a table to regions, by angles or by sky positions.
 
     Parameters
     ----------
     table : DataFrame
-        As for `angles_to_regions`.
+        With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra``
+        and ``pointing_dec``, all in deg, if the configuration has the position of the source.
     config : RegionConfig
         The cut, the number of regions, and the overlap policy.
 

@@ -122,7 +122,7 @@ def simulate_observation(
     features = np.empty((n_events, len(_statistics().features)))
     features[is_signal] = _draw_features("gamma", n_signal, rng)
     features[~is_signal] = _draw_features("proton", n_events - n_signal, rng)
-    _let_drift(features, night, drift * rng.standard_normal(n_nights), drift / 5 * rng.standard_normal(n_nights))
+    _apply_drift(features, night, drift * rng.standard_normal(n_nights), drift / 5 * rng.standard_normal(n_nights))
 
     where = rng.normal(scale=_BACKGROUND_WIDTH, size=(n_events, 2))
     where[is_signal] = rng.normal(loc=[offset, 0.0], scale=_PSF_WIDTH, size=(n_signal, 2))
@@ -208,8 +208,8 @@ def _draw_features(kind: str, n: int, rng: np.random.Generator) -> FloatArray:
     return features
 
 
-def _let_drift(features: FloatArray, night: NDArray[Any], charge: FloatArray, length: FloatArray) -> None:
-    """Scale charges, their variance, and lengths by what the logarithms of a night say, in place."""
+def _apply_drift(features: FloatArray, night: NDArray[Any], charge: FloatArray, length: FloatArray) -> None:
+    """Scale charges, their variance, and lengths by the exponential of a number per night, in place."""
     names = _statistics().features
     scales = {
         **dict.fromkeys(_CHARGES, charge),

@@ -1,4 +1,4 @@
-"""The report: a detection that people can look at, question and trust."""
+"""The report: one HTML page with a detection, and plots for papers."""
 
 from excess.report.files import PLOT_FORMATS, write_plots
 from excess.report.page import write_report

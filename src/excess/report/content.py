@@ -1,4 +1,4 @@
-"""What the page says about a detection: its numbers, tables and plots, and what is missing for them."""
+"""Content of the page about one model: numbers, tables, data of plots, and a list of what is missing."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from typing import Any
 import numpy as np
 
 from excess.report.exploration import MAX_BYTES, counts_text, explore
-from excess.report.sentences import beside, decimal, level_of, quote, thresholds_in_words, verdict
-from excess.report.series import has_score, score_histogram, significance_over_time, theta_squared_histogram
+from excess.report.sentences import (
+    classify_result,
+    describe_strategy,
+    describe_thresholds,
+    describe_value_to_quote,
+    describe_verdict,
+    format_number,
+)
+from excess.report.series import (
+    OnOffHistogram,
+    has_score,
+    largest_importances,
+    score_histogram,
+    significance_over_time,
+    theta_squared_histogram,
+)
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
@@ -16,10 +30,10 @@ from excess.validation.null_tests import NullTest
 __all__ = ["MAX_ROWS", "model_content"]
 
 MAX_ROWS = 300
-"""Rows of a table of groups or folds; files beside the report hold all."""
+"""Largest number of rows in a table of groups or folds; CSV files next to the report hold all of them."""
 _MAX_FEATURES = 20
 _MAX_MARKS = 100
-"""Tuned thresholds that are marked in plots."""
+"""Largest number of tuned thresholds that are marked in plots."""
 
 
 def model_content(
@@ -32,35 +46,35 @@ def model_content(
     max_bytes: int = MAX_BYTES,
     max_rows: int = MAX_ROWS,
 ) -> dict[str, Any]:
-    """Return all that the page shows of one model, ready for JSON.
+    """Return the content of the page about one model.
 
-    ``data`` is what plots and slider need; the rest is text for the page itself.
+    ``data``, for JSON, is the input of the plots and the slider; the rest are texts for the template.
     """
     missing: list[str] = []
     judged = detection.held_out
     if n_without := int(np.count_nonzero(judged & ~np.isfinite(detection.score))):
         missing.append(
-            f"{n_without:,} judged events have no score. They count in the result where they were selected, and are "
+            f"{n_without:,} judged events have no score. They count in the result if they were selected, but are "
             "left out of the score histogram and of everything that follows the slider."
         )
     if n_unjudged := int(np.count_nonzero(~judged)):
-        missing.append(f"{n_unjudged:,} of {len(judged):,} events were only trained on, and are not counted.")
+        missing.append(f"{n_unjudged:,} of {len(judged):,} events were used for training only, and are not counted.")
     explored = explore(detection, max_bytes)
     groups = _groups(detection, missing)
     marks = np.unique(detection.thresholds[np.isfinite(detection.thresholds)].round(6))
-    level, stamp = level_of(detection, forward, null_test)
+    level, stamp = classify_result(detection, forward, null_test)
     tuned = counts_text(detection.counts)
     return {
         "name": name,
         "level": level,
         "stamp": stamp,
         "headline": f"{detection.significance:.1f} σ",
-        "beside": beside(detection, forward),
-        "verdict": verdict(detection, forward, null_test),
+        "strategy": describe_strategy(detection, forward),
+        "verdict": describe_verdict(detection, forward, null_test),
         "numbers": _numbers(detection, forward, null_test, no_forward),
-        "quote": quote(detection, forward, no_forward),
+        "quote": describe_value_to_quote(detection, forward, no_forward),
         "tuned": tuned,
-        "thresholds": thresholds_in_words(detection),
+        "thresholds": describe_thresholds(detection),
         "groups": groups[:max_rows],
         "n_groups": len(groups),
         "groups_follow": explored is not None and explored["groups"] is not None,
@@ -89,12 +103,12 @@ def model_content(
 def _numbers(
     detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None, no_forward: str
 ) -> list[dict[str, str]]:
-    """Return the numbers of the result, each with what it is."""
+    """Return the numbers of the result, each with a label and a note."""
     counts, uncut = detection.counts, detection.uncut
     label, note = {
         "pooled": ("Pooled significance", "every event judged by a model that has not seen it"),
         "forward": ("Forward significance", "every event judged by a model of earlier groups only"),
-        "applied": ("Significance", "new events, judged by a model that was ready before"),
+        "applied": ("Significance", "new events, judged by a model that was trained before"),
     }[detection.strategy]
     spread = ""
     if (n_repeats := len(detection.significances)) > 1:
@@ -103,7 +117,7 @@ def _numbers(
     rows = [
         ("On", f"{counts.n_on:,.0f}", "selected events from the On region"),
         ("Off", f"{counts.n_off:,.0f}", "selected events from the Off regions"),
-        ("alpha", f"{detection.alpha:.4g}", "exposure of On to that of Off"),
+        ("alpha", f"{detection.alpha:.4g}", "exposure ratio On/Off"),
         ("Excess", f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}", "On − alpha × Off"),
         (label, f"{detection.significance:.2f}{spread} σ", note),
     ]
@@ -114,18 +128,18 @@ def _numbers(
     if detection.strategy != "applied":
         n = len(detection.permuted_contrasts)
         value = f"{detection.permutation_p_value:.3g}" if n else "not computed"
-        note = f"{n:,} permutations of On and Off; {1 / (n + 1):.2g} is the least there can be"
+        note = f"{n:,} permutations of On and Off; the smallest possible value is {1 / (n + 1):.2g}"
         rows.append(("Permutation p-value", value, note if n else "see excess detect --permutations"))
-        value, note = "not made", "see excess detect --null-test; needs two Off regions"
+        value, note = "not made", "see excess detect --null-test; it needs two Off regions"
         if null_test is not None:
-            value, note = f"{', '.join(null_test.texts)} σ", "what the same search finds in each Off region"
+            value, note = f"{', '.join(null_test.texts)} σ", "significance of the same search in each Off region"
         rows.append(("Null tests", value, note))
     rows.append(("Without a cut", f"{uncut.significance:.2f} σ", f"On {uncut.n_on:,.0f}, Off {uncut.n_off:,.0f}"))
     return [{"label": label, "value": value, "note": note} for label, value, note in rows]
 
 
 def _start(detection: Detection, explored: dict[str, Any] | None) -> int:
-    """Return the stop where the slider opens: nearest to the middle of the tuned thresholds."""
+    """Return the first position of the slider: the stop nearest to the median of the tuned thresholds."""
     known = np.sort(detection.thresholds[np.isfinite(detection.thresholds)])
     if explored is None or len(known) == 0:
         return 0
@@ -148,54 +162,44 @@ def _groups(detection: Detection, missing: list[str]) -> list[dict[str, Any]]:
         for group, counts in detection.counts_by_group.items()
     ]
     if len(rows) == 1:
-        missing.append(f"There is one group only, {rows[0]['group']}, so that nothing can be said about other nights.")
+        missing.append(f"There is one group only, {rows[0]['group']}, so groups cannot be compared.")
     return rows
 
 
 def _folds(detection: Detection) -> list[dict[str, str]]:
-    rows = []
-    for number, fold in enumerate(detection.folds):
-        tuned = "" if fold.tuned is None else f"{fold.tuned.significance:.2f}"
-        text = "" if np.isnan(fold.threshold) else decimal(fold.threshold, 4)
-        n_train = f"{fold.n_train:,}" if fold.n_train else "elsewhere"
-        held_out = fold.held_out
-        rows.append(
-            {
-                "fold": str(number),
-                "n_train": n_train,
-                "n_held_out": f"{fold.n_held_out:,}",
-                "threshold": text,
-                "tuned": tuned,
-                "n_on": f"{held_out.n_on:,.0f}",
-                "n_off": f"{held_out.n_off:,.0f}",
-                "significance": f"{held_out.significance:.2f}",
-            }
-        )
-    return rows
+    """Return one row of texts per fold."""
+    return [
+        {
+            **counts_text(fold.held_out),
+            "fold": str(number),
+            "n_train": f"{fold.n_train:,}" if fold.n_train else "elsewhere",
+            "n_held_out": f"{fold.n_held_out:,}",
+            "threshold": "" if np.isnan(fold.threshold) else format_number(fold.threshold),
+            "tuned": "" if fold.tuned is None else f"{fold.tuned.significance:.2f}",
+        }
+        for number, fold in enumerate(detection.folds)
+    ]
+
+
+def _histogram(found: OnOffHistogram) -> dict[str, Any]:
+    return {"edges": found.edges.tolist(), "on": found.on.tolist(), "off": found.off.tolist(), "alpha": found.alpha}
 
 
 def _theta(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
     if detection.theta is None or detection.theta_squared_cut is None:
         missing.append("Angles between events and regions are not known, so there is no θ² plot.")
         return None
-    found = theta_squared_histogram(detection)
     if detection.nearby is None or detection.nearby.theta is None:
         missing.append("Events around the regions are not known, so the θ² plot ends at the cut.")
-    return {
-        "edges": found.edges.round(9).tolist(),
-        "on": found.on.tolist(),
-        "off": found.off.tolist(),
-        "alpha": found.alpha,
-        "cut": found.cut,
-    }
+    found = theta_squared_histogram(detection)
+    return {**_histogram(found._replace(edges=found.edges.round(9))), "cut": detection.theta_squared_cut}
 
 
 def _scores(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
     if not has_score(detection).any():
         missing.append("No event has a score, so there is no threshold to explore and no score histogram.")
         return None
-    found = score_histogram(detection)
-    return {"edges": found.edges.tolist(), "on": found.on.tolist(), "off": found.off.tolist(), "alpha": found.alpha}
+    return _histogram(score_histogram(detection))
 
 
 def _time(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
@@ -204,7 +208,7 @@ def _time(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
         return None
     found = significance_over_time(detection)
     if found.unit != "h":
-        missing.append("Times of the events are not known, so significance is shown against hold-out events.")
+        missing.append("Times of the events are not known, so the significance is shown against hold-out events.")
     return {
         "exposure": found.exposure.round(6).tolist(),
         "significance": found.significance.round(4).tolist(),
@@ -214,21 +218,16 @@ def _time(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
 
 def _importances(detection: Detection, missing: list[str]) -> dict[str, Any] | None:
     if detection.importances is None:
-        missing.append("This model does not say how important its features are.")
+        missing.append("This model has no importances of features.")
         return None
-    names = detection.feature_names or tuple(f"x{number}" for number in range(len(detection.importances)))
-    order = np.argsort(-detection.importances, kind="stable")[:_MAX_FEATURES]
-    return {
-        "names": [names[number] for number in order],
-        "values": detection.importances[order].round(5).tolist(),
-        "n_features": len(names),
-    }
+    found = largest_importances(detection, _MAX_FEATURES)
+    return {**found._asdict(), "values": found.values.round(5).tolist()}
 
 
 def _null(detection: Detection, null_test: NullTest | None, missing: list[str]) -> dict[str, Any] | None:
     if null_test is None:
         if detection.strategy != "applied":
-            missing.append("No null test was made: nobody has looked where there is no source.")
+            missing.append("No null test was made, which searches in the Off regions, where there is no source.")
         return None
     return {
         "regions": [f"Off {region}" for region in null_test.counts],

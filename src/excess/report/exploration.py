@@ -1,4 +1,4 @@
-"""What the page shows at other thresholds: counts at a few hundred stops, computed and written out beforehand."""
+"""The slider of the page: counts at up to 250 thresholds, the stops of the slider, computed in advance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
-from excess.report.series import bin_numbers, has_score, shown_theta_squared, theta_squared_edges, threshold_steps
+from excess.report.series import find_bins, has_score, squared_angles, theta_squared_edges, threshold_steps
 from excess.stats.significance import OnOffCounts, significance_of_cuts
 from excess.validation.detection import Detection
 
@@ -20,13 +20,13 @@ _MIN_STOPS = 25
 _MAX_POINTS = 600
 """Points of the curve above the slider."""
 MAX_BYTES = 1_000_000
-"""What all models together may add to the page for the slider; the rest is the library that draws, and text."""
+"""Size of the slider's data of all models together; the rest of the page is the plotting library, and text."""
 _BYTES_OF_TEXTS, _BYTES_OF_BIN, _BYTES_OF_GROUP = 70, 4, 50
-"""What a stop takes: its own counts, each bin of a histogram, each group."""
+"""Size of one stop: its own counts, each bin of a histogram, each group."""
 
 
 def counts_text(counts: OnOffCounts) -> dict[str, str]:
-    """Return counts as people read them; the page shows these texts and computes nothing."""
+    """Return counts as texts, which the page shows without computing anything."""
     return {
         "n_on": f"{counts.n_on:,.0f}",
         "n_off": f"{counts.n_off:,.0f}",
@@ -37,9 +37,9 @@ def counts_text(counts: OnOffCounts) -> dict[str, str]:
 
 
 def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str], FloatArray]:
-    """Return thresholds in round steps that cover the scores, as texts and as the numbers that these are.
+    """Return thresholds in round steps that cover the scores, as texts and as numbers equal to these texts.
 
-    The outermost scores, a thousandth below and a ten-thousandth above, may lie beyond them.
+    The lowest 0.1 % and the highest 0.01 % of the scores may lie outside of them.
     """
     low, high = np.quantile(score, [0.001, 0.9999], method="inverted_cdf").tolist()
     if high <= low:
@@ -57,10 +57,9 @@ def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str],
 
 
 def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
-    """Return what the slider shows: the hold-out events at each stop, with the same threshold for all folds.
+    """Return the counts of hold-out events at each stop, with the same threshold for all folds.
 
-    ``groups`` is None where there are none, or too many for them to follow the slider. All is None where no event has a
-    score.
+    ``groups`` is None if there are none, or too many to follow the slider. Return None if no event has a score.
     """
     known = has_score(detection)
     if not known.any():
@@ -77,8 +76,7 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
     # an event is selected at all stops before the first that its score does not exceed
     first_missed = np.searchsorted(thresholds, score, side="left")
     n_stops = len(thresholds)
-    n_on = _selected_at(first_missed[on], n_stops)
-    n_off = _selected_at(first_missed[~on], n_stops)
+    n_on, n_off = (_count_at_stops(first_missed[mask], n_stops) for mask in (on, ~on))
     steps = threshold_steps(detection.curve, _MAX_POINTS)
     content = {
         "threshold": texts,
@@ -89,27 +87,23 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
         "theta": _theta(detection, thresholds),
     }
     if follows:
-        on_by_group, off_by_group = (
-            _selected_at(first_missed[mask], n_stops, group[mask], len(names)) for mask in (on, ~on)
-        )
-        content["groups"] = [
-            _texts(*pair, alpha=detection.alpha) for pair in zip(on_by_group, off_by_group, strict=True)
-        ]
+        by_group = [_count_at_stops(first_missed[mask], n_stops, group[mask], len(names)) for mask in (on, ~on)]
+        content["groups"] = [_texts(on, off, detection.alpha) for on, off in zip(*by_group, strict=True)]
     return content
 
 
 def _groups(detection: Detection, known: NDArray[np.bool_]) -> tuple[list[Any], NDArray[np.intp]]:
-    """Return the groups that were judged, and the number of each event's among them."""
+    """Return the groups of hold-out events, and for each known event the index of its group."""
     if detection.groups is None:
         return [], np.zeros(0, dtype=np.intp)
     names, number = np.unique(detection.groups[detection.held_out], return_inverse=True)
     return names.tolist(), number[known[detection.held_out]]
 
 
-def _selected_at(
+def _count_at_stops(
     first_missed: NDArray[np.intp], n_stops: int, column: NDArray[np.intp] | None = None, n_columns: int = 1
 ) -> NDArray[np.int64]:
-    """Count the events that are selected at each stop, of each column if there are any."""
+    """Count the events that are selected at each stop; with columns, such as groups or bins, in each of them."""
     cell = first_missed if column is None else first_missed * n_columns + column
     counts = np.bincount(cell, minlength=(n_stops + 1) * n_columns).reshape(n_stops + 1, n_columns)
     selected = counts[::-1].cumsum(axis=0)[::-1][1:]
@@ -117,27 +111,22 @@ def _selected_at(
 
 
 def _texts(n_on: NDArray[np.int64], n_off: NDArray[np.int64], alpha: float) -> dict[str, list[str]]:
-    counts = [OnOffCounts(int(a), int(b), alpha) for a, b in zip(n_on, n_off, strict=True)]
-    rows = [counts_text(one) for one in counts]
+    """Return lists of texts of the counts at each stop."""
+    rows = [counts_text(OnOffCounts(int(a), int(b), alpha)) for a, b in zip(n_on, n_off, strict=True)]
     return {key: [row[key] for row in rows] for key in ("n_on", "n_off", "excess", "excess_error", "significance")}
 
 
 def _theta(detection: Detection, thresholds: FloatArray) -> dict[str, Any] | None:
-    """Return squared angles of the events that are selected at each stop."""
+    """Return histograms of squared angles of the events that are selected at each stop."""
     if detection.theta is None or detection.theta_squared_cut is None:
         return None
     edges = theta_squared_edges(detection)
     n_bins, n_stops = len(edges) - 1, len(thresholds)
-    cut, nearby = detection.theta_squared_cut, detection.nearby
-    parts: list[Any] = [(detection.theta, detection.on, np.where(detection.held_out, detection.score, np.nan))]
-    if nearby is not None and nearby.theta is not None:
-        parts.append((nearby.theta, None, nearby.score))
     histograms = np.zeros((2, n_stops, n_bins), dtype=np.int64)
-    for theta, on, score in parts:
+    for squared, score, _ in squared_angles(detection):
         scored = np.isfinite(score)
         first_missed = np.searchsorted(thresholds, score[scored], side="left")
-        squared = shown_theta_squared(theta[scored], cut, None if on is None else on[scored])
-        for region in range(theta.shape[1]):
-            number = bin_numbers(squared[:, region], edges)
-            histograms[min(region, 1)] += _selected_at(first_missed, n_stops, number, n_bins + 1)[:, :n_bins]
+        for region, angles in enumerate(squared[scored].T):
+            counts = _count_at_stops(first_missed, n_stops, find_bins(angles, edges), n_bins + 1)
+            histograms[min(region, 1)] += counts[:, :n_bins]
     return {"on": histograms[0].tolist(), "off": histograms[1].tolist()}

@@ -1,4 +1,4 @@
-"""All plots of a run as files, for papers and slides."""
+"""Files with all plots of a run, for papers and slides."""
 
 from __future__ import annotations
 
@@ -25,29 +25,42 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
     "over_time": (plots.plot_significance_over_time, lambda found: bool(found.held_out.any())),
     "importances": (plots.plot_feature_importances, lambda found: found.importances is not None),
 }
-"""Plots of a detection, and whether it knows what they show; the report says what is missing."""
+"""Plots of a detection, and whether it has the data for them."""
 
 
 def write_plots(
     detections: Mapping[str, Detection], folder: Path, suffix: str, *, null_tests: Mapping[str, NullTest] | None = None
 ) -> list[Path]:
-    """Write every plot of every model for which all is known that it shows.
+    """Write the plots of all models; those without data are left out.
 
     Parameters
     ----------
     detections : mapping of str to Detection
-        What each model found.
+        The detection of each model.
     folder : Path
-        Made if it is not there.
+        Folder of the files; it is created if necessary.
     suffix : {"png", "pdf", "svg"}
         Format of the files.
     null_tests : mapping of str to NullTest, default=None
-        What was found where there is no source.
+        Searches in the Off regions, where there is no source.
 
     Returns
     -------
     list of Path
         The files, named by model and plot.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, cross_val_detect
+    >>> from excess.report import write_plots
+    >>> X, on = make_classification(600, weights=[0.8], random_state=0)
+    >>> found = cross_val_detect({"tree": OnOffTreeClassifier(max_depth=3)}, X, on, alpha=1 / 5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(*(path.name for path in write_plots(found, Path(folder), "svg")))
+    tree_scores.svg tree_threshold_curve.svg tree_over_time.svg tree_importances.svg
     """
     if suffix not in PLOT_FORMATS:
         raise ValueError(f"suffix must be one of {', '.join(PLOT_FORMATS)}, got {suffix!r}")
@@ -64,5 +77,5 @@ def write_plots(
 
 
 def _as_file_name(name: str) -> str:
-    """Return the name of a model, which may be a path, without what a file name cannot hold."""
+    """Return the name of a model, which may be a path, without characters that a file name cannot have."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name.lstrip("./"))

@@ -1,4 +1,4 @@
-"""The page: one HTML file with a detection, its plots and all that is needed to question it."""
+"""The page: one HTML file with a detection, its plots, and the data, settings and versions behind it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from excess._core.errors import require
 from excess._core.files import write_text
 from excess._core.version import versions
 from excess.report.content import MAX_ROWS, model_content
@@ -34,27 +35,27 @@ def write_report(
     run: Mapping[str, Any] | None = None,
     config: str | None = None,
 ) -> Path:
-    """Write a report as one HTML file that opens anywhere, without a network.
+    """Write a report as one HTML file that opens in any browser, without a network.
 
-    The page holds binned counts and no events, so that its size does not grow with them. It needs the libraries of
-    ``excess[report]``.
+    The page holds binned counts and no events, so its size does not depend on their number. Writing it needs the
+    libraries of ``excess[report]``.
 
     Parameters
     ----------
     detection : Detection, or mapping of str to Detection
-        What was found, by one model or by several; the first of them is the one that the report opens with.
+        Detections of one model or of several; the report opens with the first of them.
     path : path
-        File to write; it is written whole or not at all.
+        File to write; it is written completely or not at all.
     forward : Detection, OnOffCounts or mapping of str to either, default=None
-        The same search with ``strategy="forward"``, beside a pooled one.
+        The same search with ``strategy="forward"``, to show with a pooled one.
     null_test : NullTest, or mapping of str to NullTest, default=None
-        What was found where there is no source.
+        Searches in the Off regions, where there is no source.
     no_forward : str, default=""
         Why there is no forward search.
     title : str or None, default=None
         What was observed.
     observed : mapping or None, default=None
-        How many events were read, cut away and kept, as ``result.json`` holds it in ``"observation"``.
+        Numbers of events that were read, cut away and kept, as ``result.json`` holds them in ``"observation"``.
     run : mapping or None, default=None
         Parameters, versions, seed and files, as ``result.json`` holds them in ``"run"``.
     config : str or None, default=None
@@ -96,30 +97,22 @@ def write_report(
             if name not in detections:
                 raise ValueError(f"{argument} has {name!r}, but detection has {', '.join(map(repr, detections))} only")
     max_bytes, max_rows = MAX_BYTES // len(detections), min(MAX_ROWS, 4 * MAX_ROWS // len(detections))
+    limits: Any = {"no_forward": no_forward, "max_bytes": max_bytes, "max_rows": max_rows}
     models = [
-        model_content(
-            name,
-            found,
-            forwards.get(name),
-            tests.get(name),
-            no_forward=no_forward,
-            max_bytes=max_bytes,
-            max_rows=max_rows,
-        )
-        for name, found in detections.items()
+        model_content(name, found, forwards.get(name), tests.get(name), **limits) for name, found in detections.items()
     ]
-    data = {"models": [model.pop("data") for model in models], "compared": _compared(detections)}
+    data = {"models": [model.pop("data") for model in models], "compared": _comparison_bars(detections)}
     page = _environment().get_template("page.html")
     text = page.render(
         title=title or "A search for a source",
         models=models,
-        comparison=_comparison(detections, forwards, tests),
+        comparison=_comparison_rows(detections, forwards, tests),
         observed=observed,
         run={**_UNKNOWN_RUN, "versions": versions(), **(run or {})},
         max_rows=MAX_ROWS,
         config=config,
         data=_as_script(data),
-        plotly=_plotly(),
+        plotly=require("plotly.offline", "writing a report", extra="report").get_plotlyjs(),
         css=_asset("page.css"),
         javascript=_asset("page.js"),
     )
@@ -128,7 +121,7 @@ def write_report(
 
 
 def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
-    """Return what belongs to each model; a single thing belongs to a model without a name."""
+    """Return a mapping from the names of models; a single object belongs to a model with an empty name."""
     if given is None:
         return {}
     named = {str(name): one for name, one in given.items()} if isinstance(given, Mapping) else {"": given}
@@ -139,40 +132,37 @@ def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
     return named
 
 
-def _comparison(
+def _comparison_rows(
     detections: Mapping[str, Detection], forwards: Mapping[str, OnOffCounts], tests: Mapping[str, NullTest]
 ) -> list[dict[str, str]]:
-    """Return one row per model, and one for no cut at all."""
+    """Return one row per model, and one for all events without a cut."""
     if len(detections) < 2:
         return []
     rows = [_row("no cut", uncut, f"{uncut.significance:.1f}") for uncut in _uncut(detections)]
     for name, found in detections.items():
         spread = f" ± {found.spread:.1f}" if len(found.significances) > 1 else ""
-        row = _row(name, found.counts, f"{found.significance:.1f}{spread}")
-        if name in forwards:
-            row["forward"] = f"{forwards[name].significance:.1f}"
-        if len(found.permuted_contrasts):
-            row["permutation"] = f"{found.permutation_p_value:.3g}"
-        if name in tests:
-            row["null"] = ", ".join(tests[name].texts)
-        rows.append(row)
+        more = {
+            "forward": f"{forwards[name].significance:.1f}" if name in forwards else "",
+            "permutation": f"{found.permutation_p_value:.3g}" if len(found.permuted_contrasts) else "",
+            "null": ", ".join(tests[name].texts) if name in tests else "",
+        }
+        rows.append(_row(name, found.counts, f"{found.significance:.1f}{spread}", **more))
     return rows
 
 
-def _row(name: str, counts: OnOffCounts, significance: str) -> dict[str, str]:
+def _row(name: str, counts: OnOffCounts, significance: str, **more: str) -> dict[str, str]:
     return {
         "name": name,
         "n_on": f"{counts.n_on:,.0f}",
         "n_off": f"{counts.n_off:,.0f}",
         "excess": f"{counts.excess:,.0f} ± {counts.excess_error:,.0f}",
         "significance": significance,
-        "forward": "",
-        "permutation": "",
-        "null": "",
+        **(more or dict.fromkeys(("forward", "permutation", "null"), "")),
     }
 
 
-def _compared(detections: Mapping[str, Detection]) -> dict[str, Any] | None:
+def _comparison_bars(detections: Mapping[str, Detection]) -> dict[str, Any] | None:
+    """Return the bars of the plot that compares models."""
     if len(detections) < 2:
         return None
     uncut = [counts.significance for counts in _uncut(detections)]
@@ -184,13 +174,13 @@ def _compared(detections: Mapping[str, Detection]) -> dict[str, Any] | None:
 
 
 def _uncut(detections: Mapping[str, Detection]) -> list[OnOffCounts]:
-    """Return the counts without a cut, where all models judge the same events so that it compares with them."""
+    """Return the counts without a cut if they are the same for all models, that is, of the same events."""
     found = {(one.uncut.n_on, one.uncut.n_off): one.uncut for one in detections.values()}
     return list(found.values()) if len(found) == 1 else []
 
 
 def _as_script(value: Any) -> str:
-    """Return a value as JSON that cannot end the script element which it stands in."""
+    """Return a value as JSON that cannot end its script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -200,20 +190,8 @@ def _asset(name: str) -> str:
     return (files("excess.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def _plotly() -> str:
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("reports need plotly: pip install 'excess[report]'") from error
-    return get_plotlyjs()
-
-
 @cache
 def _environment() -> Any:
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-    except ImportError as error:
-        raise ImportError("reports need Jinja: pip install 'excess[report]'") from error
-    return Environment(
-        autoescape=True, loader=FunctionLoader(_asset), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    jinja = require("jinja2", "writing a report", extra="report")
+    options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    return jinja.Environment(loader=jinja.FunctionLoader(_asset), undefined=jinja.StrictUndefined, **options)

@@ -1,4 +1,4 @@
-"""Plots of a detection for papers: one function each, from a result to axes and, if wanted, to a file."""
+"""Plots of a detection for papers: each function draws on axes, returns them, and can save the figure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 
 from excess._core.checks import FloatArray, as_int, as_threshold
 from excess.report.series import (
-    has_score,
+    largest_importances,
+    require_angles,
+    require_scores,
     score_histogram,
     significance_over_time,
     theta_squared_histogram,
@@ -46,7 +48,7 @@ __all__ = [
 Path = str | os.PathLike[str]
 
 _LOG_FROM = 100.0
-"""Ratio between the fullest bin and the emptiest one, empty ones aside, from which counts get a logarithmic axis."""
+"""Ratio of the largest to the smallest non-zero count above which the axis is logarithmic."""
 
 
 def plot_theta_squared(
@@ -54,39 +56,35 @@ def plot_theta_squared(
 ) -> Axes:
     r"""Plot selected events by their squared angle to the source, and to the centres of the Off regions.
 
-    Points are On events with the root of their number as error, the filled steps are Off events times ``alpha`` with
-    theirs. The counts in the legend are of events inside the cut, the same that the detection quotes.
+    Points are On events, filled steps are Off events times ``alpha``; errors are the square root of the counts. The
+    counts in the legend are those of the detection: events inside the cut.
 
     Parameters
     ----------
     detection : Detection
-        With angles; see ``Detection.annotated``. With nearby events that have angles too, the plot goes on to four
-        times the cut.
+        With angles; see ``Detection.annotated``. With angles of nearby events the plot extends to four times the cut.
     threshold : float or None, default=None
-        Select by this threshold instead of by those of the models. The plot is then marked as exploration: a threshold
-        that was chosen by its result makes no result.
+        Select by this threshold instead of by those of the models. The plot is then marked as exploration, because
+        a significance is biased if the threshold was chosen by it.
     ax : Axes or None, default=None
-        Where to draw; by default on a new figure as wide as a column of a paper.
+        Axes to draw on; by default of a new figure as wide as a column of a paper.
     path : path-like or None, default=None
         File to save the figure to, as PNG, PDF or SVG by its suffix.
 
     Returns
     -------
     Axes
-        What was drawn on; its figure is ``ax.figure``.
+        The axes; the figure is ``ax.figure``.
 
     Examples
     --------
     >>> from excess import OnOffTreeClassifier, cross_val_detect
-    >>> from excess.events import load_config
-    >>> from excess.observation import observe
-    >>> from excess.report.plots import plot_theta_squared
-    >>> from excess.observation.simulation import simulate_observation
-    >>> seen = observe(simulate_observation(20_000, 300, random_state=0), load_config())
+    >>> from excess.observation import observe, simulate_observation
+    >>> from excess.report import plot_theta_squared
+    >>> seen = observe(simulate_observation(20_000, 300, random_state=0))
     >>> tree = OnOffTreeClassifier(max_depth=3)
     >>> found = cross_val_detect(tree, seen.X, seen.on, alpha=seen.alpha, groups=seen.groups)
-    >>> ax = plot_theta_squared(found.annotated(theta=seen.theta, theta_squared_cut=seen.theta_squared_cut))
-    >>> ax.get_xlabel()
+    >>> plot_theta_squared(seen.annotate(found)).get_xlabel()
     '$\\theta^2$ / deg$^2$'
     """
     _check_detection(detection)
@@ -97,21 +95,16 @@ def plot_theta_squared(
         n_on = int(np.count_nonzero(chosen & detection.on))
         counts = OnOffCounts(n_on, int(np.count_nonzero(chosen)) - n_on, detection.alpha)
     shown = theta_squared_histogram(detection, threshold)
+    _, cut = require_angles(detection)
     with paper_axes(ax, path) as ax:
-        drawn = draw_on_off(
-            ax, shown, f"On: {counts.n_on:,}", rf"Off $\times$ $\alpha$: {counts.alpha * counts.n_off:,.1f}"
-        )
-        cut = ax.axvline(shown.cut, color=GREY, linestyle="--", linewidth=0.8, label=rf"cut: {shown.cut:.3g} deg$^2$")
-        ax.set_xlim(0, shown.edges[-1] if shown.edges[-1] > shown.cut else 1.02 * shown.cut)
+        drawn = draw_on_off(ax, shown, counts)
+        drawn.append(ax.axvline(cut, color=GREY, linestyle="--", linewidth=0.8, label=rf"cut: {cut:.3g} deg$^2$"))
+        ax.set_xlim(0, shown.edges[-1] if shown.edges[-1] > cut else 1.02 * cut)
         ax.set_xlabel(r"$\theta^2$ / deg$^2$")
         leave_room(ax, shown, 1.35)
         how = detection.strategy if threshold is None else "exploration"
-        ax.legend(
-            handles=[*drawn, cut],
-            title=rf"{counts.significance:.1f} $\sigma$ inside the cut ({how})",
-            loc="upper right",
-            alignment="left",
-        )
+        title = rf"{counts.significance:.1f} $\sigma$ inside the cut ({how})"
+        ax.legend(handles=drawn, title=title, loc="upper right", alignment="left")
         mark_exploration(ax, threshold)
     return ax
 
@@ -129,7 +122,7 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
     Returns
     -------
     Axes
-        What was drawn on. Its second axis is logarithmic where counts differ by more than a factor of 100.
+        The axes. The axis of counts is logarithmic if they differ by more than a factor of 100.
 
     Examples
     --------
@@ -150,11 +143,9 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
         logarithmic = highest.max() > _LOG_FROM * highest[highest > 0].min()
         if logarithmic:
             ax.set_yscale("log", nonpositive="clip")
-        drawn = draw_on_off(
-            ax, shown, f"On: {shown.on.sum():,}", rf"Off $\times$ $\alpha$: {shown.alpha * shown.off.sum():,.1f}"
-        )
+        drawn = draw_on_off(ax, shown, OnOffCounts(int(shown.on.sum()), int(shown.off.sum()), shown.alpha))
         if logarithmic:
-            lowest = min(shown.alpha, 1.0)  # what a single event looks like
+            lowest = min(shown.alpha, 1.0)  # height of a single event
             ax.set_ylim(0.5 * lowest, highest.max() ** 1.4 / (0.5 * lowest) ** 0.4)
         else:
             leave_room(ax, shown, 1.4)
@@ -170,10 +161,10 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
 def plot_threshold_curve(
     detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: Path | None = None
 ) -> Axes:
-    """Plot the significance of hold-out events over all thresholds, one for all folds, and what the folds had chosen.
+    """Plot the significance of hold-out events over all thresholds, the same for all folds, and the folds' thresholds.
 
-    The curve is for exploration. Its maximum was found on the events that it is about, and is no result; the dashed
-    line is: the significance of events that were selected by thresholds which had not seen them.
+    The curve is for exploration. Its maximum is biased, because it is chosen on the events that are counted. The result
+    is the dashed line: the significance of events that were selected by thresholds tuned on other events.
 
     Parameters
     ----------
@@ -187,7 +178,7 @@ def plot_threshold_curve(
     Returns
     -------
     Axes
-        What was drawn on. At most 2,000 points of a curve are drawn, among them its maximum.
+        The axes. At most 2,000 points of a curve are drawn, including its maximum.
 
     Examples
     --------
@@ -203,28 +194,21 @@ def plot_threshold_curve(
     _check_detection(detection)
     if threshold is not None and not np.isfinite(as_threshold("threshold", threshold)):
         raise ValueError(f"threshold must be finite to be marked, got {threshold}")
-    if not has_score(detection).any():
-        raise ValueError("there are no scores to show: no event was judged by a model that had not seen it")
-    curve = detection.curve
+    require_scores(detection)
+    curve, result = detection.curve, detection.significance
     steps = threshold_steps(curve)
     marks = _fold_thresholds(detection)
     with paper_axes(ax, path) as ax:
-        ax.plot(
-            steps.start, steps.significance, color=OTHER, drawstyle="steps-post", label="one threshold for all folds"
-        )
-        ax.axhline(
-            detection.significance,
-            color=ON,
-            linestyle="--",
-            label=rf"result: {detection.significance:.1f} $\sigma$ ({detection.strategy})",
-        )
+        ax.plot(*steps, color=OTHER, drawstyle="steps-post", label="one threshold for all folds")
+        label = rf"result: {result:.1f} $\sigma$ ({detection.strategy})"
+        ax.axhline(result, color=ON, linestyle="--", label=label)
         if threshold is not None:
             value = curve.significance[curve.index_of(threshold)]
             ax.plot([threshold, threshold], [0, value], color=OFF, linewidth=0.6)
             ax.plot(threshold, value, "o", color=OFF, label=rf"exploration: {value:.1f} $\sigma$")
-        top = max(curve.significance.max(), detection.significance, 1.0)
-        # a little below 0, where a result of 0 can be seen, and above it room for the legend
-        ax.set_ylim(min(0.0, detection.significance) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
+        top = max(curve.significance.max(), result, 1.0)
+        # from a little below 0, so that a result of 0 can be seen, up to the space of the legend
+        ax.set_ylim(min(0.0, result) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
         ax.plot(
             marks.values,
             np.zeros(len(marks.values)),
@@ -246,19 +230,20 @@ def plot_threshold_curve(
 def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
     """Plot the significance of hold-out events up to each moment of the observation.
 
-    The significance of a steady source grows with the root of the time; the dashed line does so, up to the result.
+    The significance of a steady source grows with the square root of time; the dashed line shows this growth up to the
+    result.
 
     Parameters
     ----------
     detection : Detection
-        With times, to be shown in hours; else the number of events takes their place. See ``Detection.annotated``.
+        With times, which are shown in hours; otherwise the number of events is shown. See ``Detection.annotated``.
     ax, path
         As for `plot_theta_squared`.
 
     Returns
     -------
     Axes
-        What was drawn on.
+        The axes.
 
     Examples
     --------
@@ -278,12 +263,8 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
     with paper_axes(ax, path) as ax:
         end, result = shown.exposure[-1], shown.significance[-1]
         ax.axhline(0, color=GREY, linewidth=0.6)
-        ax.plot(
-            np.append(0, shown.exposure),
-            np.append(0, shown.significance),
-            color=ON,
-            label=f"hold-out events ({detection.strategy})",
-        )
+        label = f"hold-out events ({detection.strategy})"
+        ax.plot(np.append(0, shown.exposure), np.append(0, shown.significance), color=ON, label=label)
         steady = np.linspace(0, end, 101)
         ax.plot(steady, result * np.sqrt(steady / end), color=GREY, linestyle="--", label="steady source")
         ax.plot(end, result, "o", color=ON, label=rf"result: {result:.1f} $\sigma$", clip_on=False)
@@ -297,7 +278,7 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
 def plot_feature_importances(
     detection: Detection, *, n_features: int = 15, ax: Axes | None = None, path: Path | None = None
 ) -> Axes:
-    """Plot the importances of features, the mean over the models of all folds, the largest on top.
+    """Plot the importances of features, averaged over the models of all folds, in descending order.
 
     Parameters
     ----------
@@ -305,14 +286,14 @@ def plot_feature_importances(
         Of models that have importances. Features without names are called x0, x1 and so on; see
         ``Detection.annotated``.
     n_features : int, default=15
-        How many to show at most.
+        Largest number of features to show.
     ax, path
         As for `plot_theta_squared`.
 
     Returns
     -------
     Axes
-        What was drawn on.
+        The axes.
 
     Examples
     --------
@@ -326,24 +307,16 @@ def plot_feature_importances(
     'importance (10 of 20 features)'
     """
     _check_detection(detection)
-    n_shown = as_int("n_features", n_features, minimum=1)
-    importances = detection.importances
-    if importances is None:
-        raise ValueError(
-            "the detection has no importances of features; use a model that knows them, such as a tree or a forest "
-            "(a model behind a step that makes other features does not know those of the events)"
-        )
-    names = detection.feature_names or tuple(f"x{number}" for number in range(len(importances)))
-    largest = np.argsort(-importances, kind="stable")[:n_shown]
+    shown = largest_importances(detection, as_int("n_features", n_features, minimum=1))
+    n_shown = len(shown.names)
     with paper_axes(ax, path) as ax:
-        places = np.arange(len(largest))
-        ax.barh(places, importances[largest], color=OTHER, height=0.7)
-        ax.set_yticks(places, [names[number].replace("$", r"\$") for number in largest])
-        ax.set_ylim(len(largest) - 0.4, -0.6)
+        ax.barh(np.arange(n_shown), shown.values, color=OTHER, height=0.7)
+        ax.set_yticks(np.arange(n_shown), [name.replace("$", r"\$") for name in shown.names])
+        ax.set_ylim(n_shown - 0.4, -0.6)
         ax.tick_params(axis="y", length=0)
-        if not importances[largest].any():
+        if not shown.values.any():
             ax.set_xlim(0, 1)
-        some = "" if len(largest) == len(importances) else f" ({len(largest)} of {len(importances)} features)"
+        some = "" if n_shown == shown.n_features else f" ({n_shown} of {shown.n_features} features)"
         ax.set_xlabel(f"importance{some}")
     return ax
 
@@ -351,23 +324,23 @@ def plot_feature_importances(
 def plot_null_test(
     null_test: NullTest, *, detection: Detection | None = None, ax: Axes | None = None, path: Path | None = None
 ) -> Axes:
-    r"""Plot what was found in each Off region, where there is no source, and what chance would give.
+    r"""Plot the significance of the search in each Off region, where there is no source.
 
-    The bands hold 68 % and 95 % of a standard normal law.
+    The bands contain 68 % and 95 % of a standard normal distribution.
 
     Parameters
     ----------
     null_test : NullTest
         The searches in the Off regions.
     detection : Detection or None, default=None
-        The search in the On region, to be shown beside them.
+        The search in the On region, for comparison.
     ax, path
         As for `plot_theta_squared`.
 
     Returns
     -------
     Axes
-        What was drawn on.
+        The axes.
 
     Examples
     --------
@@ -401,7 +374,7 @@ def plot_null_test(
             ticks = {0: "On", **ticks}
             values = np.append(values, sigma)
         low, high = min(-3.0, values.min()), max(3.0, values.max())
-        # the legend takes the upper third, which On, at the left, may share, but no Off region
+        # the upper third is for the legend: On, at the left, may reach into it, but no Off region
         roof = low + (max(3.0, null_test.significances.max()) - low) / 0.65
         ax.set_ylim(low - 0.05 * (high - low), max(roof, high + 0.05 * (high - low)))
         ax.set_xticks(list(ticks), list(ticks.values()))
@@ -414,7 +387,7 @@ def plot_null_test(
 
 
 class _Marks(NamedTuple):
-    """Thresholds of the folds that can be drawn, and a sentence about all of them."""
+    """Finite thresholds of the folds, and a label about all of them."""
 
     values: FloatArray
     label: str
@@ -430,13 +403,13 @@ def _fold_thresholds(detection: Detection) -> _Marks:
         label = f"thresholds of {n_folds} folds"
     else:
         label = f"thresholds of {len(finite)} of {n_folds} folds"
-    asides = [
+    others = [
         (np.isposinf(thresholds), "nothing selected"),
         (np.isneginf(thresholds), "all selected"),
         (np.isnan(thresholds), "none tuned"),
     ]
-    said = [what if n_folds == 1 else f"{mask.sum()}: {what}" for mask, what in asides if mask.any()]
-    return _Marks(finite, f"{label} ({', '.join(said)})" if said else label)
+    notes = [what if n_folds == 1 else f"{mask.sum()}: {what}" for mask, what in others if mask.any()]
+    return _Marks(finite, f"{label} ({', '.join(notes)})" if notes else label)
 
 
 def _check_detection(detection: Any) -> None:
@@ -445,5 +418,5 @@ def _check_detection(detection: Any) -> None:
 
 
 def _pick(value: Any) -> str:
-    """Say what to do with results of several models."""
+    """Return a hint for results of several models."""
     return f"; pick one of {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""

@@ -1,4 +1,4 @@
-"""What plots show: histograms and curves of a detection, for the page and for papers alike."""
+"""Series that plots show: histograms and curves of a detection, for the page and for papers."""
 
 from __future__ import annotations
 
@@ -12,60 +12,15 @@ from excess.stats.curve import ThresholdCurve
 from excess.stats.significance import li_ma_significance
 from excess.validation.detection import Detection
 
-__all__ = [
-    "OverTime",
-    "ScoreHistogram",
-    "ThetaSquaredHistogram",
-    "ThresholdSteps",
-    "score_histogram",
-    "significance_over_time",
-    "theta_squared_histogram",
-    "threshold_steps",
-]
-
 _BINS_PER_CUT = 10
 _MAX_POINTS = 2_000
-"""Points of a curve that are shown; more could not be told apart."""
+"""Points of a curve that are shown; more could not be distinguished."""
 _LONGEST_PAUSE = 900.0
-"""Seconds between neighbouring events from which the telescope was not observing."""
+"""Longest time in seconds between consecutive events that counts as observation time."""
 
 
-class ThetaSquaredHistogram(NamedTuple):
-    """Squared angles of selected events to the source and to the centres of the Off regions.
-
-    Attributes
-    ----------
-    edges : ndarray of shape (n_bins + 1,)
-        Edges of the bins in deg^2; the cut is one of them.
-    on : ndarray of int64 of shape (n_bins,)
-        Events by their angle to the source.
-    off : ndarray of int64 of shape (n_bins,)
-        Events by their angle to the centre of an Off region, summed over these regions.
-    alpha : float
-        What ``off`` is to be multiplied with.
-    cut : float
-        Events lie in a region below it, in deg^2.
-    """
-
-    edges: FloatArray
-    on: NDArray[np.int64]
-    off: NDArray[np.int64]
-    alpha: float
-    cut: float
-
-
-class ScoreHistogram(NamedTuple):
-    """Scores of hold-out events.
-
-    Attributes
-    ----------
-    edges : ndarray of shape (n_bins + 1,)
-        Edges of the bins.
-    on, off : ndarray of int64 of shape (n_bins,)
-        On and Off events.
-    alpha : float
-        What ``off`` is to be multiplied with.
-    """
+class OnOffHistogram(NamedTuple):
+    """Numbers of On and Off events in each bin; ``alpha`` is the factor by which ``off`` is scaled to ``on``."""
 
     edges: FloatArray
     on: NDArray[np.int64]
@@ -74,17 +29,10 @@ class ScoreHistogram(NamedTuple):
 
 
 class OverTime(NamedTuple):
-    """Significance of the hold-out events up to a moment, for a hundred moments or fewer.
+    """Significance of the hold-out events up to a moment, negative for a deficit, for a hundred moments or fewer.
 
-    Attributes
-    ----------
-    exposure : ndarray of shape (n_moments,)
-        How much was observed up to the moment: hours, pauses of more than 15 minutes left out, or events of all regions
-        where times are not known.
-    significance : ndarray of shape (n_moments,)
-        Significance of the selected events up to then; negative for a deficit.
-    unit : {"h", "events"}
-        Unit of ``exposure``.
+    ``exposure`` is the observation up to the moment. Its ``unit`` is "h", without pauses of more than 15 minutes, or
+    "events", of all regions, if times are not known.
     """
 
     exposure: FloatArray
@@ -93,69 +41,78 @@ class OverTime(NamedTuple):
 
 
 class ThresholdSteps(NamedTuple):
-    """Significance of hold-out events over all thresholds, the same for all folds, as steps.
+    """One-sided significance of hold-out events above a threshold, the same for all folds.
 
-    Attributes
-    ----------
-    start : ndarray of shape (n_steps,)
-        Threshold from which on the significance holds, up to that of the next step.
-    significance : ndarray of shape (n_steps,)
-        One-sided significance of the events above it.
+    Each significance holds from the threshold ``start`` up to that of the next step.
     """
 
     start: FloatArray
     significance: FloatArray
 
 
+class Importances(NamedTuple):
+    """The largest importances of features, in descending order, and the number of all features."""
+
+    names: list[str]
+    values: FloatArray
+    n_features: int
+
+
 def has_score(detection: Detection) -> BoolArray:
-    """Say which events can be shown by their score: those that were judged, less those whose score is missing."""
+    """Return True for hold-out events with a finite score."""
     return detection.held_out & np.isfinite(detection.score)
 
 
+def require_scores(detection: Detection) -> BoolArray:
+    """Return True for hold-out events with a finite score; raise ValueError if there are none."""
+    known = has_score(detection)
+    if not known.any():
+        raise ValueError("there are no scores to show: no event was judged by a model that had not seen it")
+    return known
+
+
 def theta_squared_edges(detection: Detection) -> FloatArray:
-    """Return ten bins up to the cut, and as many again for each cut's width beyond it that events are known for."""
-    _, cut = _angles(detection)
+    """Return edges of ten bins up to the cut in theta^2, and of 30 more beyond it if nearby events are known."""
+    _, cut = require_angles(detection)
     widths = 1 if detection.nearby is None or detection.nearby.theta is None else 4
-    # whole numbers of tenths times the cut, so that the cut itself is an edge to the last bit
+    # integers divided by ten, times the cut: so the cut itself is an edge, to the last bit
     return cut * (np.arange(widths * _BINS_PER_CUT + 1) / _BINS_PER_CUT)
 
 
-def theta_squared_histogram(detection: Detection, threshold: float | None = None) -> ThetaSquaredHistogram:
-    """Count selected events by their squared angle to the source and to the centres of the Off regions.
+def theta_squared_histogram(detection: Detection, threshold: float | None = None) -> OnOffHistogram:
+    """Count selected events by their squared angle to the source and to the centres of the Off regions, in deg^2.
 
-    Events around the regions take part where the detection knows them (``Detection.nearby``); without them the
-    histogram ends at the cut. An event may be near several regions, and is then counted for each; but inside the cut it
-    counts once, for the region that it was assigned to, so that these bins add up to the counts of the detection.
-
-    Parameters
-    ----------
-    detection : Detection
-        With angles; see ``Detection.annotated``.
-    threshold : float or None, default=None
-        Select by this threshold instead of by those of the models, for exploration.
-
-    Returns
-    -------
-    ThetaSquaredHistogram
-        Counts in each bin.
+    With a threshold, events are selected by it instead of by the thresholds of the models, for exploration.
     """
-    theta, cut = _angles(detection)
     edges = theta_squared_edges(detection)
-    selected = detection.selected if threshold is None else detection.score > threshold
-    parts = [shown_theta_squared(theta[selected], cut, detection.on[selected])]
+    parts = [
+        squared[selected if threshold is None else score > threshold]
+        for squared, score, selected in squared_angles(detection)
+    ]
+    bins = find_bins(np.concatenate(parts), edges)
+    on, off = (np.bincount(part.ravel(), minlength=len(edges))[:-1] for part in (bins[:, :1], bins[:, 1:]))
+    return OnOffHistogram(edges, on, off, detection.alpha)
+
+
+def squared_angles(detection: Detection) -> list[tuple[FloatArray, FloatArray, BoolArray]]:
+    """Return squared angles to all regions, scores and selection: of the events, and of nearby events if known.
+
+    An event may be near several regions, and is then counted for each. But inside the cut it counts once, for its own
+    region, so that these bins add up to the counts of the detection. Angles that do not count are NaN.
+    """
+    theta, cut = require_angles(detection)
+    score = np.where(detection.held_out, detection.score, np.nan)
+    parts = [(_count_once(theta, cut, detection.on), score, detection.selected)]
     nearby = detection.nearby
     if nearby is not None and nearby.theta is not None:
-        selected = nearby.selected if threshold is None else nearby.score > threshold
-        parts.append(shown_theta_squared(nearby.theta[selected], cut, None))
-    numbers = bin_numbers(np.concatenate(parts), edges)
-    counts = [np.bincount(part.ravel(), minlength=len(edges))[:-1] for part in (numbers[:, :1], numbers[:, 1:])]
-    return ThetaSquaredHistogram(edges, counts[0], counts[1], detection.alpha, cut)
+        parts.append((_count_once(nearby.theta, cut, None), nearby.score, nearby.selected))
+    return parts
 
 
-def shown_theta_squared(theta: FloatArray, cut: float, on: BoolArray | None) -> FloatArray:
-    """Square angles, and leave out (NaN) those inside the cut to any region but the one that the event counts for.
+def _count_once(theta: FloatArray, cut: float, on: BoolArray | None) -> FloatArray:
+    """Square angles, and replace those inside the cut to any region but the event's own by NaN.
 
-    ``on`` says which events are On; the others count for the nearest Off region, or for none where ``on`` is None.
+    ``on`` is True for On events; the others belong to the nearest Off region, or to none if ``on`` is None.
     """
     squared = theta**2
     counted = np.zeros(squared.shape, dtype=np.bool_)
@@ -166,54 +123,29 @@ def shown_theta_squared(theta: FloatArray, cut: float, on: BoolArray | None) -> 
     return squared
 
 
-def bin_numbers(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
-    """Return the bin that each value lies in, its lower edge included; the number of bins for values in none."""
+def find_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.intp]:
+    """Return the bin of each value, its lower edge included; the number of bins for values in none."""
     number = np.searchsorted(edges, values, side="right") - 1
     return np.where((number < 0) | (number >= len(edges) - 1), len(edges) - 1, number)
 
 
-def score_histogram(detection: Detection, n_bins: int = 50) -> ScoreHistogram:
-    """Count hold-out events by their score.
-
-    Parameters
-    ----------
-    detection : Detection
-        The events.
-    n_bins : int, default=50
-        Number of bins.
-
-    Returns
-    -------
-    ScoreHistogram
-        Counts in each bin.
-    """
-    known = has_score(detection)
+def score_histogram(detection: Detection, n_bins: int = 50) -> OnOffHistogram:
+    """Count hold-out events by their score."""
+    known = require_scores(detection)
     score, on = detection.score[known], detection.on[known]
-    if len(score) == 0:
-        raise ValueError("there are no scores to show: no event was judged by a model that had not seen it")
     low, high = score.min(), score.max()
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # too near to each other to be told apart by bins
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # too close to each other for bins between them
         margin = 0.5 * max(1.0, abs(low))
         low, high = low - margin, high + margin
     edges = np.linspace(low, high, n_bins + 1)
     counts = [np.histogram(score[mask], edges)[0].astype(np.int64) for mask in (on, ~on)]
-    return ScoreHistogram(edges, counts[0], counts[1], detection.alpha)
+    return OnOffHistogram(edges, counts[0], counts[1], detection.alpha)
 
 
 def significance_over_time(detection: Detection, n_moments: int = 100) -> OverTime:
-    """Follow the significance through the observation.
+    """Compute the significance up to each moment; that of the last moment is the significance of the detection.
 
-    Parameters
-    ----------
-    detection : Detection
-        With times, if they are known; else events are taken in order of their groups, or as they stand.
-    n_moments : int, default=100
-        Number of moments; fewer where there are fewer events.
-
-    Returns
-    -------
-    OverTime
-        The last moment is the end: its significance is that of the detection.
+    Without times, events are ordered by their groups, or keep their order.
     """
     judged = np.flatnonzero(detection.held_out)
     if len(judged) == 0:
@@ -239,20 +171,9 @@ def significance_over_time(detection: Detection, n_moments: int = 100) -> OverTi
 
 
 def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> ThresholdSteps:
-    """Return a curve as steps, and of many only those that can be seen: the ends and extremes of each stretch.
+    """Return a curve as at most ``n_points`` steps: the ends and extremes of each interval, and the maximum.
 
-    Parameters
-    ----------
-    curve : ThresholdCurve
-        Such as ``Detection.curve``.
-    n_points : int, default=2_000
-        Number of steps, at most.
-
-    Returns
-    -------
-    ThresholdSteps
-        With the largest significance among them. The first step, which selects all events, starts a little before the
-        smallest score.
+    The first step, which selects all events, starts a little before the smallest score.
     """
     scores = curve.scores
     margin = 0.02 * (scores[-1] - scores[0]) or 0.5
@@ -263,19 +184,32 @@ def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> Thres
     first = np.unique(np.append(0, np.searchsorted(start, borders)))
     first = first[first < len(start)]
     last = np.append(first[1:], len(start)) - 1
-    lowest, highest = (_extreme_places(sign * curve.significance, first) for sign in (-1, 1))
+    lowest, highest = (_find_maxima(sign * curve.significance, first) for sign in (-1, 1))
     kept = np.unique(np.concatenate([first, last, lowest, highest, [curve.best_index]]))
     return ThresholdSteps(start[kept], curve.significance[kept])
 
 
-def _extreme_places(values: FloatArray, first: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the place of the largest value in each stretch, which starts at ``first`` and ends before the next."""
-    stretch = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(values))))
-    at_top = np.flatnonzero(values == np.maximum.reduceat(values, first)[stretch])
-    return at_top[np.unique(stretch[at_top], return_index=True)[1]]
+def largest_importances(detection: Detection, n_features: int) -> Importances:
+    """Return the largest importances; features without names are called x0, x1 and so on."""
+    if detection.importances is None:
+        raise ValueError(
+            "the detection has no importances of features; use a model that knows them, such as a tree or a forest "
+            "(a model behind a step that makes other features does not know those of the events)"
+        )
+    names = detection.feature_names or tuple(f"x{number}" for number in range(len(detection.importances)))
+    largest = np.argsort(-detection.importances, kind="stable")[:n_features]
+    return Importances([names[number] for number in largest], detection.importances[largest], len(names))
 
 
-def _angles(detection: Detection) -> tuple[FloatArray, float]:
+def _find_maxima(values: FloatArray, first: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the index of the largest value in each interval, which starts at ``first`` and ends before the next."""
+    interval = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(values))))
+    at_top = np.flatnonzero(values == np.maximum.reduceat(values, first)[interval])
+    return at_top[np.unique(interval[at_top], return_index=True)[1]]
+
+
+def require_angles(detection: Detection) -> tuple[FloatArray, float]:
+    """Return the angles and the cut of a detection; raise ValueError if they are missing or wrong."""
     if detection.theta is None or detection.theta_squared_cut is None:
         raise ValueError(
             "the detection has no angles between events and regions; give theta and theta_squared_cut with "

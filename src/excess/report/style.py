@@ -1,4 +1,4 @@
-"""How plots look: the colours, the size, and the way into a file; shared by the plots for papers and the page."""
+"""Style of the plots for papers: colours, sizes, axes, and files."""
 
 from __future__ import annotations
 
@@ -10,29 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excess._core.errors import require
 from excess._core.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from excess.report.series import ScoreHistogram, ThetaSquaredHistogram
-
-__all__ = [
-    "FIGURE_SIZE",
-    "FORMATS",
-    "GREY",
-    "OFF",
-    "ON",
-    "OTHER",
-    "PAPER_STYLE",
-    "alpha_label",
-    "draw_on_off",
-    "label_significance",
-    "leave_room",
-    "mark_exploration",
-    "paper_axes",
-]
+    from excess.report.series import OnOffHistogram
+    from excess.stats.significance import OnOffCounts
 
 ON = "#d55e00"
 """Colour of On events; this one and the next two can be told apart by colour-blind readers."""
@@ -78,14 +64,7 @@ _FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}
 
 
 def alpha_label(alpha: float) -> str:
-    r"""Return an exposure ratio as it stands on axes and in legends.
-
-    Examples
-    --------
-    >>> from excess.report.style import alpha_label
-    >>> print(alpha_label(1 / 3))
-    $\alpha$ = 0.333
-    """
+    """Return an exposure ratio as text for axes and legends."""
     return rf"$\alpha$ = {alpha:.3g}"
 
 
@@ -93,37 +72,16 @@ def alpha_label(alpha: float) -> str:
 def paper_axes(
     ax: Axes | None, path: str | os.PathLike[str] | None, size: tuple[float, float] = FIGURE_SIZE
 ) -> Iterator[Axes]:
-    """Give the axes to draw on, a new figure's where there are none, and save the figure when the block ends.
+    """Yield the axes to draw on, by default of a new figure, and save the figure at the end if there is a path.
 
-    A new figure belongs to whoever holds its axes: pyplot does not know of it, no display is needed, and nothing has to
-    be closed. Nothing is saved after an error.
-
-    Parameters
-    ----------
-    ax : Axes or None
-        Axes to draw on.
-    path : path-like or None
-        File to save the whole figure to: PNG, PDF or SVG, as its suffix says.
-    size : tuple of float
-        Width and height of a new figure in inches.
-
-    Examples
-    --------
-    >>> from excess.report.style import paper_axes
-    >>> with paper_axes(None, None) as ax:
-    ...     line = ax.plot([1, 2], [3, 4])
-    >>> ax.figure.get_size_inches().tolist()
-    [3.4, 2.6]
-    >>> with paper_axes(None, "plot.gif") as ax:
-    ...     pass
-    Traceback (most recent call last):
-        ...
-    ValueError: plot.gif: a plot is saved as .png, .pdf or .svg; choose one of these suffixes
+    A new figure is not registered with pyplot, needs no display, and does not have to be closed. Nothing is saved after
+    an error.
     """
     target = None if path is None else Path(path)
     if target is not None:
         _check_target(target)
-    mpl = _matplotlib()
+    require("matplotlib.figure", "plotting", extra="report")
+    mpl = require("matplotlib", "plotting", extra="report")
     with mpl.rc_context(PAPER_STYLE if ax is None else {}):
         if ax is None:
             ax = mpl.figure.Figure(figsize=size, layout="constrained").add_subplot()
@@ -133,12 +91,14 @@ def paper_axes(
         _save(ax, target)
 
 
-def draw_on_off(ax: Axes, shown: ScoreHistogram | ThetaSquaredHistogram, on_label: str, off_label: str) -> list[Any]:
+def draw_on_off(ax: Axes, shown: OnOffHistogram, counts: OnOffCounts) -> list[Any]:
     """Draw On as points and Off times alpha as filled steps, both with errors, and return them for the legend."""
     off, error = shown.alpha * shown.off, shown.alpha * np.sqrt(shown.off)
     ax.stairs(off, shown.edges, fill=True, color=OFF, alpha=0.25, linewidth=0)
     ax.stairs(off + error, shown.edges, baseline=off - error, fill=True, color=OFF, alpha=0.35, linewidth=0)
-    steps = ax.stairs(off, shown.edges, color=OFF, linewidth=0.8, label=off_label)
+    steps = ax.stairs(
+        off, shown.edges, color=OFF, linewidth=0.8, label=rf"Off $\times$ $\alpha$: {counts.alpha * counts.n_off:,.1f}"
+    )
     points = ax.errorbar(
         (shown.edges[1:] + shown.edges[:-1]) / 2,
         shown.on,
@@ -146,41 +106,31 @@ def draw_on_off(ax: Axes, shown: ScoreHistogram | ThetaSquaredHistogram, on_labe
         fmt="o",
         color=ON,
         elinewidth=0.8,
-        label=on_label,
+        label=f"On: {counts.n_on:,}",
     )
     ax.set_ylabel(f"events (Off scaled by {alpha_label(shown.alpha)})")
     return [points, steps]
 
 
-def leave_room(ax: Axes, shown: ScoreHistogram | ThetaSquaredHistogram, factor: float) -> None:
-    """Let counts start at 0 and end below the legend."""
+def leave_room(ax: Axes, shown: OnOffHistogram, factor: float) -> None:
+    """Let the axis of counts start at 0, and end above them with room for the legend."""
     highest = np.maximum(shown.on + np.sqrt(shown.on), shown.alpha * (shown.off + np.sqrt(shown.off))).max()
     ax.set_ylim(0, factor * max(highest, 1.0))
 
 
 def label_significance(ax: Axes, alpha: float) -> None:
-    """Say what the second axis shows, in which unit, and with which exposure ratio."""
+    """Label the second axis: significance with its unit and the exposure ratio."""
     ax.set_ylabel(rf"significance / $\sigma$ ({alpha_label(alpha)})")
 
 
 def mark_exploration(ax: Axes, threshold: float | None) -> None:
-    """Say on the plot that a threshold was chosen by looking."""
+    """Mark the plot as exploration if a threshold was given."""
     if threshold is not None:
         ax.set_title(f"exploration: score > {threshold:.3g}")
 
 
-def _matplotlib() -> Any:
-    """Import matplotlib, or say which extra brings it."""
-    try:
-        import matplotlib as mpl
-        import matplotlib.figure
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install 'excess[report]'") from error
-    return mpl
-
-
 def _check_target(path: Path) -> None:
-    """Refuse a file that cannot be written, before anything is drawn."""
+    """Raise an error for a file that cannot be written, before anything is drawn."""
     if path.suffix.lower() not in FORMATS:
         known = list(FORMATS)
         raise ValueError(
@@ -191,8 +141,8 @@ def _check_target(path: Path) -> None:
 
 
 def _save(ax: Axes, path: Path) -> None:
-    """Write the figure that the axes are part of, whole or not at all."""
+    """Write the figure of the axes, completely or not at all."""
     figure: Any = ax.figure
     whole: Figure = figure if hasattr(figure, "savefig") else figure.figure  # axes may be part of a subfigure
-    with _matplotlib().rc_context(_FILE_STYLE), replacing(path) as temporary:
+    with require("matplotlib", "plotting", extra="report").rc_context(_FILE_STYLE), replacing(path) as temporary:
         whole.savefig(temporary, **FORMATS[path.suffix.lower()])

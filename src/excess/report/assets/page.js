@@ -131,14 +131,14 @@
     const has = { ...model, curve: model.explore, groups: model.groups.length > 0 };
 
     for (const figure of article.querySelectorAll("[data-needs]")) figure.hidden = !has[figure.dataset.needs];
-    if (model.null) show("null", `What the same search finds in each Off region. Bands: where 68 % and 95 % lie by chance. ${model.null.verdict}`);
+    if (model.null) show("null", `Significance of the same search in each Off region. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
     if (model.explore) {
       slider.max = model.explore.threshold.length - 1;
       slider.value = model.start;
       slider.setAttribute("aria-valuetext", "as tuned: the result");
     } else {
       explorer.querySelector("figure").hidden = true;
-      show("thresholds", "There are no scores, so that no other threshold can be shown.");
+      show("thresholds", "There are no scores, so no other threshold can be shown.");
     }
 
     function draw(names) {
@@ -165,7 +165,7 @@
       show("threshold", stop === null ? "as tuned" : explore.threshold[stop]);
       show("state", stop === null ? "The result" : "Exploration");
       show("explanation", stop === null ? "These are the numbers of the result."
-        : "Not a result: a threshold that is chosen by looking at these events makes any significance too large.");
+        : "Not a result: the significance is too large if the threshold is chosen by looking at these events.");
       slider.setAttribute("aria-valuetext", stop === null ? "as tuned: the result"
         : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, On ${explore.n_on[stop]}, Off ${explore.n_off[stop]}, exploration`);
       explorer.classList.toggle("exploring", stop !== null);

@@ -1,4 +1,4 @@
-"""A file for HDF5 to write to, which seems to work when the disk is full."""
+"""A file object for HDF5 that remembers write errors instead of raising them."""
 
 from __future__ import annotations
 
@@ -6,32 +6,15 @@ import io
 import os
 from pathlib import Path
 
-__all__ = ["SparingFile"]
+__all__ = ["ErrorKeepingFile"]
 
 
-class SparingFile(io.RawIOBase):
-    """A binary file that keeps what it could not write in memory, and the first error beside it.
+class ErrorKeepingFile(io.RawIOBase):
+    """A binary file that remembers the first write error, and keeps in memory what it could not write.
 
-    The HDF5 library cannot close a file after a failed write, and may end the process when it tries. So it is
-    told that the write went well. Whoever writes looks at ``error`` after each chunk, so that little is kept.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    keep : bool, default=False
-        Go on with what the file holds; by default it is emptied.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from excess.events._sparing_file import SparingFile
-    >>> with tempfile.TemporaryDirectory() as folder, SparingFile(Path(folder, "a")) as file:
-    ...     _ = file.write(b"abc")
-    ...     _ = file.seek(1)
-    ...     file.read(2), file.error
-    (b'bc', None)
+    The HDF5 library cannot close a file after a failed write, and may end the process when it tries. So every write
+    seems to succeed. The caller checks ``error`` after each chunk, so that little is kept in memory. With ``keep``,
+    the content of an existing file stays.
     """
 
     def __init__(self, path: Path, *, keep: bool = False) -> None:
@@ -45,13 +28,7 @@ class SparingFile(io.RawIOBase):
         """Return True."""
         return True
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
+    readable = writable = seekable
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move to a position and return it."""

@@ -1,0 +1,62 @@
+"""Detections, null tests, the report of them, and a browser: made once for all tests of the report."""
+
+import os
+import shutil
+
+import pytest
+
+from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
+from excess.observation import observe, simulate_observation
+from excess.report import write_report
+from excess.stats.significance import OnOffCounts
+
+
+@pytest.fixture(scope="session")
+def observation():
+    return observe(simulate_observation(60_000, 400, random_state=1))
+
+
+@pytest.fixture(scope="session")
+def models():
+    return {
+        "forest": OnOffForestClassifier(20, min_samples_leaf=20, random_state=0),
+        "tree": OnOffTreeClassifier(max_depth=3, min_samples_leaf=30),
+    }
+
+
+@pytest.fixture(scope="session")
+def detections(observation, models):
+    nearby = (observation.nearby.X, observation.nearby.groups)
+    found = cross_val_detect(
+        models, observation.X, observation.on, alpha=observation.alpha, groups=observation.groups, nearby=nearby
+    )
+    return {name: observation.annotate(one) for name, one in found.items()}
+
+
+@pytest.fixture(scope="session")
+def tests_of_null(observation, models):
+    return null_test(
+        models, observation.X, observation.regions.region, n_regions=6, groups=observation.groups, random_state=0
+    )
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium; without one, these tests are skipped."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+    if program is None:
+        pytest.skip("no Chromium on this machine; install one, or say where it is with CHROMIUM=/path/to/it")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="session")
+def report(detections, tests_of_null, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    return write_report(
+        detections, path, null_test=tests_of_null, forward={"forest": OnOffCounts(90, 100, 0.2)}, title="Crab & co"
+    )
