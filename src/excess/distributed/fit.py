@@ -44,12 +44,7 @@ START_AGAIN = "nothing was written, start the fit again"
 
 
 def fit_forest(
-    estimator: OnOffForestClassifier,
-    chunks: Any,
-    *,
-    executor: Any = None,
-    memory: int = 2**30,
-    oob_scores: bool = True,
+    estimator: OnOffForestClassifier, chunks: Any, *, executor: Any = None, memory: int = 2**30, oob_scores: bool = True
 ) -> OnOffForestClassifier:
     """Fit a forest on chunks of events: bit for bit the forest of ``estimator.fit`` on all of them at once.
 

@@ -152,12 +152,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     """
 
     def __init__(
-        self,
-        n_clusters: int = 48,
-        alpha: float = 1.0,
-        *,
-        algorithm: str = "auto",
-        random_state: Any = None,
+        self, n_clusters: int = 48, alpha: float = 1.0, *, algorithm: str = "auto", random_state: Any = None
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha

@@ -76,11 +76,7 @@ def find_cells(
     in_bag = np.flatnonzero(weights)
     events = np.ascontiguousarray(X[np.ix_(in_bag, features)])
     weight = weights[in_bag].astype(np.float64)
-    shared: dict[str, Any] = {
-        "n_clusters": min(n_clusters, len(events)),
-        "n_init": 1,
-        "random_state": seed,
-    }
+    shared: dict[str, Any] = {"n_clusters": min(n_clusters, len(events)), "n_init": 1, "random_state": seed}
     if algorithm == "lloyd":
         kmeans = KMeans(**shared)
     else:

@@ -234,16 +234,12 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
             Routes from ``fit``.
         """
         router = MetadataRouter(owner=self).add(
-            estimator=self.estimator,
-            method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
         )
         # a number of folds takes groups, too
         splitter = StratifiedGroupKFold() if is_fold_number(self.cv) else self.cv
         if hasattr(splitter, "split") and not isinstance(splitter, str):
-            router.add(
-                splitter=splitter,
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
+            router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
 
     def __sklearn_tags__(self) -> Any:

@@ -102,13 +102,7 @@ def menon_threshold(
     return _f1_threshold(on, scores, rate_plus, rate_minus)
 
 
-def mithal_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    alpha: float | None = None,
-    *,
-    quantile: float = 0.05,
-) -> float:
+def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.05) -> float:
     """Threshold that maximises an estimate of the clean G measure (RAPT, Mithal et al. 2017).
 
     With ``beta`` the On fraction among the lowest scores, which are taken to be pure background, the
@@ -149,13 +143,7 @@ def mithal_threshold(
     return float(thresholds[strictest_argmax(objective)])
 
 
-def yao_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    alpha: float | None = None,
-    *,
-    quantile: float = 0.97,
-) -> float:
+def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.97) -> float:
     """Threshold of best clean accuracy, at noise rates estimated by the Dual T method (Yao et al. 2020).
 
     The noise rates are a product of two transitions: from the clean class to an intermediate one, which
@@ -192,11 +180,7 @@ def yao_threshold(
 
 
 def default_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    alpha: float | None = None,
-    *,
-    metric: Metric = "accuracy",
+    y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, metric: Metric = "accuracy"
 ) -> float:
     """Threshold that ignores the noise: 0.5, or the best F1 on the noisy labels.
 

@@ -1,8 +1,7 @@
 """Scores of predicted labels against noisy ones: significance, and estimates of the clean metrics.
 
-The estimates need the exposure ratio, which fixes the noise rate of the background. The noise rate of the
-signal, ``p_plus``, is 0 unless given: all signal is taken to come from the On region. Recall does not depend
-on it.
+The estimates need the exposure ratio, which fixes the noise rate of the background. The noise rate of the signal,
+``p_plus``, is 0 unless given: all signal is taken to come from the On region. Recall does not depend on it.
 """
 
 from __future__ import annotations

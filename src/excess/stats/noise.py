@@ -111,11 +111,9 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
 def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: float) -> tuple[Any, Any]:
     """Estimate how many signal and background events are behind On and Off counts.
 
-    The expected counts are a linear mixture of the clean ones,
-    ``n_on = (1 - p_plus) n_signal + p_minus n_background`` and
-    ``n_off = p_plus n_signal + (1 - p_minus) n_background``; both equations are inverted at once.
-    Divided by their totals, the results are the clean true and false positive rates of Menon et al.
-    (2015), section 4.
+    The expected counts are a linear mixture of the clean ones, ``n_on = (1 - p_plus) n_signal + p_minus n_background``
+    and ``n_off = p_plus n_signal + (1 - p_minus) n_background``; both equations are inverted at once. Divided by their
+    totals, the results are the clean true and false positive rates of Menon et al. (2015), section 4.
 
     Parameters
     ----------

@@ -211,10 +211,7 @@ def mean_scores(
 
 
 def leaf_numbers(
-    X: NDArray[Any],
-    edges: list[NDArray[np.float64]],
-    trees: predictor.FlatTrees,
-    n_threads: int,
+    X: NDArray[Any], edges: list[NDArray[np.float64]], trees: predictor.FlatTrees, n_threads: int
 ) -> NDArray[np.int64]:
     """Return the number of the leaf that each event reaches in each tree."""
     leaves = np.empty((len(X), len(trees.depths)), dtype=np.int64)
