@@ -130,7 +130,9 @@ def fit_forest(
         check_scored(n_on, n_events - n_on, *scored.n_scored)
         threshold, curve = plan.rule.tune(scored, plan.alpha, plan.seed)
         score = scored.collected()[1] if oob_scores else None
-    return forest._finish(trees, leaf_size, classes, threshold, curve, score)
+    forest._finish(trees, leaf_size, threshold, curve, score)
+    forest.classes_ = classes
+    return forest
 
 
 @contextmanager

@@ -125,15 +125,7 @@ class _Resamples:
 
 
 class ScoredParts:
-    """Scores of all events, in parts; has the methods that a threshold rule needs.
-
-    Parameters
-    ----------
-    executor : Executor
-        Runs the work on parts.
-    parts : sequence
-        Parts of `EventScores`, in order.
-    """
+    """Scores of all events, in parts of `EventScores`, in order; has the methods that a threshold rule needs."""
 
     def __init__(self, executor: Executor, parts: Sequence[Any]) -> None:
         self._executor, self._parts = executor, list(parts)

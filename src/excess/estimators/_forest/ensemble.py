@@ -27,18 +27,10 @@ _ROWS_PER_TASK = 16_384
 
 @dataclass(frozen=True)
 class BinnedEvents:
-    """Events as records of codes, with the edges that made them.
+    """Events as records of codes, with the edges that made them."""
 
-    Attributes
-    ----------
-    records : ndarray of uint64 of shape (n_events, n_words)
-        Codes, label and weight; see ``layout``.
-    edges : list of ndarray
-        Inner edges of each feature's bins.
-    """
-
-    records: NDArray[np.uint64]
-    edges: list[NDArray[np.float64]]
+    records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `layout`
+    edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
 
     @property
     def n_features(self) -> int:
