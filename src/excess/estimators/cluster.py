@@ -119,10 +119,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         A cluster is assigned to signal when its On fraction exceeds it.
     curve_ : ThresholdCurve
         The training events at every cut of their cluster's On fraction.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
 
     See Also
     --------
@@ -246,10 +244,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         these events, so this is not a result to quote; see `cross_val_detect`.
     curve_ : ThresholdCurve
         The training events at every cut of their out-of-bag scores.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
 
     See Also
     --------

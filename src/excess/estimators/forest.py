@@ -82,10 +82,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         The training events at every cut of their out-of-bag scores.
     min_samples_leaf_ : int
         The leaf size in use.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
         Information gain through each feature, summed over all trees and normalised to 1.
 
@@ -160,7 +158,10 @@ class OnOffForestClassifier(BaseOnOffTrees):
         alpha = as_scalar_alpha(self.alpha)
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
-        sizes = self._check_leaf_sizes()
+        size = self.min_samples_leaf
+        if isinstance(size, str) and size != "auto":
+            raise ValueError(f"min_samples_leaf must be a number or 'auto', got {size!r}")
+        sizes = LEAF_SIZES if isinstance(size, str) else (as_int("min_samples_leaf", size, minimum=1),)
         rule = out_of_bag_rule(self)
         verbose = as_int("verbose", self.verbose, minimum=0) > 0
         seed = as_random_state(self.random_state).randint(2**31 - 1)
@@ -168,9 +169,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
             criteria = [tuple(CRITERIA.values())[tree % 2] for tree in range(n_trees)]
         else:
             criteria = [CRITERIA[self.criterion]] * n_trees
-        return ForestPlan(
-            alpha, ensemble.tree_keys(seed, n_trees), criteria, self.max_depth, sizes, rule, seed, verbose
-        )
+        keys = ensemble.tree_keys(seed, n_trees)
+        return ForestPlan(alpha, keys, criteria, self.max_depth, sizes, rule, seed, verbose)
 
     def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> None:
         leaf_size, trees, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
@@ -219,13 +219,6 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
         self.min_samples_leaf_ = int(attributes["min_samples_leaf"])
         self.oob_significance_ = float(attributes["oob_significance"])
-
-    def _check_leaf_sizes(self) -> tuple[int, ...]:
-        if isinstance(self.min_samples_leaf, str):
-            if self.min_samples_leaf != "auto":
-                raise ValueError(f"min_samples_leaf must be a number or 'auto', got {self.min_samples_leaf!r}")
-            return LEAF_SIZES
-        return (as_int("min_samples_leaf", self.min_samples_leaf, minimum=1),)
 
 
 @dataclass(frozen=True)

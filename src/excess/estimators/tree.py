@@ -52,10 +52,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         A leaf is assigned to signal when its score exceeds it.
     curve_ : ThresholdCurve
         The training events at every cut of their leaf's score.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
         Information gain through each feature, normalised to 1.
 

@@ -6,12 +6,12 @@ rule with other settings is passed as ``functools.partial(menon_threshold, metri
 
 References
 ----------
-Menon, van Rooyen, Ong & Williamson (2015), "Learning from corrupted binary labels via class-probability
-estimation", ICML.
-Mithal, Nayak, Khandelwal, Kumar, Oza & Nemani (2017), "RAPT: Rare class prediction in absence of true
-labels", IEEE TKDE 29 (11).
-Yao, Liu, Han, Gong, Deng, Niu & Sugiyama (2020), "Dual T: Reducing estimation error for transition matrix
-in label-noise learning", NeurIPS.
+Menon, van Rooyen, Ong & Williamson (2015), "Learning from corrupted binary labels via class-probability estimation",
+ICML.
+Mithal, Nayak, Khandelwal, Kumar, Oza & Nemani (2017), "RAPT: Rare class prediction in absence of true labels", IEEE
+TKDE 29 (11).
+Yao, Liu, Han, Gong, Deng, Niu & Sugiyama (2020), "Dual T: Reducing estimation error for transition matrix in
+label-noise learning", NeurIPS.
 """
 
 from __future__ import annotations
@@ -111,10 +111,8 @@ def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None,
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels of two classes; the larger one in sorted order is On.
-    score : array-like of shape (n_events,)
-        Larger means more signal-like; any scale.
+    y, score : array-like of shape (n_events,)
+        As for `menon_threshold`, but the scores may have any scale.
     alpha : float or None, default=None
         Not used: the rule estimates the noise rate of the background. Every rule accepts it.
     quantile : float, default=0.05
@@ -153,10 +151,8 @@ def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *,
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels of two classes; the larger one in sorted order is On.
-    score : array-like of shape (n_events,)
-        Estimates of P(On given x), in [0, 1].
+    y, score : array-like of shape (n_events,)
+        As for `menon_threshold`.
     alpha : float or None, default=None
         Not used: the rule estimates both noise rates. Every rule accepts it.
     quantile : float, default=0.97
@@ -175,8 +171,7 @@ def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *,
     """
     on, scores = _check_events(y, score, alpha)
     _check_probabilities(scores, "yao")
-    quantile = as_probability("quantile", quantile)
-    return _accuracy_threshold(*_dual_t_rates(on, scores, quantile))
+    return _accuracy_threshold(*_dual_t_rates(on, scores, as_probability("quantile", quantile)))
 
 
 def default_threshold(
@@ -186,10 +181,8 @@ def default_threshold(
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels of two classes; the larger one in sorted order is On.
-    score : array-like of shape (n_events,)
-        Larger means more signal-like; in [0, 1] for ``metric="accuracy"``.
+    y, score : array-like of shape (n_events,)
+        As for `menon_threshold`; with ``metric="f1"`` the scores may have any scale.
     alpha : float or None, default=None
         Not used. Every rule accepts it.
     metric : {"accuracy", "f1"}, default="accuracy"

@@ -158,10 +158,8 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
 
     Parameters
     ----------
-    y, y_pred, alpha
-        As for `count_selected`.
-    p_plus : float, default=0.0
-        Noise rate of the signal.
+    y, y_pred, alpha, p_plus
+        As for `corrected_precision_score`.
 
     Returns
     -------
@@ -183,10 +181,8 @@ def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: 
 
     Parameters
     ----------
-    y, y_pred, alpha
-        As for `count_selected`.
-    p_plus : float, default=0.0
-        Noise rate of the signal.
+    y, y_pred, alpha, p_plus
+        As for `corrected_precision_score`.
 
     Returns
     -------
@@ -210,12 +206,8 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, 
     ratio = as_scalar_alpha(alpha)
     on_class = _on_class(labels, predicted)
     on, selected = labels == on_class, predicted == on_class
-
-    def count(mask: Any) -> OnOffCounts:
-        n_on = int(np.count_nonzero(on & mask))
-        return OnOffCounts(n_on, int(np.count_nonzero(mask)) - n_on, ratio)
-
-    return count(selected), count(np.ones_like(selected))
+    n_on, n_selected, n_both = (int(np.count_nonzero(mask)) for mask in (on, selected, on & selected))
+    return OnOffCounts(n_both, n_selected - n_both, ratio), OnOffCounts(n_on, len(on) - n_on, ratio)
 
 
 def _on_class(labels: NDArray[Any], predicted: NDArray[Any]) -> Any:
