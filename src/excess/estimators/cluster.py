@@ -12,7 +12,7 @@ from excess._core.progress import progress_bar
 from excess._core.rng import bootstrap_weights, choose_features, derive_key
 from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import BaseOnOffClassifier
-from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells
+from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells, use_one_thread
 from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
@@ -82,8 +82,9 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
     def _score(self, X: ArrayLike) -> FloatArray:
         scaled = self._scaled(self._check_new_events(X))
         threads = n_threads(getattr(self, "n_jobs", None))
-        scores = map_threaded(lambda cells: cells.score(scaled), self._members, threads, limit_blas=True)
-        return sum(scores, start=np.zeros(len(scaled))) / len(self._members)
+        with use_one_thread("blas"):
+            scores = map_threaded(lambda cells: cells.score(scaled), self._members, threads)
+            return sum(scores, start=np.zeros(len(scaled))) / len(self._members)
 
 
 @saveable

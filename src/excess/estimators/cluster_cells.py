@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -17,7 +18,8 @@ from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.curve import compute_cell_curve
 
 _BATCH = 8192
-_find_thread_pools = cache(ThreadpoolController)
+_FEW = 256
+_find_thread_pools = cache(ThreadpoolController)  # it takes longer than to score a few events
 _JOINED = {"centers": np.float64, "n_on": np.int64, "n_off": np.int64, "fraction": np.float64, "values": np.float64}
 """Arrays of which a model file holds those of all clusterings one after the other."""
 
@@ -37,7 +39,9 @@ class ClusterCells:
         """Return the nearest centre of each event."""
         if len(X) == 0:
             return np.zeros(0, dtype=np.int64)
-        return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
+        # to start threads takes longer than to compare a few events
+        with use_one_thread("openmp") if len(X) <= _FEW else nullcontext():
+            return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
 
     def score(self, X: FloatArray) -> FloatArray:
         """Return the value of the nearest cluster of each event."""
@@ -47,6 +51,11 @@ class ClusterCells:
         """Return the same clusters with 0 and 1 by their assignment in place of On fractions."""
         threshold = compute_cell_curve(self.fraction, self.n_on, self.n_off, alpha).best_threshold
         return replace(self, values=(self.fraction > threshold).astype(np.float64))
+
+
+def use_one_thread(user_api: str) -> AbstractContextManager[Any]:
+    """Let OpenMP or BLAS run on one thread, so that sums have the same bits on every machine."""
+    return _find_thread_pools().limit(limits=1, user_api=user_api)
 
 
 def find_cells(
@@ -67,7 +76,7 @@ def find_cells(
         kmeans = KMeans(**shared)
     else:
         kmeans = MiniBatchKMeans(batch_size=_BATCH, **shared)
-    with _find_thread_pools().limit(limits=1, user_api="openmp"):
+    with use_one_thread("openmp"):
         number = kmeans.fit(events, sample_weight=weight).labels_
     n_clusters = len(kmeans.cluster_centers_)
     n_on = np.bincount(number, weights=weight * on[in_bag], minlength=n_clusters).astype(np.int64)
