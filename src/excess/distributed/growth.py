@@ -35,8 +35,6 @@ from excess.estimators._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_G
 from excess.estimators._forest.levels import WIDTH
 from excess.estimators._forest.predictor import FlatTrees
 
-__all__ = ["Budget", "ForestGrower", "Histograms"]
-
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
 MAX_SLOTS = 1 << 14
 """Nodes in one message of histograms, however much memory there is: 128 MiB with four features per node."""

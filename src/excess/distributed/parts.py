@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators._forest.layout import ON_BIT, as_codes
 
-__all__ = ["EventRecords", "EventScores", "InFile", "InMemory", "Part", "RecordStore", "read_only", "record_bytes"]
-
 BLOCK_ROWS = 1 << 17
 """Rows of a part."""
 

@@ -16,8 +16,6 @@ from excess.estimators._forest import ensemble, predictor
 from excess.stats.score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
 from excess.stats.score_kernels import sum_log_likelihood
 
-__all__ = ["Likelihood", "OutOfBag", "ScoredParts"]
-
 
 @dataclass(frozen=True)
 class OutOfBag:

@@ -50,7 +50,7 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
         return self._score(X) - np.clip(self.threshold_, -1.0, 1.0)
 
     def _get_state(self) -> State:
-        return State({}, {"mean": self._mean, "scale": self._scale, **cells_to_arrays(self._members)})
+        return {}, {"mean": self._mean, "scale": self._scale, **cells_to_arrays(self._members)}
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._mean, self._scale = (arrays.take(name, np.float64, self.n_features_in_) for name in ("mean", "scale"))
@@ -333,7 +333,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         self._members = members
 
     def _get_state(self) -> State:
-        return super()._get_state()._replace(attributes={"oob_significance": self.oob_significance_})
+        return {"oob_significance": self.oob_significance_}, super()._get_state()[1]
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         super()._set_state(attributes, arrays)

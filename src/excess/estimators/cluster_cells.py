@@ -72,10 +72,7 @@ def find_cells(
     events = np.ascontiguousarray(X[np.ix_(in_bag, features)])
     weight = weights[in_bag].astype(np.float64)
     shared: dict[str, Any] = {"n_clusters": min(n_clusters, len(events)), "n_init": 1, "random_state": seed}
-    if algorithm == "lloyd":
-        kmeans = KMeans(**shared)
-    else:
-        kmeans = MiniBatchKMeans(batch_size=_BATCH, **shared)
+    kmeans = KMeans(**shared) if algorithm == "lloyd" else MiniBatchKMeans(batch_size=_BATCH, **shared)
     with use_one_thread("openmp"):
         number = kmeans.fit(events, sample_weight=weight).labels_
     n_clusters = len(kmeans.cluster_centers_)

@@ -213,7 +213,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     def _get_state(self) -> State:
         attributes = {"min_samples_leaf": self.min_samples_leaf_, "oob_significance": self.oob_significance_}
-        return State(attributes, self._trees.to_arrays())
+        return attributes, self._trees.to_arrays()
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
@@ -234,15 +234,6 @@ class ForestPlan:
     seed: int  # of everything random
     verbose: bool
 
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.keys)
-
-    def leaf_sizes(self, n_events: int) -> tuple[int, ...]:
-        """Return the leaf sizes to choose from for so many events."""
-        return tuple(min(size, n_events) for size in self.wanted_leaf_sizes)
-
     def grow(
         self,
         n_events: int,
@@ -254,8 +245,9 @@ class ForestPlan:
         ``grow`` grows all trees of a leaf size, and ticks for each. ``log_likelihood`` returns the out-of-bag
         log-likelihood of the labels under some trees, summed in whole units, and the number of events in the sum.
         """
-        first, *smaller = self.leaf_sizes(n_events)
-        with progress_bar("Growing trees", self.n_trees * (1 + len(smaller)), shown=self.verbose) as tick:
+        first, *smaller = (min(size, n_events) for size in self.wanted_leaf_sizes)
+        n_trees = len(self.keys)
+        with progress_bar("Growing trees", n_trees * (1 + len(smaller)), shown=self.verbose) as tick:
             best = first, grow(first, tick)
             if smaller:
                 likelihood = mean_log_likelihood(*log_likelihood(best[1]))
@@ -263,7 +255,7 @@ class ForestPlan:
                 trees = grow(size, tick)
                 before, likelihood = likelihood, mean_log_likelihood(*log_likelihood(trees))
                 if likelihood <= before:
-                    tick(self.n_trees * (len(smaller) - number))
+                    tick(n_trees * (len(smaller) - number))
                     break
                 best = size, trees
         return best

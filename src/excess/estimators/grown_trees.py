@@ -120,23 +120,18 @@ class GrownTrees:
         require(bool((goes_on | stays).all()), "a node has a child that is not of its tree")
         require(bool((feature < len(self.edges)).all()), "a node cuts on a feature that does not exist")
 
-    def with_votes(self, alpha: float) -> GrownTrees:
-        """Return the same trees with 0 and 1 by the assignment of the leaves in place of On fractions."""
-        return replace(self, values=self.assignment(alpha).astype(np.float64))
-
     @property
     def leaves(self) -> BoolArray:
         """True for the nodes that are leaves."""
         return leaf_mask(self.flat)
 
-    def assignment(self, alpha: float) -> BoolArray:
-        """Return True for the leaves that are assigned to signal, tree by tree."""
-        selected = np.zeros(len(self.n_on), dtype=np.bool_)
-        leaves = self.leaves
+    def with_votes(self, alpha: float) -> GrownTrees:
+        """Return the same trees with 0 and 1 by the assignment of their leaves in place of On fractions."""
+        votes, leaves = np.zeros(len(self.n_on)), self.leaves
         for first, last in pairwise(self.flat.roots):
             own = first + np.flatnonzero(leaves[first:last])
-            selected[own] = assign_cells(self.n_on[own], self.n_off[own], alpha)
-        return selected
+            votes[own] = assign_cells(self.n_on[own], self.n_off[own], alpha)
+        return replace(self, values=votes)
 
     def gain(self, n_features: int) -> FloatArray:
         """Return the information gained by the splits on each feature."""

@@ -75,7 +75,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         raise TypeError(
             f"classes of the dtype {model.classes_.dtype} cannot be saved; use whole numbers, bools or text"
         )
-    own = model._get_state()
+    attributes, arrays = model._get_state()
     features = getattr(model, "feature_names_in_", None)
     header = {
         "format_version": FORMAT_VERSION,
@@ -93,11 +93,11 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "classes_dtype": dtype,
         "alpha": model.curve_.alpha,
         "threshold": as_number(model.threshold_),
-        "attributes": {name: as_number(value) for name, value in own.attributes.items()},
+        "attributes": {name: as_number(value) for name, value in attributes.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
     curve = {f"curve_{name}": getattr(model.curve_, name) for name in ("scores", *_CURVE)}
-    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **own.arrays})
+    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **arrays})
 
 
 def load(path: PathLike) -> Any:

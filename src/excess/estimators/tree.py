@@ -192,7 +192,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         return draw_tree(self._view(feature_names), max_depth, ax)
 
     def _get_state(self) -> State:
-        return State({}, {**self._trees.to_arrays(), "has_missing": self._has_missing})
+        return {}, {**self._trees.to_arrays(), "has_missing": self._has_missing}
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)

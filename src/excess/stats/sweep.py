@@ -43,7 +43,8 @@ def sort_scores(score: FloatArray) -> SortedScores:
 
 def selected_sums(ordered_weights: NDArray[Any], starts: NDArray[np.intp]) -> NDArray[Any]:
     """Sum weights (in the order of the scores) from each tie's first position on; last comes the 0."""
-    before: NDArray[Any] = np.zeros(len(ordered_weights) + 1, dtype=_sum_dtype(ordered_weights))
+    dtype = np.int64 if ordered_weights.dtype.kind in "biu" else np.float64
+    before: NDArray[Any] = np.zeros(len(ordered_weights) + 1, dtype=dtype)
     np.cumsum(ordered_weights, out=before[1:])
     return before[-1] - before[np.append(starts, len(ordered_weights))]
 
@@ -89,7 +90,3 @@ def strictest_near_best(significance: FloatArray, tolerance: float) -> int:
     floor = np.sqrt(max(float(significance.max()) ** 2 - tolerance, 0.0))
     near = np.flatnonzero((significance >= floor) & (significance > 0))
     return int(near[-1]) if len(near) else len(significance) - 1
-
-
-def _sum_dtype(weights: NDArray[Any]) -> type:
-    return np.int64 if weights.dtype.kind in "biu" else np.float64

@@ -41,7 +41,8 @@ def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
         for place, column in enumerate((FEATURE, SHIFT, LIMIT, LEFT)):
             part[:, place] = tree[:, column]
         part[:, 3] += np.uint32(root)
-    return FlatTrees(nodes, roots, np.array([tree_depth(tree) for tree in trees], dtype=np.int64))
+    # nodes are breadth-first, so that the last one is deepest
+    return FlatTrees(nodes, roots, np.array([node_depths(tree)[-1] for tree in trees], dtype=np.int64))
 
 
 @njit(cache=True, nogil=True)
@@ -54,11 +55,6 @@ def node_depths(tree):
         if left != node:
             depths[left] = depths[left + 1] = depths[node] + 1
     return depths
-
-
-def tree_depth(tree: NDArray[np.int64]) -> int:
-    """Return the steps from the root to the deepest leaf: nodes are breadth-first, so the last is deepest."""
-    return int(node_depths(tree)[-1])
 
 
 @njit(cache=True, nogil=True, inline="always")
