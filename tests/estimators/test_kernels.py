@@ -133,7 +133,7 @@ class TestSplitting:
     def test_search_equals_a_naive_one(self, kind, alpha):
         rng = np.random.default_rng(0)
         table = criterion.x_log_x_table(100)  # small, so that both ways to x ln x are taken
-        for trial in range(300):
+        for trial in range(100):
             n_codes = int(rng.integers(3, 20))
             on, off = rng.integers(0, 30, (2, n_codes)) * (rng.random((2, n_codes)) < 0.7)
             if trial % 2:

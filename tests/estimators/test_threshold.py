@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.ensemble import (
     BaggingClassifier,
     ExtraTreesClassifier,
-    HistGradientBoostingClassifier,
     RandomForestClassifier,
     StackingClassifier,
 )
@@ -30,6 +29,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
 
 from excess import (
     THRESHOLD_METHODS,
@@ -78,13 +78,17 @@ def recorded(noisy_data):
     Recorder.seen = []
 
 
-def test_out_of_fold_scores_are_pooled(noisy_data):
-    model = SignificanceThresholdClassifier(LogisticRegression(), noisy_data.alpha, cv=4)
+@pytest.fixture(scope="module")
+def out_of_fold_scores(noisy_data):
+    """Scores of three folds, by scikit-learn."""
+    folds = StratifiedKFold(3)
+    return cross_val_predict(LogisticRegression(), noisy_data.X, noisy_data.y, cv=folds, method="predict_proba")[:, 1]
+
+
+def test_out_of_fold_scores_are_pooled(noisy_data, out_of_fold_scores):
+    model = SignificanceThresholdClassifier(LogisticRegression(), noisy_data.alpha, cv=3)
     model.fit(noisy_data.X, noisy_data.y)
-    score = cross_val_predict(
-        LogisticRegression(), noisy_data.X, noisy_data.y, cv=StratifiedKFold(4), method="predict_proba"
-    )[:, 1]
-    curve = significance_curve(noisy_data.y, score, noisy_data.alpha)
+    curve = significance_curve(noisy_data.y, out_of_fold_scores, noisy_data.alpha)
     assert model.threshold_ == curve.best_threshold
     assert model.best_significance_ == curve.significance.max()
     np.testing.assert_array_equal(model.curve_.thresholds, curve.thresholds)
@@ -105,15 +109,16 @@ def test_it_beats_the_default_threshold_on_clean_labels(noisy_data):
 @pytest.mark.parametrize(
     "forest",
     [
-        RandomForestClassifier(60, random_state=0),
-        RandomForestClassifier(60, oob_score=True, random_state=0),
-        BaggingClassifier(LogisticRegression(), 60, random_state=0),
+        RandomForestClassifier(30, random_state=0),
+        RandomForestClassifier(30, oob_score=True, random_state=0),
+        BaggingClassifier(DecisionTreeClassifier(max_depth=3), 30, random_state=0),
     ],
 )
 def test_out_of_bag_scores(forest, noisy_data):
-    model = SignificanceThresholdClassifier(forest, noisy_data.alpha, cv="oob").fit(noisy_data.X, noisy_data.y)
+    X, y = noisy_data.X[:1000], noisy_data.y[:1000]
+    model = SignificanceThresholdClassifier(forest, noisy_data.alpha, cv="oob").fit(X, y)
     score = model.estimator_.oob_decision_function_[:, 1]
-    assert model.threshold_ == significance_threshold(noisy_data.y, score, noisy_data.alpha)
+    assert model.threshold_ == significance_threshold(y, score, noisy_data.alpha)
     assert not hasattr(forest, "estimators_")
 
 
@@ -201,18 +206,17 @@ def test_fit_parameters_reach_the_estimator(recorded):
         functools.partial(menon_threshold, estimate_p_minus=True),
     ],
 )
-def test_other_rules(method, noisy_data):
+def test_other_rules(method, noisy_data, out_of_fold_scores):
     X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
-    model = SignificanceThresholdClassifier(LogisticRegression(), alpha, method=method).fit(X, y)
-    score = cross_val_predict(LogisticRegression(), X, y, cv=StratifiedKFold(5), method="predict_proba")[:, 1]
+    model = SignificanceThresholdClassifier(LogisticRegression(), alpha, method=method, cv=3).fit(X, y)
     rule = THRESHOLD_METHODS[method] if isinstance(method, str) else method
-    assert model.threshold_ == rule(y, score, alpha)
+    assert model.threshold_ == rule(y, out_of_fold_scores, alpha)
     assert model.best_significance_ == pytest.approx(max(model.curve_.at(model.threshold_).significance, 0.0))
 
 
 def test_bootstrap_follows_its_seed_and_number(noisy_data):
     def threshold(n_bootstrap, seed):
-        model = SignificanceThresholdClassifier(LogisticRegression(), n_bootstrap=n_bootstrap, random_state=seed)
+        model = SignificanceThresholdClassifier(LogisticRegression(), cv=2, n_bootstrap=n_bootstrap, random_state=seed)
         return model.fit(noisy_data.X, noisy_data.y).threshold_
 
     assert threshold(11, 1) == threshold(11, 1)
@@ -411,10 +415,10 @@ def test_prefit_refuses_other_classes_and_fit_parameters(noisy_data):
 
 
 def test_missing_values_pass_through_to_an_estimator_that_takes_them(noisy_data):
-    X = noisy_data.X.copy()
+    X = noisy_data.X[:600].copy()
     X[::7, 0] = np.nan
-    model = SignificanceThresholdClassifier(HistGradientBoostingClassifier(max_iter=5), noisy_data.alpha)
-    assert model.fit(X, noisy_data.y).predict(X).shape == (3000,)
+    model = SignificanceThresholdClassifier(DecisionTreeClassifier(max_depth=3), noisy_data.alpha, cv=2)
+    assert model.fit(X, noisy_data.y[:600]).predict(X).shape == (600,)
 
 
 def test_predict_needs_fit(noisy_data):

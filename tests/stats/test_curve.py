@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from excess import li_ma_significance, significance_curve
+from excess.stats.score_cells import count_cells
 
 
 def brute_force(on, score, alpha):
@@ -96,3 +97,9 @@ def test_to_frame():
 def test_bad_input(arguments, message):
     with pytest.raises(ValueError, match=message):
         significance_curve(*arguments)
+
+
+@pytest.mark.parametrize("on_grid", [False, True])
+def test_cells_hold_the_events_of_a_score(on_grid):
+    cells = count_cells(np.array([True, False, True, True]), np.array([0.5, 0.5, 0.75, np.nan]), on_grid=on_grid)
+    np.testing.assert_array_equal(cells, [[0.5, 0.75], [0.5, 0.75], [1, 1], [1, 0]])

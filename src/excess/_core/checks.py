@@ -51,26 +51,19 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
         array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, got {_excerpt(value)}") from error
-    finite = np.isfinite(array)
-    if not finite.all():
-        raise ValueError(f"{name} must be finite, got {_first_where(array, ~finite)}")
-    return array
+    return _refuse(name, array, ~np.isfinite(array), "be finite")
 
 
 def as_counts(name: str, value: ArrayLike) -> FloatArray:
     """Return counts as a float64 array: finite and not negative."""
     array = as_floats(name, value)
-    if (array < 0).any():
-        raise ValueError(f"{name} must not be negative, got {_first_where(array, array < 0)}")
-    return array
+    return _refuse(name, array, array < 0, "not be negative")
 
 
 def as_alpha(value: ArrayLike) -> FloatArray:
     """Return exposure ratios as a float64 array: finite and positive."""
     array = as_floats("alpha", value)
-    if (array <= 0).any():
-        raise ValueError(f"alpha must be positive, got {_first_where(array, array <= 0)}")
-    return array
+    return _refuse("alpha", array, array <= 0, "be positive")
 
 
 def as_scalar(name: str, array: FloatArray) -> float:
@@ -87,19 +80,16 @@ def as_scalar_alpha(value: Any) -> float:
 
 def as_probability(name: str, value: Any) -> float:
     """Return one probability in [0, 1] as a float."""
-    number = as_scalar(name, as_floats(name, value))
-    if not 0 <= number <= 1:
-        raise ValueError(f"{name} must lie in [0, 1], got {number:g}")
+    array = as_floats(name, value)
+    number = as_scalar(name, array)
+    _refuse(name, array, (array < 0) | (array > 1), "lie in [0, 1]")
     return number
 
 
 def as_noise_rate(name: str, value: ArrayLike) -> FloatArray:
     """Return noise rates as a float64 array inside the open interval (0, 1)."""
     array = as_floats(name, value)
-    outside = (array <= 0) | (array >= 1)
-    if outside.any():
-        raise ValueError(f"{name} must lie between 0 and 1, got {_first_where(array, outside)}")
-    return array
+    return _refuse(name, array, (array <= 0) | (array >= 1), "lie between 0 and 1")
 
 
 def as_threshold(name: str, value: Any) -> float:
@@ -233,13 +223,13 @@ def check_broadcast(**arrays: NDArray[Any]) -> None:
         raise ValueError(f"the shapes do not broadcast: {said}") from error
 
 
-def _first_where(array: FloatArray, bad: BoolArray) -> str:
-    """Describe the first offending element: its value and, for arrays, its position."""
-    value = array[bad].flat[0]
-    if array.ndim == 0:
-        return f"{value:g}"
-    position = tuple(int(i) for i in np.argwhere(bad)[0])
-    return f"{value:g} at position {position[0] if len(position) == 1 else position}"
+def _refuse(name: str, array: FloatArray, bad: NDArray[Any], rule: str) -> FloatArray:
+    """Return an array without bad elements; the error names the first one and, for arrays, its position."""
+    if not bad.any():
+        return array
+    position = tuple(map(int, np.argwhere(bad)[0]))
+    where = f" at position {position[0] if array.ndim == 1 else position}" if array.ndim else ""
+    raise ValueError(f"{name} must {rule}, got {array[position]:g}{where}")
 
 
 def _excerpt(value: object) -> str:

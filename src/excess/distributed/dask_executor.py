@@ -6,8 +6,8 @@ but does not change the result.
 
 from __future__ import annotations
 
-import importlib
 import logging
+import operator
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from excess._core.checks import as_counts, as_int, as_scalar
+from excess._core.errors import require
 from excess._core.version import __version__
 from excess.distributed.executors import (
     Arguments,
@@ -84,7 +85,7 @@ class Dask(Executor):
     def __init__(self, client: Any, *, max_moved: int = 65_536, patience: float = _PATIENCE) -> None:
         self.max_moved = as_int("max_moved", max_moved, minimum=0)
         self._patience = as_scalar("patience", as_counts("patience", patience))
-        self._distributed = _import_distributed()
+        self._distributed = require("distributed", "fitting on Dask", extra="dask")
         self._owns_client = isinstance(client, str)
         if self._owns_client:
             self._check_address(client)
@@ -164,7 +165,7 @@ class Dask(Executor):
             nonlocal sent  # one copy for all parts; sent again if it is lost when a part is created again
             if sent is None or sent.status in (*_LOST, "error"):
                 sent = self._send(function)
-            return self._submit(_call, sent, part.future)
+            return self._submit(operator.call, sent, part.future)
 
         return self._create([partial(submit, part) for part in parts], parts)
 
@@ -400,13 +401,6 @@ class _Progress:
             self._n_done = n_done
 
 
-def _import_distributed() -> Any:
-    try:
-        return importlib.import_module("distributed")
-    except ImportError as error:
-        raise ImportError("fitting on Dask needs distributed: pip install 'excess[dask]'") from error
-
-
 def _first_line(error: BaseException) -> str:
     text = str(error).strip()
     return text.splitlines()[0][:200] if text else type(error).__name__
@@ -414,10 +408,6 @@ def _first_line(error: BaseException) -> str:
 
 def _identity(value: Any) -> Any:
     return value
-
-
-def _call(function: Callable[[Any], Any], events: Any) -> Any:
-    return function(events)
 
 
 def _merge(reduction: Reduction, totals: Sequence[Any]) -> Any:

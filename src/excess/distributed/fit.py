@@ -44,12 +44,7 @@ START_AGAIN = "nothing was written, start the fit again"
 
 
 def fit_forest(
-    estimator: OnOffForestClassifier,
-    chunks: Any,
-    *,
-    executor: Any = None,
-    memory: int = 2**30,
-    oob_scores: bool = True,
+    estimator: OnOffForestClassifier, chunks: Any, *, executor: Any = None, memory: int = 2**30, oob_scores: bool = True
 ) -> OnOffForestClassifier:
     """Fit a forest on chunks of events: bit for bit the forest of ``estimator.fit`` on all of them at once.
 
@@ -135,7 +130,9 @@ def fit_forest(
         check_scored(n_on, n_events - n_on, *scored.n_scored)
         threshold, curve = plan.rule.tune(scored, plan.alpha, plan.seed)
         score = scored.collected()[1] if oob_scores else None
-    return forest._finish(trees, leaf_size, classes, threshold, curve, score)
+    forest._finish(trees, leaf_size, threshold, curve, score)
+    forest.classes_ = classes
+    return forest
 
 
 @contextmanager

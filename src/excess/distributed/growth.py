@@ -35,8 +35,6 @@ from excess.estimators._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_G
 from excess.estimators._forest.levels import WIDTH
 from excess.estimators._forest.predictor import FlatTrees
 
-__all__ = ["Budget", "ForestGrower", "Histograms"]
-
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
 MAX_SLOTS = 1 << 14
 """Nodes in one message of histograms, however much memory there is: 128 MiB with four features per node."""
@@ -215,17 +213,12 @@ class BranchGrowth:
         scratch = np.empty_like(rows)
         return grow_bag(
             len(rows), len(self.n_codes), read_only(self.n_codes), np.uint64(branch.key), branch.depth,
-            _depth_limit(settings), settings.min_samples_leaf, branch.criterion, settings.alpha,
+            settings.depth_limit, settings.min_samples_leaf, branch.criterion, settings.alpha,
             x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(rows) + 1)), _MASK,
             rows, as_codes(rows, np.uint8), scratch, as_codes(scratch, np.uint8),
             np.empty(settings.max_features, dtype=np.int64),
             np.zeros((settings.max_features, WIDTH), dtype=np.int64), None, np.empty(WIDTH + 1, dtype=np.int64),
         )  # fmt: skip
-
-
-def _depth_limit(settings: GrowthSettings) -> int:
-    """Return the largest depth for kernels, where -1 is for no limit."""
-    return -1 if settings.max_depth is None else settings.max_depth
 
 
 @dataclass
@@ -290,7 +283,7 @@ class ForestGrower:
             searched, small = np.empty((2, 2 * len(nodes)), dtype=np.int64)
             tree.n_nodes, n_searched, n_small = levels.split_nodes(
                 tree.nodes, tree.keys, tree.n_nodes, nodes, self.n_codes, chosen[own], histograms[own],
-                _depth_limit(settings), settings.min_samples_leaf, self.criteria[t], settings.alpha, self._table,
+                settings.depth_limit, settings.min_samples_leaf, self.criteria[t], settings.alpha, self._table,
                 searched, self.budget.max_moved, small,
             )  # fmt: skip
             if n_searched:

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators._forest.layout import ON_BIT, as_codes
 
-__all__ = ["EventRecords", "EventScores", "InFile", "InMemory", "Part", "RecordStore", "read_only", "record_bytes"]
-
 BLOCK_ROWS = 1 << 17
 """Rows of a part."""
 
@@ -40,20 +38,13 @@ def record_bytes(n_features: int) -> int:
 class EventRecords:
     """Events as records of codes.
 
-    Attributes
-    ----------
-    records : ndarray of uint64 of shape (n_events, n_words)
-        Byte ``j`` of a record is the code of feature ``j``: 0 for a missing value, otherwise 1 plus the number of the
-        bin. The next byte has the label in its highest bit; its other bits are for the bootstrap weight, which is 0
-        here and is set by ``take_nodes`` in the copy for a tree. The rest of the last word is not used.
-    first_row : int
-        Number of the first event among all events. Bootstrap weights depend on the number of an event, not on its part.
-    n_features : int
-        Number of features.
+    Byte ``j`` of a record is the code of feature ``j``: 0 for a missing value, otherwise 1 plus the number of the bin.
+    The next byte has the label in its highest bit; its other bits are for the bootstrap weight, which is 0 here and is
+    set by ``take_nodes`` in the copy for a tree. The rest of the last word is not used.
     """
 
-    records: NDArray[np.uint64]
-    first_row: int
+    records: NDArray[np.uint64]  # of shape (n_events, n_words)
+    first_row: int  # number of the first event among all events, by which bootstrap weights are drawn
     n_features: int
 
     def __post_init__(self) -> None:
@@ -120,12 +111,7 @@ class InFile:
 class RecordStore:
     """Records that are appended in order and returned as parts; a context manager that removes its temporary file.
 
-    Parameters
-    ----------
-    n_rows, n_features : int
-        Size of all events.
-    memory : int
-        Bytes that the fit may use. Records that need more than a sixteenth of that go to a temporary file.
+    Records that need more than a sixteenth of the ``memory`` of the fit (bytes) go to the file.
     """
 
     def __init__(self, n_rows: int, n_features: int, memory: int) -> None:

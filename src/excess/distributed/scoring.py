@@ -16,8 +16,6 @@ from excess.estimators._forest import ensemble, predictor
 from excess.stats.score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
 from excess.stats.score_kernels import sum_log_likelihood
 
-__all__ = ["Likelihood", "OutOfBag", "ScoredParts"]
-
 
 @dataclass(frozen=True)
 class OutOfBag:
@@ -125,15 +123,7 @@ class _Resamples:
 
 
 class ScoredParts:
-    """Scores of all events, in parts; has the methods that a threshold rule needs.
-
-    Parameters
-    ----------
-    executor : Executor
-        Runs the work on parts.
-    parts : sequence
-        Parts of `EventScores`, in order.
-    """
+    """Scores of all events, in parts of `EventScores`, in order; has the methods that a threshold rule needs."""
 
     def __init__(self, executor: Executor, parts: Sequence[Any]) -> None:
         self._executor, self._parts = executor, list(parts)

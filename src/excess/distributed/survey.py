@@ -22,16 +22,6 @@ from excess.distributed.sources import Partition
 from excess.estimators._forest.binning import N_SAMPLED, edges_of, few_distinct
 from excess.estimators.forest import OnOffForestClassifier
 
-__all__ = [
-    "CheckedChunk",
-    "Survey",
-    "check_chunks",
-    "check_unchanged",
-    "count_rows",
-    "sample_cutoff",
-    "survey_partition",
-]
-
 
 @dataclass(frozen=True)
 class CheckedChunk:

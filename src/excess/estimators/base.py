@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from excess._core.checks import FloatArray
+from excess._core.checks import BoolArray, FloatArray, as_binary_target, binary_classes
 from excess.estimators.holdout import score_events
 from excess.estimators.model_file import save as save_model
 from excess.stats.curve import ThresholdCurve
@@ -33,14 +33,30 @@ class OnOffMixin:
         return self.curve_.at(self.threshold_)
 
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
-        """Write the fitted model to a file that holds no code.
+        """Write the fitted model to a file that holds no code; `load` reads it.
 
         Parameters
         ----------
         path : str or path-like
-            The file; one that exists is replaced.
+            The file. One that exists is replaced, at once and only when the new one is complete.
         metadata : mapping or None, default=None
-            What else to keep with the model, such as units or training groups; see `excess.estimators.model_file.save`.
+            What else to keep with the model, such as units, training groups or the configuration of the analysis: text
+            as keys; text, finite numbers, bools, None, lists and further mappings as values.
+
+        Raises
+        ------
+        ModelFileError
+            If the file cannot be written; one that was there before is left as it was.
+        TypeError
+            If the classifier wraps another one, a parameter is an object (a function as ``threshold``, a
+            ``RandomState``), or metadata is not JSON.
+
+        Notes
+        -----
+        The loaded model scores, selects and explains events to the same bits. It lacks ``oob_decision_function_``,
+        which is as large as the training set; ``curve_`` is kept. The file does not say when it was written, so that
+        the same fit with the same versions of the packages gives the same bytes; put a date into ``metadata`` if you
+        want one. The parameters, ``n_jobs`` and ``verbose`` among them, are in the file as they are now.
         """
         save_model(self, path, metadata=metadata)
 
@@ -70,6 +86,29 @@ class OnOffMixin:
 class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
     """Base of the classifiers that learn from On and Off events themselves and score an event from 0 to 1."""
 
+    _takes_missing = False
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from On and Off events, and choose the threshold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value for trees and forests, and an error for clusters.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+
+        Returns
+        -------
+        self
+        """
+        plan = self._plan()
+        events, labels = self._validate(X, as_binary_target(y), ensure_min_samples=2)
+        off, on = binary_classes(labels)
+        self._fit(plan, events, np.asarray(labels == on))
+        self.classes_ = np.array([off, on])
+        return self
+
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the *noisy* classes, Off and On.
 
@@ -86,6 +125,29 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
         """
         score = self._score(X)
         return np.column_stack([1 - score, score])
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare whether missing values are taken."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self._takes_missing
+        return tags
+
+    def _validate(self, *events: Any, **options: Any) -> Any:
+        """Return X as floats, and y if it is given; set or check what scikit-learn expects about features."""
+        finite = "allow-nan" if self._takes_missing else True
+        return validate_data(self, *events, dtype=[np.float64, np.float32], ensure_all_finite=finite, **options)
+
+    def _check_new_events(self, X: ArrayLike) -> NDArray[Any]:
+        check_is_fitted(self)
+        return self._validate(X, reset=False)
+
+    @abstractmethod
+    def _plan(self) -> Any:
+        """Check all parameters; return what they mean."""
+
+    @abstractmethod
+    def _fit(self, plan: Any, X: NDArray[Any], on: BoolArray) -> None:
+        """Learn from events that have been checked."""
 
     @abstractmethod
     def _score(self, X: ArrayLike) -> FloatArray:

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import ThreadpoolController
 
-from excess._core.checks import (
-    BoolArray,
-    FloatArray,
-    as_binary_target,
-    as_choice,
-    as_int,
-    as_random_state,
-    as_scalar_alpha,
-    binary_classes,
-)
+from excess._core.checks import BoolArray, FloatArray, as_choice, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
 from excess._core.rng import bootstrap_weights, choose_features, derive_key
 from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import BaseOnOffClassifier
-from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells
+from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells, use_one_thread
 from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
-from excess.estimators.oob_threshold import out_of_bag_rule
+from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import compute_cell_curve
 
 __all__ = ["OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"]
@@ -39,6 +28,10 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
     """Base of k-means classifiers: events in, scaled; scores and selection out."""
 
     _members: list[ClusterCells]
+    alpha: float
+    n_clusters: int
+    algorithm: str
+    random_state: Any
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return how far the score lies above the threshold.
@@ -57,33 +50,41 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
         return self._score(X) - np.clip(self.threshold_, -1.0, 1.0)
 
     def _get_state(self) -> State:
-        return State({}, {"mean": self._mean, "scale": self._scale, **cells_to_arrays(self._members)})
+        return {}, {"mean": self._mean, "scale": self._scale, **cells_to_arrays(self._members)}
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._mean, self._scale = (arrays.take(name, np.float64, self.n_features_in_) for name in ("mean", "scale"))
         self._members = cells_from_arrays(arrays, self.n_features_in_)
 
-    def _check_events(self, X: Any, y: ArrayLike, n_clusters: int) -> tuple[FloatArray, BoolArray]:
-        """Return scaled events and who is On; set classes, scale and what scikit-learn expects about features."""
-        labels = as_binary_target(y)
-        X, labels = validate_data(self, X, labels, dtype=[np.float64, np.float32])
-        if len(X) < n_clusters:
-            raise ValueError(f"n_clusters must be at most the number of events, n_samples={len(X)}, got {n_clusters}")
-        off, on = binary_classes(labels)
+    def _set_scale(self, X: NDArray[Any]) -> FloatArray:
+        """Find mean and scale of each feature; return scaled events."""
+        if len(X) < self.n_clusters:
+            raise ValueError(
+                f"n_clusters must be at most the number of events, n_samples={len(X)}, got {self.n_clusters}"
+            )
         spread = X.std(axis=0, dtype=np.float64)
         self._mean = X.mean(axis=0, dtype=np.float64)
         # a constant feature has a spread of a few last digits, which must not be blown up
         constant = spread <= 10 * np.finfo(X.dtype).eps * np.abs(self._mean)
         self._scale = np.where(constant | (spread == 0), 1.0, spread)
-        self.classes_ = np.array([off, on])
-        return self._scaled(X), np.asarray(labels == on)
-
-    def _check_new_events(self, X: ArrayLike) -> FloatArray:
-        check_is_fitted(self)
-        return self._scaled(validate_data(self, X, dtype=[np.float64, np.float32], reset=False))
+        return self._scaled(X)
 
     def _scaled(self, X: NDArray[Any]) -> FloatArray:
         return np.ascontiguousarray((X - self._mean) / self._scale)
+
+    def _check_clustering(self) -> tuple[float, int]:
+        """Check the parameters that all have; return exposure ratio and seed."""
+        alpha = as_scalar_alpha(self.alpha)
+        as_choice("algorithm", self.algorithm, ("auto", "lloyd", "mini_batch"))
+        as_int("n_clusters", self.n_clusters, minimum=1)
+        return alpha, as_random_state(self.random_state).randint(2**31 - 1)
+
+    def _score(self, X: ArrayLike) -> FloatArray:
+        scaled = self._scaled(self._check_new_events(X))
+        threads = n_threads(getattr(self, "n_jobs", None))
+        with use_one_thread("blas"):
+            scores = map_threaded(lambda cells: cells.score(scaled), self._members, threads)
+            return sum(scores, start=np.zeros(len(scaled))) / len(self._members)
 
 
 @saveable
@@ -119,10 +120,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         A cluster is assigned to signal when its On fraction exceeds it.
     curve_ : ThresholdCurve
         The training events at every cut of their cluster's On fraction.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
 
     See Also
     --------
@@ -152,46 +151,25 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     """
 
     def __init__(
-        self,
-        n_clusters: int = 48,
-        alpha: float = 1.0,
-        *,
-        algorithm: str = "auto",
-        random_state: Any = None,
+        self, n_clusters: int = 48, alpha: float = 1.0, *, algorithm: str = "auto", random_state: Any = None
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
         self.algorithm = algorithm
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find clusters and assign them.
+    def _plan(self) -> tuple[float, int]:
+        return self._check_clustering()
 
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events.
-        y : array-like of shape (n_events,)
-            Noisy labels of two classes; the larger one in sorted order is On.
-
-        Returns
-        -------
-        self
-        """
-        alpha = as_scalar_alpha(self.alpha)
-        n_clusters = _check_clustering(self)
-        seed = as_random_state(self.random_state).randint(2**31 - 1)
-        X, on = self._check_events(X, y, n_clusters)
-        algorithm = _algorithm(self.algorithm, len(X))
-        features = np.arange(X.shape[1])
-        weights = np.ones(len(X), dtype=np.uint8)
-        cells = find_cells(X, on, features, weights, n_clusters, algorithm, seed, ThreadpoolController())
-
+    def _fit(self, plan: tuple[float, int], X: NDArray[Any], on: BoolArray) -> None:
+        alpha, seed = plan
+        X = self._set_scale(X)
+        features, weights = np.arange(X.shape[1]), np.ones(len(X), dtype=np.uint8)
+        cells = find_cells(X, on, features, weights, self.n_clusters, _algorithm(self.algorithm, len(X)), seed)
         self.curve_ = compute_cell_curve(cells.fraction, cells.n_on, cells.n_off, alpha)
         self.threshold_ = self.curve_.best_threshold
         self._members = [cells]
         self._describe_clusters()
-        return self
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the cluster that each event falls into.
@@ -206,12 +184,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         ndarray of int64 of shape (n_events,)
             The nearest centre.
         """
-        X = self._check_new_events(X)
-        return self._members[0].numbers(X)
-
-    def _score(self, X: ArrayLike) -> FloatArray:
-        X = self._check_new_events(X)
-        return self._members[0].score(X)
+        scaled = self._scaled(self._check_new_events(X))
+        return self._members[0].numbers(scaled)
 
     def _describe_clusters(self) -> None:
         """Set the public attributes of the clusters."""
@@ -271,10 +245,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         these events, so this is not a result to quote; see `cross_val_detect`.
     curve_ : ThresholdCurve
         The training events at every cut of their out-of-bag scores.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
 
     See Also
     --------
@@ -321,32 +293,18 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Find the clusters of all members and tune the threshold.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events.
-        y : array-like of shape (n_events,)
-            Noisy labels of two classes; the larger one in sorted order is On.
-
-        Returns
-        -------
-        self
-        """
-        alpha = as_scalar_alpha(self.alpha)
-        n_estimators = as_int("n_estimators", self.n_estimators, minimum=1)
-        n_clusters = _check_clustering(self)
+    def _plan(self) -> tuple[float, int, OutOfBagRule, int]:
+        as_int("n_estimators", self.n_estimators, minimum=1)
         as_choice("output", self.output, ("fraction", "assignment"))
-        rule = out_of_bag_rule(self)
-        verbose = as_int("verbose", self.verbose, minimum=0)
-        threads = n_threads(self.n_jobs)
-        seed = as_random_state(self.random_state).randint(2**31 - 1)
-        X, on = self._check_events(X, y, n_clusters)
+        as_int("verbose", self.verbose, minimum=0)
+        rule, threads = out_of_bag_rule(self), n_threads(self.n_jobs)
+        return *self._check_clustering(), rule, threads
+
+    def _fit(self, plan: tuple[float, int, OutOfBagRule, int], X: NDArray[Any], on: BoolArray) -> None:
+        alpha, seed, rule, threads = plan
+        X = self._set_scale(X)
         n_features = resolve_max_features(self.max_features, X.shape[1])
         algorithm = _algorithm(self.algorithm, len(X))
-        controller = ThreadpoolController()
 
         def member(number: int) -> tuple[ClusterCells, BoolArray, FloatArray]:
             key = np.uint64(derive_key(seed, number))
@@ -355,45 +313,31 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
             weights = np.empty(len(X), dtype=np.uint8)
             bootstrap_weights(key, 0, weights)
             start = int(derive_key(key, 2)) % (2**31 - 1)
-            cells = find_cells(X, on, features, weights, n_clusters, algorithm, start, controller)
+            cells = find_cells(X, on, features, weights, self.n_clusters, algorithm, start)
             if self.output == "assignment":
                 cells = cells.with_votes(alpha)
             out_of_bag = weights == 0
             return cells, out_of_bag, cells.score(X[out_of_bag])
 
         members, total, n_scores = [], np.zeros(len(X)), np.zeros(len(X), dtype=np.int64)
-        with progress_bar("Clustering", n_estimators, shown=verbose > 0) as tick:
-            for cells, out_of_bag, score in map_threaded(member, range(n_estimators), threads, limit_blas=True):
+        with progress_bar("Clustering", self.n_estimators, shown=self.verbose > 0) as tick:
+            for cells, out_of_bag, score in map_threaded(member, range(self.n_estimators), threads, limit_blas=True):
                 members.append(cells)
                 total[out_of_bag] += score
                 n_scores[out_of_bag] += 1
                 tick(1)
         score = np.divide(total, n_scores, out=np.full(len(X), np.nan), where=n_scores > 0)
-        threshold, curve = rule(on, score, alpha, seed)
-
-        self.threshold_, self.curve_ = threshold, curve
+        self.threshold_, self.curve_ = rule(on, score, alpha, seed)
         self.oob_decision_function_ = np.column_stack([1 - score, score])
         self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
         self._members = members
-        return self
-
-    def _score(self, X: ArrayLike) -> FloatArray:
-        X = self._check_new_events(X)
-        threads = n_threads(self.n_jobs)
-        scores = map_threaded(lambda cells: cells.score(X), self._members, threads, limit_blas=True)
-        return sum(scores, start=np.zeros(len(X))) / len(self._members)
 
     def _get_state(self) -> State:
-        return super()._get_state()._replace(attributes={"oob_significance": self.oob_significance_})
+        return {"oob_significance": self.oob_significance_}, super()._get_state()[1]
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         super()._set_state(attributes, arrays)
         self.oob_significance_ = float(attributes["oob_significance"])
-
-
-def _check_clustering(estimator: Any) -> int:
-    as_choice("algorithm", estimator.algorithm, ("auto", "lloyd", "mini_batch"))
-    return as_int("n_clusters", estimator.n_clusters, minimum=1)
 
 
 def _algorithm(name: str, n_events: int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,40 +18,30 @@ from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.curve import compute_cell_curve
 
 _BATCH = 8192
+_FEW = 256
+_find_thread_pools = cache(ThreadpoolController)  # it takes longer than to score a few events
 _JOINED = {"centers": np.float64, "n_on": np.int64, "n_off": np.int64, "fraction": np.float64, "values": np.float64}
 """Arrays of which a model file holds those of all clusterings one after the other."""
 
 
 @dataclass(frozen=True)
 class ClusterCells:
-    """The clusters of some features, in scaled units, with what their training events say.
+    """The clusters of some features, in scaled units, with what their training events say."""
 
-    Attributes
-    ----------
-    features : ndarray of shape (n_used,)
-        Which features the clusters are made of.
-    centers : ndarray of shape (n_clusters, n_used)
-        Their centres.
-    n_on, n_off : ndarray of int64 of shape (n_clusters,)
-        Training events, bootstrap weights included.
-    fraction : ndarray of shape (n_clusters,)
-        On fraction; that of all events for a cluster without any.
-    values : ndarray of shape (n_clusters,)
-        What a cluster says about its events: the On fraction, or 0 and 1.
-    """
-
-    features: NDArray[np.int64]
-    centers: FloatArray
-    n_on: NDArray[np.int64]
+    features: NDArray[np.int64]  # that the clusters are made of
+    centers: FloatArray  # of shape (n_clusters, n_used)
+    n_on: NDArray[np.int64]  # training events in each cluster, bootstrap weights included
     n_off: NDArray[np.int64]
-    fraction: FloatArray
-    values: FloatArray
+    fraction: FloatArray  # of On; that of all events for a cluster without any
+    values: FloatArray  # what a cluster says about its events: the On fraction, or 0 and 1
 
     def numbers(self, X: FloatArray) -> NDArray[np.int64]:
         """Return the nearest centre of each event."""
         if len(X) == 0:
             return np.zeros(0, dtype=np.int64)
-        return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
+        # to start threads takes longer than to compare a few events
+        with use_one_thread("openmp") if len(X) <= _FEW else nullcontext():
+            return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
 
     def score(self, X: FloatArray) -> FloatArray:
         """Return the value of the nearest cluster of each event."""
@@ -58,8 +50,12 @@ class ClusterCells:
     def with_votes(self, alpha: float) -> ClusterCells:
         """Return the same clusters with 0 and 1 by their assignment in place of On fractions."""
         threshold = compute_cell_curve(self.fraction, self.n_on, self.n_off, alpha).best_threshold
-        votes = (self.fraction > threshold).astype(np.float64)
-        return ClusterCells(self.features, self.centers, self.n_on, self.n_off, self.fraction, votes)
+        return replace(self, values=(self.fraction > threshold).astype(np.float64))
+
+
+def use_one_thread(user_api: str) -> AbstractContextManager[Any]:
+    """Let OpenMP or BLAS run on one thread, so that sums have the same bits on every machine."""
+    return _find_thread_pools().limit(limits=1, user_api=user_api)
 
 
 def find_cells(
@@ -70,22 +66,14 @@ def find_cells(
     n_clusters: int,
     algorithm: str,
     seed: int,
-    controller: ThreadpoolController,
 ) -> ClusterCells:
     """Cluster weighted events in some features and count On and Off in each cluster."""
     in_bag = np.flatnonzero(weights)
     events = np.ascontiguousarray(X[np.ix_(in_bag, features)])
     weight = weights[in_bag].astype(np.float64)
-    shared: dict[str, Any] = {
-        "n_clusters": min(n_clusters, len(events)),
-        "n_init": 1,
-        "random_state": seed,
-    }
-    if algorithm == "lloyd":
-        kmeans = KMeans(**shared)
-    else:
-        kmeans = MiniBatchKMeans(batch_size=_BATCH, **shared)
-    with controller.limit(limits=1, user_api="openmp"):
+    shared: dict[str, Any] = {"n_clusters": min(n_clusters, len(events)), "n_init": 1, "random_state": seed}
+    kmeans = KMeans(**shared) if algorithm == "lloyd" else MiniBatchKMeans(batch_size=_BATCH, **shared)
+    with use_one_thread("openmp"):
         number = kmeans.fit(events, sample_weight=weight).labels_
     n_clusters = len(kmeans.cluster_centers_)
     n_on = np.bincount(number, weights=weight * on[in_bag], minlength=n_clusters).astype(np.int64)

@@ -44,8 +44,16 @@ def check_folds(folds: list[Any], labels: NDArray[Any], groups: NDArray[Any] | N
         if is_trained_on[held_out].any():
             raise ValueError(f"training and hold-out events must be kept apart, which {what} does not")
         binary_classes(labels[train], name=f"y in a training part of {what}")
-    if groups is not None:
-        _check_groups_apart(folds, groups, what)
+    if groups is None:
+        return
+    names, numbers = np.unique(groups, return_inverse=True)
+    for train, held_out in folds:
+        shared = np.intersect1d(numbers[train], numbers[held_out])
+        if len(shared) > 0:
+            raise ValueError(
+                f"{what} puts events of group {names[shared].tolist()[0]!r} on both sides of a fold; use a splitter "
+                "that keeps groups apart, or leave groups out"
+            )
 
 
 def is_fold_number(cv: Any) -> bool:
@@ -57,14 +65,3 @@ def _as_indices(part: Any) -> NDArray[np.intp]:
     """Return one side of a fold as indices; masks are welcome."""
     part = np.asarray(part)
     return np.flatnonzero(part) if part.dtype == np.bool_ else part.astype(np.intp)
-
-
-def _check_groups_apart(folds: list[Any], groups: NDArray[Any], what: str) -> None:
-    names, numbers = np.unique(groups, return_inverse=True)
-    for train, held_out in folds:
-        shared = np.intersect1d(numbers[train], numbers[held_out])
-        if len(shared) > 0:
-            raise ValueError(
-                f"{what} puts events of group {names[shared].tolist()[0]!r} on both sides of a fold; use a splitter "
-                "that keeps groups apart, or leave groups out"
-            )

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
-from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, saveable
@@ -83,10 +82,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         The training events at every cut of their out-of-bag scores.
     min_samples_leaf_ : int
         The leaf size in use.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
         Information gain through each feature, summed over all trees and normalised to 1.
 
@@ -148,26 +145,6 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Grow the trees and tune the threshold.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-        y : array-like of shape (n_events,)
-            Noisy labels of two classes; the larger one in sorted order is On.
-
-        Returns
-        -------
-        self
-        """
-        plan = self._plan()
-        X, on, classes = self._check_events(X, y)
-        leaf_size, trees, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
-        threshold, curve = plan.rule(on, score, plan.alpha, plan.seed)
-        return self._finish(trees, leaf_size, classes, threshold, curve, score)
-
     @property
     def oob_decision_function_(self) -> FloatArray:
         """Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree."""
@@ -181,7 +158,10 @@ class OnOffForestClassifier(BaseOnOffTrees):
         alpha = as_scalar_alpha(self.alpha)
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
-        sizes = self._check_leaf_sizes()
+        size = self.min_samples_leaf
+        if isinstance(size, str) and size != "auto":
+            raise ValueError(f"min_samples_leaf must be a number or 'auto', got {size!r}")
+        sizes = LEAF_SIZES if isinstance(size, str) else (as_int("min_samples_leaf", size, minimum=1),)
         rule = out_of_bag_rule(self)
         verbose = as_int("verbose", self.verbose, minimum=0) > 0
         seed = as_random_state(self.random_state).randint(2**31 - 1)
@@ -189,15 +169,17 @@ class OnOffForestClassifier(BaseOnOffTrees):
             criteria = [tuple(CRITERIA.values())[tree % 2] for tree in range(n_trees)]
         else:
             criteria = [CRITERIA[self.criterion]] * n_trees
-        return ForestPlan(
-            alpha, ensemble.tree_keys(seed, n_trees), criteria, self.max_depth, sizes, rule, seed, verbose
-        )
+        keys = ensemble.tree_keys(seed, n_trees)
+        return ForestPlan(alpha, keys, criteria, self.max_depth, sizes, rule, seed, verbose)
 
-    def _grow(self, plan: ForestPlan, X: FloatArray, on: BoolArray) -> tuple[int, GrownTrees, FloatArray]:
+    def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> None:
+        leaf_size, trees, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
+        self._finish(trees, leaf_size, *plan.rule(on, score, plan.alpha, plan.seed), score)
+
+    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> tuple[int, GrownTrees, FloatArray]:
         """Return leaf size, trees and out-of-bag scores."""
         threads = n_threads(self.n_jobs)
-        compile_kernels(X, self.max_bins)
-        events = ensemble.bin_events(X, on, self.max_bins, threads)
+        events = self._bin_events(X, on, threads)
         max_features = resolve_max_features(self.max_features, X.shape[1])
 
         def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
@@ -217,79 +199,40 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self,
         trees: GrownTrees,
         leaf_size: int,
-        classes: NDArray[Any],
         threshold: float,
         curve: ThresholdCurve,
         oob_score: FloatArray | None,
-    ) -> Self:
+    ) -> None:
         """Set the attributes of a fitted forest, all at once."""
         self.threshold_ = threshold
-        self.classes_ = classes
         self.min_samples_leaf_ = leaf_size
         self.curve_ = curve
         self._oob_score = oob_score
         self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
         self._trees = trees
-        return self
 
     def _get_state(self) -> State:
         attributes = {"min_samples_leaf": self.min_samples_leaf_, "oob_significance": self.oob_significance_}
-        return State(attributes, self._trees.to_arrays())
+        return attributes, self._trees.to_arrays()
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
         self.min_samples_leaf_ = int(attributes["min_samples_leaf"])
         self.oob_significance_ = float(attributes["oob_significance"])
 
-    def _check_leaf_sizes(self) -> tuple[int, ...]:
-        if isinstance(self.min_samples_leaf, str):
-            if self.min_samples_leaf != "auto":
-                raise ValueError(f"min_samples_leaf must be a number or 'auto', got {self.min_samples_leaf!r}")
-            return LEAF_SIZES
-        return (as_int("min_samples_leaf", self.min_samples_leaf, minimum=1),)
-
 
 @dataclass(frozen=True)
 class ForestPlan:
-    """What the parameters of a forest mean for its growth, wherever its events are.
-
-    Attributes
-    ----------
-    alpha : float
-        Exposure ratio.
-    keys : ndarray of uint64 of shape (n_trees,)
-        From which the random choices of each tree follow.
-    criteria : list of int
-        Criterion of each tree.
-    max_depth : int or None
-        Largest depth.
-    wanted_leaf_sizes : tuple of int
-        Leaf sizes to choose from.
-    rule : OutOfBagRule
-        How the threshold is tuned.
-    seed : int
-        Seed of everything random.
-    verbose : bool
-        Whether to show progress.
-    """
+    """What the parameters of a forest mean for its growth, wherever its events are."""
 
     alpha: float
-    keys: NDArray[np.uint64]
-    criteria: list[int]
+    keys: NDArray[np.uint64]  # from which the random choices of each tree follow
+    criteria: list[int]  # of each tree
     max_depth: int | None
-    wanted_leaf_sizes: tuple[int, ...]
-    rule: OutOfBagRule
-    seed: int
+    wanted_leaf_sizes: tuple[int, ...]  # to choose from
+    rule: OutOfBagRule  # how the threshold is tuned
+    seed: int  # of everything random
     verbose: bool
-
-    @property
-    def n_trees(self) -> int:
-        """Number of trees."""
-        return len(self.keys)
-
-    def leaf_sizes(self, n_events: int) -> tuple[int, ...]:
-        """Return the leaf sizes to choose from for so many events."""
-        return tuple(min(size, n_events) for size in self.wanted_leaf_sizes)
 
     def grow(
         self,
@@ -297,27 +240,14 @@ class ForestPlan:
         grow: Callable[[int, ensemble.Tick], GrownTrees],
         log_likelihood: Callable[[GrownTrees], tuple[int, int]],
     ) -> tuple[int, GrownTrees]:
-        """Grow a forest of each leaf size as long as they get better; return the best, and its leaf size.
+        """Grow a forest of each leaf size as long as they get better; return the leaf size of the best, and its trees.
 
-        Parameters
-        ----------
-        n_events : int
-            Number of events.
-        grow : callable
-            Grows all trees of a leaf size, and ticks for each.
-        log_likelihood : callable
-            Returns the out-of-bag log-likelihood of the labels under some trees, summed in whole units, and the number
-            of events in the sum.
-
-        Returns
-        -------
-        leaf_size : int
-            The one in use.
-        trees : GrownTrees
-            All trees.
+        ``grow`` grows all trees of a leaf size, and ticks for each. ``log_likelihood`` returns the out-of-bag
+        log-likelihood of the labels under some trees, summed in whole units, and the number of events in the sum.
         """
-        first, *smaller = self.leaf_sizes(n_events)
-        with progress_bar("Growing trees", self.n_trees * (1 + len(smaller)), shown=self.verbose) as tick:
+        first, *smaller = (min(size, n_events) for size in self.wanted_leaf_sizes)
+        n_trees = len(self.keys)
+        with progress_bar("Growing trees", n_trees * (1 + len(smaller)), shown=self.verbose) as tick:
             best = first, grow(first, tick)
             if smaller:
                 likelihood = mean_log_likelihood(*log_likelihood(best[1]))
@@ -325,7 +255,7 @@ class ForestPlan:
                 trees = grow(size, tick)
                 before, likelihood = likelihood, mean_log_likelihood(*log_likelihood(trees))
                 if likelihood <= before:
-                    tick(self.n_trees * (len(smaller) - number))
+                    tick(n_trees * (len(smaller) - number))
                     break
                 best = size, trees
         return best

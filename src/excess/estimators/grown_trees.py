@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
+from excess._core.checks import BoolArray, FloatArray, as_choice, as_int
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
+from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
@@ -27,7 +28,9 @@ _MAX_EVENTS = 2**31 - 1
 class BaseOnOffTrees(BaseOnOffClassifier):
     """Base of On/Off trees and forests."""
 
+    _takes_missing = True
     _trees: GrownTrees
+    max_bins: int | None
 
     @property
     def feature_importances_(self) -> FloatArray:
@@ -36,57 +39,31 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         gain = self._trees.gain(self.n_features_in_)
         return gain / gain.sum() if gain.sum() > 0 else gain
 
-    def __sklearn_tags__(self) -> Any:
-        """Declare a binary classifier that takes missing values."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether trees have been grown."""
         return hasattr(self, "_trees")
 
-    def _check_events(self, X: Any, y: ArrayLike) -> tuple[NDArray[Any], BoolArray, NDArray[Any]]:
-        """Return X as floats, who is On, and the two classes; set what scikit-learn expects about features."""
-        labels = as_binary_target(y)
-        X, labels = validate_data(
-            self, X, labels, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", ensure_min_samples=2
-        )
+    def _bin_events(self, X: NDArray[Any], on: BoolArray, n_threads: int) -> ensemble.BinnedEvents:
+        """Return events as records of codes, once the kernels for them are compiled."""
         if len(X) > _MAX_EVENTS:
             raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")
-        off, on = binary_classes(labels)
-        return X, np.asarray(labels == on), np.array([off, on])
+        compile_kernels(X, self.max_bins)
+        return ensemble.bin_events(X, on, self.max_bins, n_threads)
 
     def _score(self, X: ArrayLike) -> FloatArray:
         X, trees = self._check_new_events(X), self._trees
         return ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
 
-    def _check_new_events(self, X: ArrayLike) -> NDArray[Any]:
-        check_is_fitted(self)
-        return validate_data(self, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan", reset=False)
-
 
 @dataclass(frozen=True)
 class GrownTrees:
-    """Trees that are ready to score events.
-
-    Attributes
-    ----------
-    flat : FlatTrees
-        The nodes.
-    edges : list of ndarray
-        Inner edges of each feature's bins.
-    n_on, n_off : ndarray of int64 of shape (n_nodes,)
-        Training events in each node, bootstrap weights included.
-    values : ndarray of shape (n_nodes,)
-        What a node says about its events: its On fraction, or for leaves whether they are assigned to signal.
-    """
+    """Trees that are ready to score events."""
 
     flat: FlatTrees
-    edges: list[FloatArray]
-    n_on: NDArray[np.int64]
+    edges: list[FloatArray]  # inner edges of each feature's bins
+    n_on: NDArray[np.int64]  # training events in each node, bootstrap weights included
     n_off: NDArray[np.int64]
-    values: FloatArray
+    values: FloatArray  # what a node says about its events: its On fraction, or for leaves 0 and 1 by their assignment
 
     @classmethod
     def from_tables(
@@ -143,23 +120,18 @@ class GrownTrees:
         require(bool((goes_on | stays).all()), "a node has a child that is not of its tree")
         require(bool((feature < len(self.edges)).all()), "a node cuts on a feature that does not exist")
 
-    def with_votes(self, alpha: float) -> GrownTrees:
-        """Return the same trees with 0 and 1 by the assignment of the leaves in place of On fractions."""
-        return replace(self, values=self.assignment(alpha).astype(np.float64))
-
     @property
     def leaves(self) -> BoolArray:
         """True for the nodes that are leaves."""
         return leaf_mask(self.flat)
 
-    def assignment(self, alpha: float) -> BoolArray:
-        """Return True for the leaves that are assigned to signal, tree by tree."""
-        selected = np.zeros(len(self.n_on), dtype=np.bool_)
-        leaves = self.leaves
+    def with_votes(self, alpha: float) -> GrownTrees:
+        """Return the same trees with 0 and 1 by the assignment of their leaves in place of On fractions."""
+        votes, leaves = np.zeros(len(self.n_on)), self.leaves
         for first, last in pairwise(self.flat.roots):
             own = first + np.flatnonzero(leaves[first:last])
-            selected[own] = assign_cells(self.n_on[own], self.n_off[own], alpha)
-        return selected
+            votes[own] = assign_cells(self.n_on[own], self.n_off[own], alpha)
+        return replace(self, values=votes)
 
     def gain(self, n_features: int) -> FloatArray:
         """Return the information gained by the splits on each feature."""

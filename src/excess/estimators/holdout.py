@@ -117,7 +117,4 @@ def _prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str
     return estimator, score_events(estimator, X)
 
 
-SCORE_SOURCES: dict[str, Callable[..., tuple[Any, FloatArray]]] = {
-    "oob": _out_of_bag_scores,
-    "prefit": _prefit_scores,
-}
+SCORE_SOURCES: dict[str, Callable[..., tuple[Any, FloatArray]]] = {"oob": _out_of_bag_scores, "prefit": _prefit_scores}

@@ -52,7 +52,8 @@ class ModelFileError(ValueError):
 
     Examples
     --------
-    >>> from excess.estimators.model_file import ModelFileError, load
+    >>> from excess import load
+    >>> from excess.estimators import ModelFileError
     >>> try:
     ...     load("crab.excess")
     ... except ModelFileError as error:
@@ -62,36 +63,7 @@ class ModelFileError(ValueError):
 
 
 def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = None) -> None:
-    """Write a fitted estimator to a file; its method ``save`` does the same. See `load` for an example.
-
-    Parameters
-    ----------
-    model : estimator
-        A fitted `OnOffTreeClassifier`, `OnOffForestClassifier`, `OnOffKMeansClassifier` or
-        `OnOffKMeansEnsembleClassifier`.
-    path : str or path-like
-        The file. One that exists is replaced, at once and only when the new one is complete.
-    metadata : mapping or None, default=None
-        What else to keep with the model, such as units, training groups or the configuration of the analysis: text as
-        keys; text, finite numbers, bools, None, lists and further mappings as values.
-
-    Raises
-    ------
-    ModelFileError
-        If the file cannot be written; one that was there before is left as it was.
-    NotFittedError
-        If the model is not fitted.
-    TypeError
-        If the model is another estimator, a parameter is an object (a function as ``threshold``, a ``RandomState``), or
-        metadata is not JSON.
-
-    Notes
-    -----
-    The loaded model scores, selects and explains events to the same bits. It lacks ``oob_decision_function_``, which is
-    as large as the training set; ``curve_`` is kept. The file does not say when it was written, so that the same fit
-    with the same versions of the packages gives the same bytes; put a date into ``metadata`` if you want one. The
-    parameters, ``n_jobs`` and ``verbose`` among them, are in the file as they are now.
-    """
+    """Write a fitted estimator to a file, as its method ``save`` does."""
     if SAVEABLE.get(type(model).__name__) is not type(model):
         raise TypeError(
             f"a model file holds one of {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}; use joblib for "
@@ -103,7 +75,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         raise TypeError(
             f"classes of the dtype {model.classes_.dtype} cannot be saved; use whole numbers, bools or text"
         )
-    own = model._get_state()
+    attributes, arrays = model._get_state()
     features = getattr(model, "feature_names_in_", None)
     header = {
         "format_version": FORMAT_VERSION,
@@ -121,15 +93,15 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "classes_dtype": dtype,
         "alpha": model.curve_.alpha,
         "threshold": as_number(model.threshold_),
-        "attributes": {name: as_number(value) for name, value in own.attributes.items()},
+        "attributes": {name: as_number(value) for name, value in attributes.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
     curve = {f"curve_{name}": getattr(model.curve_, name) for name in ("scores", *_CURVE)}
-    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **own.arrays})
+    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **arrays})
 
 
 def load(path: PathLike) -> Any:
-    """Read a fitted estimator from a file that `save` has written.
+    """Read a fitted estimator from a file that its method ``save`` has written.
 
     Parameters
     ----------
@@ -151,8 +123,7 @@ def load(path: PathLike) -> Any:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from excess import OnOffKMeansClassifier
-    >>> from excess.estimators.model_file import load
+    >>> from excess import OnOffKMeansClassifier, load
     >>> model = OnOffKMeansClassifier(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], ["off", "off", "on", "on"])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "clusters.excess"
@@ -179,47 +150,16 @@ def load(path: PathLike) -> Any:
 def read_header(path: PathLike) -> dict[str, Any]:
     """Read what a model file says about its model; the whole file is checked, with the errors of `load`.
 
-    Parameters
-    ----------
-    path : str or path-like
-        The file.
-
-    Returns
-    -------
-    dict
-        ``format_version``, ``class``, ``versions`` (of excess, numpy, scikit-learn and python), ``parameters``,
-        ``n_features``, ``feature_names`` (in order; None if there were none), ``classes`` (Off and On) and their
-        ``classes_dtype``, ``alpha``, ``threshold``, ``attributes`` (numbers that the estimator learnt besides) and
-        ``metadata`` as given to `save`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from excess import OnOffTreeClassifier
-    >>> from excess.estimators.model_file import read_header
-    >>> tree = OnOffTreeClassifier(alpha=0.2).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "tree.excess"
-    ...     tree.save(path, metadata={"units": {"width": "mm"}})
-    ...     header = read_header(path)
-    >>> header["class"], header["alpha"], header["classes"], header["metadata"]
-    ('OnOffTreeClassifier', 0.2, [0, 1], {'units': {'width': 'mm'}})
+    Its keys: ``format_version``, ``class``, ``versions`` (of excess, numpy, scikit-learn and python), ``parameters``,
+    ``n_features``, ``feature_names`` (in order; None if there were none), ``classes`` (Off and On) and their
+    ``classes_dtype``, ``alpha``, ``threshold``, ``attributes`` (numbers that the estimator learnt besides) and
+    ``metadata`` as given to `save`.
     """
     return _read(Path(path))[0]
 
 
 def is_model_file(path: PathLike) -> bool:
-    """Say whether a file begins as a model file of any format does; `load` and `read_header` find out the rest.
-
-    False as well if there is no such file, or it cannot be read.
-
-    Examples
-    --------
-    >>> from excess.estimators.model_file import is_model_file
-    >>> is_model_file("crab.excess")
-    False
-    """
+    """Say whether a file begins as a model file of any format does; False as well if it cannot be read."""
     try:
         start = _read_start(Path(path))
     except (OSError, ValueError):

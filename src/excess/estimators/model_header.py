@@ -74,16 +74,10 @@ def _parse_number(value: Any) -> Any:
 
 def _as_scalar(value: Any) -> bool | int | float | str | None:
     """Return a value as JSON knows it; TypeError if it is none of these."""
-    if type(value) is np.ndarray and value.ndim == 0:
-        value = value[()]
-    if value is None or isinstance(value, str):
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0 and value.dtype.kind in "biufUO":
+        value = float(value) if value.dtype.kind == "f" else value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, (int, np.integer)) and not isinstance(value, np.timedelta64):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value)
     raise TypeError
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Estimator = TypeVar("Estimator", bound=type)
 
+State = tuple[dict[str, Any], dict[str, NDArray[Any]]]
+"""Numbers and arrays, by name, that an estimator has learnt beyond what all On/Off classifiers share."""
 SAVEABLE: dict[str, Any] = {}
 """Classes of estimators that a model file may hold, by name."""
 
@@ -17,13 +19,6 @@ def saveable(estimator: Estimator) -> Estimator:
     """Enter a class of estimators, with ``_get_state`` and ``_set_state``, among those that a file may hold."""
     SAVEABLE[estimator.__name__] = estimator
     return estimator
-
-
-class State(NamedTuple):
-    """Numbers and arrays, by name, that an estimator has learnt beyond what all On/Off classifiers share."""
-
-    attributes: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
 
 
 class StoredArrays:

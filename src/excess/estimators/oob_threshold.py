@@ -17,21 +17,11 @@ from excess.stats.thresholds import median_threshold, significance_threshold, th
 
 @dataclass(frozen=True)
 class OutOfBagRule:
-    """What an ensemble's parameters say about its threshold.
+    """What an ensemble's parameters say about its threshold."""
 
-    Attributes
-    ----------
-    given : str, callable or float
-        The parameter ``threshold``.
-    rule : callable or None
-        The rule it names; None where it is the threshold itself.
-    tolerance, n_bootstrap
-        Options of the rule of largest significance.
-    """
-
-    given: Any
-    rule: Callable[..., float] | None
-    tolerance: float
+    given: Any  # the parameter `threshold`
+    rule: Callable[..., float] | None  # the rule it names; None where it is the threshold itself
+    tolerance: float  # of the rule of largest significance, as `n_bootstrap` is
     n_bootstrap: int
 
     def __call__(self, on: BoolArray, score: FloatArray, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:

@@ -145,22 +145,24 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         threshold_rule(self.method, self.n_bootstrap)
         as_random_state(self.random_state)
         check_classifier(self.estimator)
-        X, labels = _check_events(X, y)
+        labels = as_binary_target(y)
+        check_event_numbers(X, y=labels)
+        X = indexable(X)[0]
         if groups is not None:
             groups = as_labels(groups, name="groups")
             check_same_length(y=labels, groups=groups)
-        if isinstance(self.cv, str):
-            if self.cv not in SCORE_SOURCES:
-                raise ValueError(f"cv must be 'oob', 'prefit', a number or a splitter, got {self.cv!r}")
-            if groups is not None:
-                raise ValueError(
-                    f"groups cannot be kept apart with cv={self.cv!r}; give cv a number of folds or a "
-                    "splitter such as LeaveOneGroupOut(), or leave groups out"
-                )
+        named = isinstance(self.cv, str)
+        if named and self.cv not in SCORE_SOURCES:
+            raise ValueError(f"cv must be 'oob', 'prefit', a number or a splitter, got {self.cv!r}")
+        if named and groups is not None:
+            raise ValueError(
+                f"groups cannot be kept apart with cv={self.cv!r}; give cv a number of folds or a splitter such as "
+                "LeaveOneGroupOut(), or leave groups out"
+            )
         estimator_params, split_params = self._route(groups, fit_params)
         _check_weights(estimator_params.get("sample_weight"), labels)
 
-        if isinstance(self.cv, str):
+        if named:
             estimator, scores = SCORE_SOURCES[self.cv](self.estimator, X, labels, estimator_params)
         else:
             folds = make_folds(self.cv, X, labels, split_params)
@@ -171,14 +173,8 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         if self.cv != "oob" and not scored.all():
             n_bad = np.count_nonzero(~scored)
             raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(scores)} events")
-        threshold, curve = tune_threshold(
-            self.method,
-            labels[scored],
-            scores[scored],
-            alpha,
-            n_bootstrap=self.n_bootstrap,
-            random_state=self.random_state,
-        )
+        options = {"n_bootstrap": self.n_bootstrap, "random_state": self.random_state}
+        threshold, curve = tune_threshold(self.method, labels[scored], scores[scored], alpha, **options)
 
         # nothing is set before all has succeeded
         self.estimator_, self.threshold_, self.curve_ = estimator, threshold, curve
@@ -193,66 +189,33 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
 
     @available_if(lambda self: _delegate_has(self, "predict_proba"))
     def predict_proba(self, X: Any) -> NDArray[Any]:
-        """Return the estimator's probabilities of Off and On, the noisy classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_events, n_features)
-            Events.
-
-        Returns
-        -------
-        ndarray of shape (n_events, 2)
-            Probabilities of ``classes_``.
-        """
+        """Return the estimator's probabilities of Off and On, the noisy classes; shape (n_events, 2)."""
         check_is_fitted(self)
         return self.estimator_.predict_proba(X)
 
     @available_if(lambda self: _delegate_has(self, "decision_function"))
     def decision_function(self, X: Any) -> NDArray[Any]:
-        """Return the estimator's decision function.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_events, n_features)
-            Events.
-
-        Returns
-        -------
-        ndarray of shape (n_events,)
-            Larger means more signal-like.
-        """
+        """Return the estimator's decision function; shape (n_events,)."""
         check_is_fitted(self)
         return self.estimator_.decision_function(X)
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Return how metadata reach the estimator and the splitter.
-
-        Returns
-        -------
-        MetadataRouter
-            Routes from ``fit``.
-        """
+        """Return how metadata reach the estimator and the splitter from ``fit``."""
         router = MetadataRouter(owner=self).add(
-            estimator=self.estimator,
-            method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
         )
         # a number of folds takes groups, too
         splitter = StratifiedGroupKFold() if is_fold_number(self.cv) else self.cv
         if hasattr(splitter, "split") and not isinstance(splitter, str):
-            router.add(
-                splitter=splitter,
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
+            router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
 
     def __sklearn_tags__(self) -> Any:
         """Declare a binary classifier that takes the inputs which its estimator takes."""
         tags = super().__sklearn_tags__()
-        inner = get_tags(self.estimator)
-        tags.input_tags.sparse = inner.input_tags.sparse
-        tags.input_tags.allow_nan = inner.input_tags.allow_nan
-        tags.input_tags.pairwise = inner.input_tags.pairwise
+        inner = get_tags(self.estimator).input_tags
+        for name in ("sparse", "allow_nan", "pairwise"):
+            setattr(tags.input_tags, name, getattr(inner, name))
         return tags
 
     def _route(self, groups: ArrayLike | None, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -261,20 +224,12 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         if not get_config()["enable_metadata_routing"]:
             return fit_params, given
         routed = process_routing(self, "fit", **given, **fit_params)
-        split_params = routed.splitter.split if "splitter" in routed else {}
-        return dict(routed.estimator.fit), dict(split_params)
+        return dict(routed.estimator.fit), dict(routed.splitter.split if "splitter" in routed else {})
 
 
 def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:
     getattr(getattr(meta, "estimator_", meta.estimator), name)
     return True
-
-
-def _check_events(X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-    """Return X in a form that can be split, and y as labels of two classes."""
-    labels = as_binary_target(y)
-    check_event_numbers(X, y=labels)
-    return indexable(X)[0], labels
 
 
 def _check_weights(sample_weight: Any, labels: NDArray[Any]) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import as_column, as_int, as_random_state, as_scalar_alpha
+from excess._core.checks import BoolArray, as_column, as_int, as_random_state, as_scalar_alpha
 from excess.estimators._forest import ensemble
-from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
@@ -53,10 +52,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         A leaf is assigned to signal when its score exceeds it.
     curve_ : ThresholdCurve
         The training events at every cut of their leaf's score.
-    n_features_in_ : int
-        Number of features.
-    feature_names_in_ : ndarray of str
-        Names of the features, if X had any.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
         Information gain through each feature, normalised to 1.
 
@@ -109,43 +106,28 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         self.output = output
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Grow the tree.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_events, n_features)
-            Events; NaN is a missing value.
-        y : array-like of shape (n_events,)
-            Noisy labels of two classes; the larger one in sorted order is On.
-
-        Returns
-        -------
-        self
-        """
+    def _plan(self) -> tuple[float, int, int]:
+        """Check all parameters; return exposure ratio, leaf size and seed."""
         alpha = as_scalar_alpha(self.alpha)
         check_growth(self, tuple(CRITERIA))
         min_samples_leaf = as_int("min_samples_leaf", self.min_samples_leaf, minimum=1)
-        seed = as_random_state(self.random_state).randint(2**31 - 1)
-        X, on, classes = self._check_events(X, y)
+        return alpha, min_samples_leaf, as_random_state(self.random_state).randint(2**31 - 1)
+
+    def _fit(self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray) -> None:
+        alpha, min_samples_leaf, seed = plan
+        max_depth = None if self.max_depth is None else min(self.max_depth, len(X))
+        max_features = resolve_max_features(self.max_features, X.shape[1])
         settings = ensemble.GrowthSettings(
-            None if self.max_depth is None else min(self.max_depth, len(X)),
-            min(min_samples_leaf, len(X)),
-            resolve_max_features(self.max_features, X.shape[1]),
-            alpha,
-            bootstrap=False,
+            max_depth, min(min_samples_leaf, len(X)), max_features, alpha, bootstrap=False
         )
-        compile_kernels(X, self.max_bins)
-        events = ensemble.bin_events(X, on, self.max_bins, n_threads=1)
+        events = self._bin_events(X, on, n_threads=1)
         keys = ensemble.tree_keys(seed, 1)
         tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
-        self._trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
-        leaves, trees = self._trees.leaves, self._trees
+        trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
+        leaves = trees.leaves
         self.curve_ = compute_cell_curve(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
         self.threshold_ = self.curve_.best_threshold
-        self._has_missing = np.isnan(X).any(axis=0)
-        self.classes_ = classes
-        return self
+        self._trees, self._has_missing = trees, np.isnan(X).any(axis=0)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.
@@ -210,7 +192,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         return draw_tree(self._view(feature_names), max_depth, ax)
 
     def _get_state(self) -> State:
-        return State({}, {**self._trees.to_arrays(), "has_missing": self._has_missing})
+        return {}, {**self._trees.to_arrays(), "has_missing": self._has_missing}
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)

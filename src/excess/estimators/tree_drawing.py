@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_int
+from excess._core.errors import require
 from excess.stats.significance import li_ma_significance
 
 
@@ -80,11 +81,9 @@ def tree_text(view: TreeView, max_depth: int | None) -> str:
 
 def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
     """Draw the tree with matplotlib and return the axes."""
-    try:
-        import matplotlib.pyplot as plt
-        from matplotlib.colors import TwoSlopeNorm
-    except ImportError as error:
-        raise ImportError("plot_tree needs matplotlib; install it with: pip install 'excess[report]'") from error
+    plt = require("matplotlib.pyplot", "plot_tree", extra="report")
+    from matplotlib.colors import TwoSlopeNorm
+
     deepest = _deepest(max_depth)
     places = _place_nodes(view, deepest)
     next_leaf = 1 + max(x for x, _ in places.values())

@@ -14,9 +14,8 @@ __all__ = ["assign_cells"]
 def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     """Select the cells of a partition that together have the largest significance (Eq. 5 of the paper).
 
-    The optimum over all ``2^k`` assignments is a prefix of the cells in descending order of their On
-    fraction, so that sorting and one sweep find it exactly, in O(k log k). The proof is in
-    ``docs/assignment.md``.
+    The optimum over all ``2^k`` assignments is a prefix of the cells in descending order of their On fraction, so that
+    sorting and one sweep find it exactly, in O(k log k). The proof is in ``docs/assignment.md``.
 
     Parameters
     ----------
@@ -28,8 +27,7 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (n_cells,)
-        True where a cell counts as signal. Empty cells never do; where no selection shows an excess, no
-        cell does.
+        True where a cell counts as signal. Empty cells never do; where no selection shows an excess, no cell does.
 
     Examples
     --------

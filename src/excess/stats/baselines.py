@@ -6,12 +6,12 @@ rule with other settings is passed as ``functools.partial(menon_threshold, metri
 
 References
 ----------
-Menon, van Rooyen, Ong & Williamson (2015), "Learning from corrupted binary labels via class-probability
-estimation", ICML.
-Mithal, Nayak, Khandelwal, Kumar, Oza & Nemani (2017), "RAPT: Rare class prediction in absence of true
-labels", IEEE TKDE 29 (11).
-Yao, Liu, Han, Gong, Deng, Niu & Sugiyama (2020), "Dual T: Reducing estimation error for transition matrix
-in label-noise learning", NeurIPS.
+Menon, van Rooyen, Ong & Williamson (2015), "Learning from corrupted binary labels via class-probability estimation",
+ICML.
+Mithal, Nayak, Khandelwal, Kumar, Oza & Nemani (2017), "RAPT: Rare class prediction in absence of true labels", IEEE
+TKDE 29 (11).
+Yao, Liu, Han, Gong, Deng, Niu & Sugiyama (2020), "Dual T: Reducing estimation error for transition matrix in
+label-noise learning", NeurIPS.
 """
 
 from __future__ import annotations
@@ -102,13 +102,7 @@ def menon_threshold(
     return _f1_threshold(on, scores, rate_plus, rate_minus)
 
 
-def mithal_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    alpha: float | None = None,
-    *,
-    quantile: float = 0.05,
-) -> float:
+def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.05) -> float:
     """Threshold that maximises an estimate of the clean G measure (RAPT, Mithal et al. 2017).
 
     With ``beta`` the On fraction among the lowest scores, which are taken to be pure background, the
@@ -117,10 +111,8 @@ def mithal_threshold(
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels of two classes; the larger one in sorted order is On.
-    score : array-like of shape (n_events,)
-        Larger means more signal-like; any scale.
+    y, score : array-like of shape (n_events,)
+        As for `menon_threshold`, but the scores may have any scale.
     alpha : float or None, default=None
         Not used: the rule estimates the noise rate of the background. Every rule accepts it.
     quantile : float, default=0.05
@@ -149,13 +141,7 @@ def mithal_threshold(
     return float(thresholds[strictest_argmax(objective)])
 
 
-def yao_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    alpha: float | None = None,
-    *,
-    quantile: float = 0.97,
-) -> float:
+def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.97) -> float:
     """Threshold of best clean accuracy, at noise rates estimated by the Dual T method (Yao et al. 2020).
 
     The noise rates are a product of two transitions: from the clean class to an intermediate one, which
@@ -165,10 +151,8 @@ def yao_threshold(
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels of two classes; the larger one in sorted order is On.
-    score : array-like of shape (n_events,)
-        Estimates of P(On given x), in [0, 1].
+    y, score : array-like of shape (n_events,)
+        As for `menon_threshold`.
     alpha : float or None, default=None
         Not used: the rule estimates both noise rates. Every rule accepts it.
     quantile : float, default=0.97
@@ -187,25 +171,18 @@ def yao_threshold(
     """
     on, scores = _check_events(y, score, alpha)
     _check_probabilities(scores, "yao")
-    quantile = as_probability("quantile", quantile)
-    return _accuracy_threshold(*_dual_t_rates(on, scores, quantile))
+    return _accuracy_threshold(*_dual_t_rates(on, scores, as_probability("quantile", quantile)))
 
 
 def default_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    alpha: float | None = None,
-    *,
-    metric: Metric = "accuracy",
+    y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, metric: Metric = "accuracy"
 ) -> float:
     """Threshold that ignores the noise: 0.5, or the best F1 on the noisy labels.
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels of two classes; the larger one in sorted order is On.
-    score : array-like of shape (n_events,)
-        Larger means more signal-like; in [0, 1] for ``metric="accuracy"``.
+    y, score : array-like of shape (n_events,)
+        As for `menon_threshold`; with ``metric="f1"`` the scores may have any scale.
     alpha : float or None, default=None
         Not used. Every rule accepts it.
     metric : {"accuracy", "f1"}, default="accuracy"

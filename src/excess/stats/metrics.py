@@ -1,8 +1,7 @@
 """Scores of predicted labels against noisy ones: significance, and estimates of the clean metrics.
 
-The estimates need the exposure ratio, which fixes the noise rate of the background. The noise rate of the
-signal, ``p_plus``, is 0 unless given: all signal is taken to come from the On region. Recall does not depend
-on it.
+The estimates need the exposure ratio, which fixes the noise rate of the background. The noise rate of the signal,
+``p_plus``, is 0 unless given: all signal is taken to come from the On region. Recall does not depend on it.
 """
 
 from __future__ import annotations
@@ -159,10 +158,8 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
 
     Parameters
     ----------
-    y, y_pred, alpha
-        As for `count_selected`.
-    p_plus : float, default=0.0
-        Noise rate of the signal.
+    y, y_pred, alpha, p_plus
+        As for `corrected_precision_score`.
 
     Returns
     -------
@@ -184,10 +181,8 @@ def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: 
 
     Parameters
     ----------
-    y, y_pred, alpha
-        As for `count_selected`.
-    p_plus : float, default=0.0
-        Noise rate of the signal.
+    y, y_pred, alpha, p_plus
+        As for `corrected_precision_score`.
 
     Returns
     -------
@@ -211,12 +206,8 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, 
     ratio = as_scalar_alpha(alpha)
     on_class = _on_class(labels, predicted)
     on, selected = labels == on_class, predicted == on_class
-
-    def count(mask: Any) -> OnOffCounts:
-        n_on = int(np.count_nonzero(on & mask))
-        return OnOffCounts(n_on, int(np.count_nonzero(mask)) - n_on, ratio)
-
-    return count(selected), count(np.ones_like(selected))
+    n_on, n_selected, n_both = (int(np.count_nonzero(mask)) for mask in (on, selected, on & selected))
+    return OnOffCounts(n_both, n_selected - n_both, ratio), OnOffCounts(n_on, len(on) - n_on, ratio)
 
 
 def _on_class(labels: NDArray[Any], predicted: NDArray[Any]) -> Any:

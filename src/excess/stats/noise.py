@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import (
+    FloatArray,
+    Number,
     as_alpha,
     as_counts,
     as_labels,
@@ -22,6 +24,10 @@ from excess._core.checks import (
 __all__ = ["alpha_from_p_minus", "clean_counts", "inject_label_noise", "p_minus_from_alpha"]
 
 
+@overload
+def alpha_from_p_minus(p_minus: Number) -> float: ...
+@overload
+def alpha_from_p_minus(p_minus: ArrayLike) -> FloatArray: ...
 def alpha_from_p_minus(p_minus: ArrayLike) -> Any:
     """Exposure ratio On/Off that belongs to a noise rate of the background.
 
@@ -45,6 +51,10 @@ def alpha_from_p_minus(p_minus: ArrayLike) -> Any:
     return as_result(rate / (1 - rate))
 
 
+@overload
+def p_minus_from_alpha(alpha: Number) -> float: ...
+@overload
+def p_minus_from_alpha(alpha: ArrayLike) -> FloatArray: ...
 def p_minus_from_alpha(alpha: ArrayLike) -> Any:
     """Noise rate of the background that belongs to an exposure ratio On/Off.
 
@@ -108,14 +118,16 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
     return noisy
 
 
+@overload
+def clean_counts(n_on: Number, n_off: Number, p_plus: float, p_minus: float) -> tuple[float, float]: ...
+@overload
+def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: float) -> tuple[FloatArray, FloatArray]: ...
 def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: float) -> tuple[Any, Any]:
     """Estimate how many signal and background events are behind On and Off counts.
 
-    The expected counts are a linear mixture of the clean ones,
-    ``n_on = (1 - p_plus) n_signal + p_minus n_background`` and
-    ``n_off = p_plus n_signal + (1 - p_minus) n_background``; both equations are inverted at once.
-    Divided by their totals, the results are the clean true and false positive rates of Menon et al.
-    (2015), section 4.
+    The expected counts are a linear mixture of the clean ones, ``n_on = (1 - p_plus) n_signal + p_minus n_background``
+    and ``n_off = p_plus n_signal + (1 - p_minus) n_background``; both equations are inverted at once. Divided by their
+    totals, the results are the clean true and false positive rates of Menon et al. (2015), section 4.
 
     Parameters
     ----------

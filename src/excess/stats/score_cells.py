@@ -25,18 +25,10 @@ N_GRID = 1 << 20
 
 
 class ScoreCells(NamedTuple):
-    """Cells in ascending order of their scores.
+    """Cells in ascending order of their scores."""
 
-    Attributes
-    ----------
-    low, high : ndarray of shape (n_cells,)
-        Smallest and largest score in a cell.
-    n_on, n_off : ndarray of int64 of shape (n_cells,)
-        Events.
-    """
-
-    low: FloatArray
-    high: FloatArray
+    low: FloatArray  # smallest score in each cell
+    high: FloatArray  # largest score in each cell
     n_on: NDArray[np.int64]
     n_off: NDArray[np.int64]
 
@@ -66,14 +58,7 @@ class ScoredEvents(Protocol):
 class EventsInMemory:
     """Scored events in two arrays.
 
-    Parameters
-    ----------
-    on : ndarray of bool
-        Who is On.
-    score : ndarray
-        Scores; from 0 to 1 where there are more than ``MAX_EXACT`` and ``exact`` is not set.
-    exact : bool, default=False
-        Whether every distinct score is a cell whatever their number.
+    More than ``MAX_EXACT`` scores must lie from 0 to 1, unless ``exact`` makes every distinct score a cell.
     """
 
     def __init__(self, on: BoolArray, score: FloatArray, *, exact: bool = False) -> None:
@@ -94,16 +79,7 @@ class EventsInMemory:
 
 
 def count_cells(on: BoolArray, score: FloatArray, *, on_grid: bool) -> ScoreCells:
-    """Return the cells of some events; those without a score (NaN) are left out.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from excess.stats.score_cells import count_cells
-    >>> cells = count_cells(np.array([True, False, True]), np.array([0.5, 0.5, 0.75]), on_grid=False)
-    >>> cells.low, cells.n_on, cells.n_off
-    (array([0.5 , 0.75]), array([1, 1]), array([1, 0]))
-    """
+    """Return the cells of some events; those without a score (NaN) are left out."""
     if on_grid:
         return add_to_grid(empty_grid(), on, score).without_empty()
     scored = ~np.isnan(score)

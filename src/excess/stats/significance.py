@@ -23,7 +23,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._core.checks import FloatArray, Number, as_alpha, as_counts, as_result, as_scalar, check_broadcast
+from excess._core.checks import (
+    FloatArray,
+    Number,
+    as_alpha,
+    as_counts,
+    as_result,
+    as_scalar,
+    as_scalar_alpha,
+    check_broadcast,
+)
 
 __all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
 
@@ -207,15 +216,10 @@ class OnOffCounts:
 
     def __post_init__(self) -> None:
         """Check the counts and turn NumPy scalars into Python numbers, which print better."""
-        checked = {
-            "n_on": as_counts("n_on", self.n_on),
-            "n_off": as_counts("n_off", self.n_off),
-            "alpha": as_alpha(self.alpha),
-        }
-        for name, array in checked.items():
-            number = as_scalar(name, array)
-            whole = name != "alpha" and number.is_integer()
-            object.__setattr__(self, name, int(number) if whole else number)
+        for name in ("n_on", "n_off"):
+            number = as_scalar(name, as_counts(name, getattr(self, name)))
+            object.__setattr__(self, name, int(number) if number.is_integer() else number)
+        object.__setattr__(self, "alpha", as_scalar_alpha(self.alpha))
 
     @property
     def background(self) -> float:

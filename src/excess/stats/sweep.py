@@ -14,41 +14,20 @@ from excess._core.checks import BoolArray, FloatArray
 
 
 class Cuts(NamedTuple):
-    """Every cut that selects a different set of cells, from selecting all to selecting none.
+    """Every cut that selects a different set of cells, from selecting all to selecting none."""
 
-    Attributes
-    ----------
-    values : ndarray of shape (n_distinct,)
-        The distinct scores, ascending.
-    thresholds : ndarray of shape (n_distinct + 1,)
-        Ascending. The first is -inf (all selected), the last +inf (none selected); the others lie
-        midway between neighbouring distinct scores.
-    n_on, n_off : ndarray of shape (n_distinct + 1,)
-        Counts with ``score > threshold``.
-    """
-
-    values: FloatArray
-    thresholds: FloatArray
-    n_on: NDArray[Any]
+    values: FloatArray  # the distinct scores, ascending
+    thresholds: FloatArray  # one more: -inf (all selected), midway between neighbouring scores, +inf (none selected)
+    n_on: NDArray[Any]  # counts with score > threshold
     n_off: NDArray[Any]
 
 
 class SortedScores(NamedTuple):
-    """Scores in ascending order, with ties found.
+    """Scores in ascending order, with ties found."""
 
-    Attributes
-    ----------
-    order : ndarray of shape (n,)
-        Indices that sort the scores.
-    values : ndarray of shape (n_distinct,)
-        The distinct scores, ascending.
-    starts : ndarray of shape (n_distinct,)
-        Position of the first of each distinct score in the sorted order.
-    """
-
-    order: NDArray[np.intp]
-    values: FloatArray
-    starts: NDArray[np.intp]
+    order: NDArray[np.intp]  # indices that sort the scores
+    values: FloatArray  # the distinct scores, ascending
+    starts: NDArray[np.intp]  # position of the first of each distinct score in the sorted order
 
 
 def sort_scores(score: FloatArray) -> SortedScores:
@@ -64,7 +43,8 @@ def sort_scores(score: FloatArray) -> SortedScores:
 
 def selected_sums(ordered_weights: NDArray[Any], starts: NDArray[np.intp]) -> NDArray[Any]:
     """Sum weights (in the order of the scores) from each tie's first position on; last comes the 0."""
-    before: NDArray[Any] = np.zeros(len(ordered_weights) + 1, dtype=_sum_dtype(ordered_weights))
+    dtype = np.int64 if ordered_weights.dtype.kind in "biu" else np.float64
+    before: NDArray[Any] = np.zeros(len(ordered_weights) + 1, dtype=dtype)
     np.cumsum(ordered_weights, out=before[1:])
     return before[-1] - before[np.append(starts, len(ordered_weights))]
 
@@ -110,7 +90,3 @@ def strictest_near_best(significance: FloatArray, tolerance: float) -> int:
     floor = np.sqrt(max(float(significance.max()) ** 2 - tolerance, 0.0))
     near = np.flatnonzero((significance >= floor) & (significance > 0))
     return int(near[-1]) if len(near) else len(significance) - 1
-
-
-def _sum_dtype(weights: NDArray[Any]) -> type:
-    return np.int64 if weights.dtype.kind in "biu" else np.float64

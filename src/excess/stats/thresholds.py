@@ -88,10 +88,7 @@ def significance_threshold(
     return median_threshold(events, events.cells(), as_scalar_alpha(alpha), tolerance, n_bootstrap, random_state)
 
 
-THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
-    "significance": significance_threshold,
-    **BASELINES,
-}
+THRESHOLD_METHODS: dict[str, Callable[..., float]] = {"significance": significance_threshold, **BASELINES}
 """Every threshold rule by the name that estimators accept as ``method``."""
 
 

@@ -27,18 +27,10 @@ _ROWS_PER_TASK = 16_384
 
 @dataclass(frozen=True)
 class BinnedEvents:
-    """Events as records of codes, with the edges that made them.
+    """Events as records of codes, with the edges that made them."""
 
-    Attributes
-    ----------
-    records : ndarray of uint64 of shape (n_events, n_words)
-        Codes, label and weight; see ``layout``.
-    edges : list of ndarray
-        Inner edges of each feature's bins.
-    """
-
-    records: NDArray[np.uint64]
-    edges: list[NDArray[np.float64]]
+    records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `layout`
+    edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
 
     @property
     def n_features(self) -> int:
@@ -64,6 +56,11 @@ class GrowthSettings(NamedTuple):
     max_features: int
     alpha: float
     bootstrap: bool
+
+    @property
+    def depth_limit(self) -> int:
+        """The largest depth for kernels, where -1 is for no limit."""
+        return -1 if self.max_depth is None else self.max_depth
 
 
 def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
@@ -105,21 +102,18 @@ def tree_keys(seed: int, n_trees: int) -> NDArray[np.uint64]:
     return np.array([derive_key(np.uint64(seed), np.uint64(t)) for t in range(n_trees)], dtype=np.uint64)
 
 
-class _Scratch:
-    """Memory of one thread, used again for every tree that it grows."""
-
-    def __init__(self, events: BinnedEvents, max_features: int) -> None:
-        n_rows, dtype = len(events.records), events.codes.dtype
-        width = max(256, 64 * -(-int(events.n_codes.max()) // 64))
-        self.weights = np.empty(n_rows, dtype=np.uint8)
-        # one more record than events, because a record of weight 0 is written before it is dropped
-        self.bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
-        self.moved = np.empty_like(self.bag)
-        self.bag_codes, self.moved_codes = self.bag.view(dtype), self.moved.view(dtype)
-        self.chosen = np.empty(max_features, dtype=np.int64)
-        self.histograms = np.zeros((max_features, width), dtype=np.int64)
-        self.touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
-        self.present = np.empty(width + 1, dtype=np.int64)
+def _allocate_scratch(events: BinnedEvents, max_features: int) -> tuple[Any, ...]:
+    """Return the memory of one thread, used again for every tree that it grows: the last arguments of ``grow_tree``."""
+    n_rows, dtype = len(events.records), events.codes.dtype
+    width = max(256, 64 * -(-int(events.n_codes.max()) // 64))
+    # one more record than events, because a record of weight 0 is written before it is dropped
+    bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
+    moved = np.empty_like(bag)
+    weights, chosen = np.empty(n_rows, dtype=np.uint8), np.empty(max_features, dtype=np.int64)
+    histograms = np.zeros((max_features, width), dtype=np.int64)
+    touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
+    present = np.empty(width + 1, dtype=np.int64)
+    return weights, bag, bag.view(dtype), moved, moved.view(dtype), chosen, histograms, touched, present
 
 
 def grow_trees(
@@ -136,34 +130,15 @@ def grow_trees(
     trees: list[Any] = [None] * len(keys)
     criteria = list(criteria)
 
-    def grow(tree: int, memory: _Scratch) -> None:
+    def grow(tree: int, scratch: tuple[Any, ...]) -> None:
         trees[tree] = grow_tree(
-            events.records,
-            codes,
-            events.n_features,
-            n_codes,
-            keys[tree],
-            settings.bootstrap,
-            -1 if settings.max_depth is None else settings.max_depth,
-            settings.min_samples_leaf,
-            criteria[tree],
-            settings.alpha,
-            table,
-            mask,
-            memory.weights,
-            memory.bag,
-            memory.bag_codes,
-            memory.moved,
-            memory.moved_codes,
-            memory.chosen,
-            memory.histograms,
-            memory.touched,
-            memory.present,
-        )
+            events.records, codes, events.n_features, n_codes, keys[tree], settings.bootstrap,
+            settings.depth_limit, settings.min_samples_leaf, criteria[tree], settings.alpha, table, mask, *scratch,
+        )  # fmt: skip
         if tick is not None:
             tick(1)
 
-    run_tasks(range(len(keys)), grow, lambda: _Scratch(events, settings.max_features), n_threads)
+    run_tasks(range(len(keys)), grow, lambda: _allocate_scratch(events, settings.max_features), n_threads)
     return trees
 
 
@@ -211,10 +186,7 @@ def mean_scores(
 
 
 def leaf_numbers(
-    X: NDArray[Any],
-    edges: list[NDArray[np.float64]],
-    trees: predictor.FlatTrees,
-    n_threads: int,
+    X: NDArray[Any], edges: list[NDArray[np.float64]], trees: predictor.FlatTrees, n_threads: int
 ) -> NDArray[np.int64]:
     """Return the number of the leaf that each event reaches in each tree."""
     leaves = np.empty((len(X), len(trees.depths)), dtype=np.int64)

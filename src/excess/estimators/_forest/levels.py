@@ -41,20 +41,10 @@ def _rows_in_bag(codes, first_row, key, nodes, root, depth, mask, weights, rows,
 def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms):
     """Add the bags of rows to the histograms of the nodes that have a slot.
 
-    Parameters
-    ----------
-    codes : ndarray of uint8
-        Events of this part; the first is row ``first_row`` of all events.
-    nodes, roots, depths
-        The trees as far as they have grown; see ``FlatTrees``.
-    keys : ndarray of uint64
-        Key of each tree.
-    slots : ndarray of int32 of shape (n_nodes,)
-        Which histograms belong to a node; -1 for none.
-    chosen : ndarray of uint32 of shape (n_slots, n_chosen)
-        The features of a slot.
-    histograms : ndarray of int64 of shape (n_slots * n_chosen * WIDTH,)
-        Packed counts.
+    The events of this part begin with row ``first_row`` of all events. ``nodes``, ``roots`` and ``depths`` are the
+    trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree. ``slots`` (int32, one per node, -1
+    for none) says which histograms belong to a node, ``chosen`` (uint32, slots by features) which features a slot has.
+    ``histograms`` are packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
     """
     n_rows = len(codes)
     weights = np.empty(_BLOCK, dtype=np.uint8)
@@ -151,12 +141,8 @@ def split_nodes(
     """Split the active nodes of a tree where their histograms allow; there must be room for two children each.
 
     Children that are to be searched are written into ``searched`` if they have more than ``moved`` events, else into
-    ``waiting``: these few events are better moved to one place.
-
-    Returns
-    -------
-    n_nodes, n_searched, n_waiting : int
-        Nodes of the tree now, and how many children were written.
+    ``waiting``: these few events are better moved to one place. Returns the number of nodes of the tree now, and how
+    many children were written into each.
     """
     left_counts = np.zeros(len(nodes), dtype=np.int64)
     present = np.empty(WIDTH + 1, dtype=np.int64)

@@ -24,21 +24,11 @@ _32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 class FlatTrees(NamedTuple):
-    """The nodes of all trees in one table, with children numbered throughout.
+    """The nodes of all trees in one table, with children numbered throughout."""
 
-    Attributes
-    ----------
-    nodes : ndarray of uint32 of shape (n_nodes, 4)
-        Feature, shift, limit and left child of each node; see ``layout``.
-    roots : ndarray of int64 of shape (n_trees + 1,)
-        Number of each tree's root, and of all nodes.
-    depths : ndarray of int64 of shape (n_trees,)
-        Steps from the root to the deepest leaf.
-    """
-
-    nodes: NDArray[np.uint32]
-    roots: NDArray[np.int64]
-    depths: NDArray[np.int64]
+    nodes: NDArray[np.uint32]  # of shape (n_nodes, 4): feature, shift, limit and left child; see `layout`
+    roots: NDArray[np.int64]  # number of each tree's root, and of all nodes
+    depths: NDArray[np.int64]  # steps from the root of each tree to its deepest leaf
 
 
 def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
@@ -51,7 +41,8 @@ def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
         for place, column in enumerate((FEATURE, SHIFT, LIMIT, LEFT)):
             part[:, place] = tree[:, column]
         part[:, 3] += np.uint32(root)
-    return FlatTrees(nodes, roots, np.array([tree_depth(tree) for tree in trees], dtype=np.int64))
+    # nodes are breadth-first, so that the last one is deepest
+    return FlatTrees(nodes, roots, np.array([node_depths(tree)[-1] for tree in trees], dtype=np.int64))
 
 
 @njit(cache=True, nogil=True)
@@ -64,11 +55,6 @@ def node_depths(tree):
         if left != node:
             depths[left] = depths[left + 1] = depths[node] + 1
     return depths
-
-
-def tree_depth(tree: NDArray[np.int64]) -> int:
-    """Return the steps from the root to the deepest leaf: nodes are breadth-first, so the last is deepest."""
-    return int(node_depths(tree)[-1])
 
 
 @njit(cache=True, nogil=True, inline="always")

@@ -15,29 +15,12 @@ _32 = np.int64(32)
 
 @njit(cache=True, nogil=True)
 def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha, table, best_value):
-    """Find the best split in one feature's histogram.
+    """Find the best split in one feature's histogram, if it exceeds ``best_value``.
 
-    Parameters
-    ----------
-    counts : ndarray of int64
-        Packed counts (On in the upper 32 bits, Off in the lower) per code; code 0 counts missing values.
-    present : ndarray of int64
-        The codes with events, ascending; the first ``n_present`` elements.
-    total : int
-        Packed counts of the node.
-    best_value : float
-        What a split has to exceed.
-
-    Returns
-    -------
-    value : float
-        ``best_value``, or that of a better split.
-    position : int
-        Where in ``present`` the largest code is that goes left; -1 if nothing exceeds ``best_value``.
-    missing_left : bool
-        Whether missing values go left.
-    left : int
-        Packed counts of the left child.
+    ``counts`` has packed counts (On in the upper 32 bits, Off in the lower) per code, where code 0 counts missing
+    values; ``total`` are those of the node. The first ``n_present`` elements of ``present`` are the codes with events,
+    ascending. Returns the value of the best split (or ``best_value``), where in ``present`` the largest code is that
+    goes left (-1 if nothing exceeds ``best_value``), whether missing values go left, and the packed counts on the left.
     """
     # Counts stay packed while they are added and subtracted: both halves at once, without a carry between them,
     # because no half of a part exceeds that of the node.
