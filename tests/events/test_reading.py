@@ -12,7 +12,7 @@ import pytest
 
 from excess.events import EventFileError, FileInfo, describe, iter_events, read_events
 from excess.events import write_events as write
-from excess.events._fact_names import canonical_name
+from excess.events._fact import canonical_name
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("pyarrow")

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from excess.events.times import seconds_of
+from excess.observation.pipeline import seconds_of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import numpy as np
 from excess._core.errors import EventFileError
 from excess._core.files import prepare_folder, replacing, sha256_of, write_text
 from excess._core.version import versions
-from excess.events.times import seconds_of
+from excess.observation.pipeline import seconds_of
 from excess.observation.regions import theta_columns
 from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts

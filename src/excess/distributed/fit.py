@@ -34,7 +34,7 @@ from excess.estimators._forest.ensemble import Tick, encode_events
 from excess.estimators._forest.layout import empty_records
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.grown_trees import GrownTrees, resolve_max_features
-from excess.estimators.oob_threshold import check_scored
+from excess.stats.thresholds import check_scored
 
 __all__ = ["START_AGAIN", "fit_forest", "open_executor"]
 

@@ -15,8 +15,8 @@ from excess.estimators.base import BaseOnOffClassifier
 from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells, use_one_thread
 from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
-from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import compute_cell_curve
+from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
 
 __all__ = ["OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"]
 

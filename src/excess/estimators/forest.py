@@ -16,9 +16,9 @@ from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, saveable
-from excess.estimators.oob_threshold import OutOfBagRule, out_of_bag_rule
 from excess.stats.curve import ThresholdCurve
 from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_log_likelihood
+from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
 
 __all__ = ["OnOffForestClassifier"]
 

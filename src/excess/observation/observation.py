@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from excess._core.checks import FloatArray, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
-from excess.events.times import seconds_of
-from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline
+from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
 from excess.observation.regions import Regions
 
 if TYPE_CHECKING:

@@ -13,14 +13,19 @@ from numpy.typing import NDArray
 from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError
 from excess.events import AnalysisConfig, describe, iter_events, to_features
-from excess.events.times import TIME_COLUMNS
 from excess.observation.regions import SKY_COLUMNS, angles_to_regions, assign_regions, theta_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Census", "NearbyEvents", "ObservedChunk", "Pipeline"]
+__all__ = ["Census", "NearbyEvents", "ObservedChunk", "Pipeline", "seconds_of"]
 
+TIME_COLUMNS = ("unix_time", "timestamp", "time")
+"""Columns that hold times; the first that a table has is used."""
+
+_DAY = 86_400.0
+_DAYS = ((20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0))
+"""Ranges of present dates as modified Julian dates, which ctapipe writes, and as Julian dates."""
 NO_GROUPS = "none"
 """Name of the groups' column where there are no groups."""
 IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *TIME_COLUMNS)
@@ -236,3 +241,25 @@ class Pipeline:
         if labels.isna().any():
             raise ValueError(f"groups: column {self.groups!r} has missing values")
         return labels.to_numpy()[valid]
+
+
+def seconds_of(table: pd.DataFrame) -> FloatArray | None:
+    """Return times in seconds from an arbitrary origin, NaN where one is missing; None if the table has no times.
+
+    Texts and dates become seconds of Unix time. Numbers are seconds, unless their median is a plausible Julian date.
+    """
+    import pandas as pd
+
+    column = next((name for name in TIME_COLUMNS if name in table), None)
+    if column is None:
+        return None
+    values = table[column]
+    if pd.api.types.is_numeric_dtype(values):
+        seconds = values.to_numpy(dtype=np.float64, na_value=np.nan)
+        known = seconds[np.isfinite(seconds)]
+        if len(known) and any(low < np.median(known) < high for low, high in _DAYS):
+            seconds = _DAY * seconds
+    else:
+        moments = pd.to_datetime(values, errors="coerce", format="mixed", utc=True)
+        seconds = (moments - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64)
+    return seconds if np.isfinite(seconds).any() else None

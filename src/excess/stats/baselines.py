@@ -31,8 +31,8 @@ from excess._core.checks import (
     as_scalar_alpha,
     as_scored_events,
 )
+from excess.stats.curve import strictest_argmax, sweep_events
 from excess.stats.noise import clean_counts, p_minus_from_alpha
-from excess.stats.sweep import strictest_argmax, sweep_events
 
 __all__ = ["BASELINES", "default_threshold", "menon_threshold", "mithal_threshold", "yao_threshold"]
 

@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.stats.curve import ThresholdCurve, compute_range_curve
+from excess.stats.curve import ThresholdCurve, compute_range_curve, sort_scores
 from excess.stats.score_kernels import count_on_grid, count_resamples
-from excess.stats.sweep import sort_scores
 
 MAX_EXACT = 1 << 20
 """Events up to which every distinct score is a cell of its own."""

@@ -15,11 +15,11 @@ from excess._core.checks import as_choice, as_counts, as_int, as_random_state, a
 from excess._core.progress import progress_bar
 from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import with_alpha
+from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
 from excess.stats.thresholds import threshold_rule
 from excess.validation.detection import Detection
 from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
-from excess.validation.folds import fold_maker
 from excess.validation.onoff_events import OnOffEvents, check_events, check_new_events
 
 __all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds", "detect"]
