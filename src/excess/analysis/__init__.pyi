@@ -3,7 +3,7 @@ from .demo import run_demo, simulate_files
 from .description import describe_file
 from .models import MODELS, make_model
 from .run_folder import Run, prepare_folder, read_run
-from .source_search import Observation, load_config, observe, search
+from .source_search import Observation, observe, search
 from .training import TrainedModel, check_model_path, load_model, train, train_in_chunks
 
 __all__ = [
@@ -15,7 +15,6 @@ __all__ = [
     "apply",
     "check_model_path",
     "describe_file",
-    "load_config",
     "load_model",
     "make_model",
     "observe",

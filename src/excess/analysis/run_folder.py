@@ -25,16 +25,13 @@ from excess.validation.null_tests import NullTest
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.observation.observation import Observation
 
 __all__ = [
     "Run",
     "as_json",
-    "describe_observation",
     "describe_run",
     "prepare_folder",
     "read_run",
-    "table_of_events",
     "without_run_settings",
 ]
 
@@ -214,36 +211,6 @@ class Run:
             rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
         with replacing(path) as temporary:
             np.save(temporary, rows, allow_pickle=False)
-
-
-def table_of_events(observation: Observation) -> pd.DataFrame:
-    """Return one row per event: which event it is, its angles, region and group."""
-    table = observation.table.copy()
-    if observation.theta is not None:
-        table[theta_columns(observation.theta.shape[1])] = observation.theta
-    table["region"] = observation.regions.region
-    if observation.groups is not None:
-        table["group"] = observation.groups
-    return table
-
-
-def describe_observation(observation: Observation) -> dict[str, Any]:
-    """Return how many events were read, cut away and kept."""
-    counts, census = observation.regions.counts, observation.census
-    return {
-        "n_read": census.n_read,
-        "n_outside": census.n_outside,
-        "n_cut": census.n_cut,
-        "n_overlapping": census.n_overlapping,
-        "n_on": counts.n_on,
-        "n_off": counts.n_off,
-        "alpha": counts.alpha,
-        "significance": counts.significance,
-        "theta_squared_cut": observation.config.regions.theta_squared_cut,
-        "groups_are_text": observation.groups is not None and observation.groups.dtype.kind not in "biuf",
-        "n_nearby": 0 if observation.nearby is None else len(observation.nearby.X),
-        "features": list(observation.names),
-    }
 
 
 def describe_run(

@@ -12,23 +12,17 @@ import numpy as np
 from excess._core.errors import ArgumentError, EventFileError
 from excess._core.files import sha256_of
 from excess.analysis.models import make_model
-from excess.analysis.run_folder import (
-    Run,
-    describe_observation,
-    describe_run,
-    table_of_events,
-    without_run_settings,
-)
+from excess.analysis.run_folder import Run, describe_run, without_run_settings
 from excess.analysis.training import TrainedModel, load_model
 from excess.estimators.model_file import ModelFileError
 from excess.estimators.supervised import supervised_reference
-from excess.events import AnalysisConfig, load_config, read_events, to_features
+from excess.events import AnalysisConfig, read_events, to_features
 from excess.observation.observation import Observation, observe
 from excess.stats.significance import OnOffCounts
 from excess.validation import cross_val_detect, detect, null_test
 from excess.validation.detection import Detection
 
-__all__ = ["Observation", "load_config", "observe", "search", "train_reference"]
+__all__ = ["Observation", "observe", "search", "train_reference"]
 
 REFERENCE = "supervised"
 """Name of the supervised reference among the models of a run."""
@@ -169,10 +163,10 @@ def search(
         forward=forward,
         null_tests=tests,
         no_forward=no_forward,
-        observed=describe_observation(observation),
+        observed=observation.summary(),
         record=describe_run(command, seed, files, options, title),
-        config=observation.config.to_yaml(),
-        events=table_of_events(observation),
+        config=observation.config_yaml,
+        events=observation.events_frame(),
     )
 
 

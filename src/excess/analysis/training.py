@@ -149,6 +149,7 @@ def train_in_chunks(
     model: str | OnOffForestClassifier = "forest",
     *,
     groups: str | None = None,
+    source: tuple[float, float] | None = None,
     chunk_rows: int = 200_000,
     executor: Any = None,
     max_depth: int | None = None,
@@ -169,7 +170,7 @@ def train_in_chunks(
         As for `observe`.
     model : str or OnOffForestClassifier, default="forest"
         A forest, or its name among `MODELS`.
-    groups : str or None, default=None
+    groups, source
         As for `observe`.
     chunk_rows : int, default=200_000
         Events that are read at a time.
@@ -187,7 +188,7 @@ def train_in_chunks(
     if not isinstance(estimator, OnOffForestClassifier):
         forests = ", ".join(name for name in MODELS if name.endswith("forest"))
         raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
-    settings = as_config(config)
+    settings = as_config(config, source)
     column = settings.groups if groups is None else groups
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     dataset = ObservedFiles(paths, settings, chunk_rows)

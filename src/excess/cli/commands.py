@@ -203,13 +203,11 @@ def detect(
     _finish(found, output, run.as_json)
 
 
-def _configuration(events: EventOptions) -> Any:
-    """Return the configuration, with the position of the source where it is given."""
-    from excess.analysis import load_config
-
+def _source(events: EventOptions) -> tuple[float, float] | None:
+    """Return the position of the source, if it is given."""
     if (events.source_ra is None) != (events.source_dec is None):
         raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
-    return load_config(events.config).with_source(events.source_ra, events.source_dec)
+    return None if events.source_ra is None or events.source_dec is None else (events.source_ra, events.source_dec)
 
 
 def _observe(events: EventOptions, *, nearby: bool) -> Any:
@@ -218,11 +216,12 @@ def _observe(events: EventOptions, *, nearby: bool) -> Any:
 
     return observe(
         events.files,
-        _configuration(events),
+        events.config,
         off=events.off or None,
         alpha=events.alpha,
         join=events.join or None,
         groups=events.groups,
+        source=_source(events),
         nearby=nearby,
     )
 
@@ -312,9 +311,10 @@ def train(
                 raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
         trained = train_in_chunks(
             events.files,
-            _configuration(events),
+            events.config,
             model,
             groups=events.groups,
+            source=_source(events),
             chunk_rows=chunk_rows or 200_000,
             executor=dask,
             **settings,

@@ -174,11 +174,10 @@ class AnalysisConfig(_Settings):
                 names |= dict.fromkeys((name, *_inputs(name, self.derived_features)))
         return tuple(name for name in names if name not in self.derived_features)
 
-    def with_source(self, ra: float | None, dec: float | None) -> AnalysisConfig:
-        """Return the configuration with the position of the source in deg; None leaves a coordinate unchanged."""
-        given = {"source_ra": ra, "source_dec": dec}
-        known = {name: value for name, value in given.items() if value is not None}
-        return self.model_copy(update={"regions": self.regions.model_copy(update=known)})
+    def with_source(self, ra: float, dec: float) -> AnalysisConfig:
+        """Return the configuration with the position of the source in deg."""
+        regions = self.regions.model_copy(update={"source_ra": ra, "source_dec": dec})
+        return self.model_copy(update={"regions": regions})
 
     def to_yaml(self) -> str:
         """Return the settings as YAML that ``load_config`` reads.

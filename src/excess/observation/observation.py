@@ -15,7 +15,7 @@ from excess._core.checks import FloatArray, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
-from excess.observation.regions import Regions
+from excess.observation.regions import Regions, theta_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -117,6 +117,39 @@ class Observation:
         """Time of each event in seconds; None if the files hold no times."""
         return seconds_of(self.table)
 
+    def summary(self) -> dict[str, Any]:
+        """Return how many events were read, cut away and kept, to be put into a file."""
+        counts = self.regions.counts
+        return {
+            "n_read": self.census.n_read,
+            "n_outside": self.census.n_outside,
+            "n_cut": self.census.n_cut,
+            "n_overlapping": self.census.n_overlapping,
+            "n_on": counts.n_on,
+            "n_off": counts.n_off,
+            "alpha": counts.alpha,
+            "significance": counts.significance,
+            "theta_squared_cut": self.config.regions.theta_squared_cut,
+            "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
+            "n_nearby": 0 if self.nearby is None else len(self.nearby.X),
+            "features": list(self.names),
+        }
+
+    def events_frame(self) -> pd.DataFrame:
+        """Return one row per event: which event it is, its angles, region and group."""
+        table = self.table.copy()
+        if self.theta is not None:
+            table[theta_columns(self.theta.shape[1])] = self.theta
+        table["region"] = self.regions.region
+        if self.groups is not None:
+            table["group"] = self.groups
+        return table
+
+    @property
+    def config_yaml(self) -> str:
+        """The configuration as YAML."""
+        return self.config.to_yaml()
+
     def __str__(self) -> str:
         """Return the numbers of events that were read and used."""
         return f"{self.census}; {self.regions.counts}"
@@ -130,6 +163,7 @@ def observe(
     alpha: float | None = None,
     join: Paths | None = None,
     groups: str | None = None,
+    source: tuple[float, float] | None = None,
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
@@ -153,6 +187,9 @@ def observe(
         Files to join event by event; see `read_events`. These are read at once, not in chunks.
     groups : str or None, default=None
         Column of the groups, such as nights; by default that of the configuration. ``"none"`` means no groups.
+    source : tuple of float or None, default=None
+        Right ascension and declination of the source in deg, for events with sky positions; by default those of the
+        configuration.
     nearby : bool, default=True
         Keep events around the regions as well, for a plot of theta^2 beyond the cut.
     chunk_rows : int, default=200_000
@@ -171,7 +208,7 @@ def observe(
     """
     import pandas as pd
 
-    settings = as_config(config)
+    settings = as_config(config, source)
     pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if off is None and alpha is not None:
         raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
@@ -245,9 +282,12 @@ def _concatenate(arrays: list[Any]) -> Any:
     return np.concatenate(known) if known else None
 
 
-def as_config(config: AnalysisConfig | str | PathLike[str] | None) -> AnalysisConfig:
-    """Return a configuration, from a file if it is a path."""
-    return config if isinstance(config, AnalysisConfig) else load_config(config)
+def as_config(
+    config: AnalysisConfig | str | PathLike[str] | None, source: tuple[float, float] | None = None
+) -> AnalysisConfig:
+    """Return a configuration, from a file if it is a path, with the position of the source if it is given."""
+    settings = config if isinstance(config, AnalysisConfig) else load_config(config)
+    return settings if source is None else settings.with_source(*source)
 
 
 def _as_paths(paths: Any) -> tuple[Path, ...]:
