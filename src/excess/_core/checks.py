@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
-from sklearn.utils.validation import column_or_1d
+from sklearn.utils.validation import _num_samples, column_or_1d
 
 _BACKGROUND_WORDS = {"off", "background", "bkg", "hadron", "hadrons", "proton", "protons"}
 """Labels that cannot be meant to be On."""
@@ -204,6 +204,13 @@ def as_scored_events(y: ArrayLike, score: ArrayLike) -> tuple[BoolArray, FloatAr
     on, scores = as_on_mask(y), as_floats("score", as_column("score", score))
     check_same_length(y=on, score=scores)
     return on, scores
+
+
+def check_event_numbers(X: Any, **columns: NDArray[Any]) -> None:
+    """Raise ValueError unless X has as many events as the columns, given by the names of the arguments."""
+    for name, column in columns.items():
+        if _num_samples(X) != len(column):
+            raise ValueError(f"X and {name} must have the same length, got {_num_samples(X)} and {len(column)} events")
 
 
 def check_same_length(**arrays: Any) -> None:

@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params, _num_samples, check_is_fitted
+from sklearn.utils.validation import _check_method_params, check_is_fitted
 
 from excess._core.checks import FloatArray, binary_classes
 
@@ -38,13 +38,6 @@ def score_method(estimator: Any) -> str:
     raise TypeError(
         f"estimator must score events with predict_proba or decision_function; {type(estimator).__name__} has neither"
     )
-
-
-def check_event_numbers(X: Any, **columns: NDArray[Any]) -> None:
-    """Raise ValueError unless X has as many events as the columns, given by the names of the arguments."""
-    for name, column in columns.items():
-        if _num_samples(X) != len(column):
-            raise ValueError(f"X and {name} must have the same length, got {_num_samples(X)} and {len(column)} events")
 
 
 def out_of_fold_scores(

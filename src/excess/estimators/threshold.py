@@ -22,11 +22,12 @@ from excess._core.checks import (
     as_random_state,
     as_scalar_alpha,
     binary_classes,
+    check_event_numbers,
     check_same_length,
 )
 from excess.estimators.base import OnOffMixin
 from excess.estimators.folds import is_fold_number, make_folds
-from excess.estimators.holdout import SCORE_SOURCES, check_classifier, check_event_numbers, out_of_fold_scores
+from excess.estimators.holdout import SCORE_SOURCES, check_classifier, out_of_fold_scores
 from excess.stats.thresholds import threshold_rule, tune_threshold
 
 __all__ = ["SignificanceThresholdClassifier"]

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
-from excess._core.checks import as_binary_target, as_labels, binary_classes, check_same_length
-from excess.estimators.holdout import check_event_numbers
+from excess._core.checks import as_binary_target, as_labels, binary_classes, check_event_numbers, check_same_length
 
 
 class NearbyEvents(NamedTuple):
