@@ -52,8 +52,8 @@ def test_likelihood_is_the_same_in_any_order(events):
     X, y = events
     model = make_forest(min_samples_leaf=10).fit(X, y)
     scores = model.oob_decision_function_[:, 1]
-    total, n = scoring.add_log_likelihood(y == 1, scores)
+    total, n = scoring.sum_log_likelihood(y == 1, scores)
     naive = np.log(np.maximum(np.where(y == 1, scores, 1 - scores), 1e-6))
     assert total / 2**24 / n == pytest.approx(np.nanmean(naive), abs=1e-8)
     order = np.random.default_rng(0).permutation(len(y))
-    assert scoring.add_log_likelihood(y[order] == 1, scores[order]) == (total, n)
+    assert scoring.sum_log_likelihood(y[order] == 1, scores[order]) == (total, n)

@@ -18,8 +18,8 @@ ESTIMATORS = [
     excess.OnOffForestClassifier(8, random_state=0),
     excess.OnOffKMeansClassifier(4, random_state=0),
     excess.OnOffKMeansEnsembleClassifier(10, 4, random_state=0),
-    excess.SignificanceThresholdClassifier(LogisticRegression(), cv=2),
-    excess.SignificanceThresholdClassifier(LinearSVC(), cv=3, n_bootstrap=3, random_state=0),
+    excess.SignificanceThresholdClassifier(LogisticRegression(solver="liblinear"), cv=2),
+    excess.SignificanceThresholdClassifier(LinearSVC(), cv=2, n_bootstrap=3, random_state=0),
     excess.SignificanceThresholdClassifier(RandomForestClassifier(50, random_state=0), cv="oob", method="mithal"),
 ]
 

@@ -63,7 +63,7 @@ def make_events(seed, n=400, d=4, distinct=None):
 def test_equals_a_naive_reference(criterion, distinct, max_bins, alpha, min_leaf):
     """With at most 255 distinct values, or without bins, every cut is tried."""
     # more than 255 distinct values take other kernels than fewer do
-    n = 300 if distinct or max_bins is None else 100
+    n = 300 if max_bins is None else 120
     X, on = make_events(min_leaf, n=n, d=4 if distinct else 2, distinct=distinct)
     tree = OnOffTreeClassifier(alpha, criterion=criterion, max_depth=4, max_bins=max_bins, min_samples_leaf=min_leaf)
     assert set(leaves_of(tree.fit(X, on), X)) == set(naive_tree(X, on, alpha, criterion, 4, min_leaf))
