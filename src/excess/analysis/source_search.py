@@ -89,7 +89,7 @@ def search(
     >>> from excess.observation import simulate_observation
     >>> run = search(observe(simulate_observation(60_000, 400, random_state=0)), "li-ma-tree")
     >>> print(run.detections["li-ma-tree"].counts)
-    On 320, Off 469, alpha 0.2: excess 226.2 +- 18.4, 15.9 sigma
+    On 390, Off 740, alpha 0.2: excess 242.0 +- 20.5, 14.5 sigma
     """
     names = [models] if isinstance(models, str) else list(models)
     trained = [one if isinstance(one, TrainedModel) else load_model(one, n_jobs=n_jobs) for one in model_files]

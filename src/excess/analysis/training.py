@@ -134,7 +134,7 @@ def train(
     >>> from excess.observation import simulate_observation
     >>> trained = train(observe(simulate_observation(60_000, 400, random_state=0)), "li-ma-tree")
     >>> trained.n_events
-    2042
+    1912
     """
     estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
     fitted = with_alpha(estimator, observation.alpha).fit(observation.frame, observation.on)
