@@ -14,6 +14,8 @@ from sklearn.datasets import make_classification
 import excess
 from excess.estimators import _forest
 
+collect_ignore_glob = ["*/conftest.py"]  # no doctests in there, and files of the same name cannot be imported twice
+
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.load_profile("repeatable")
 

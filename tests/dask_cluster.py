@@ -1,17 +1,51 @@
 """A Dask cluster for tests: scheduler and workers as processes on loopback.
 
 Tests that change or kill the cluster have one of their own (``cluster``); the others share one (``shared_cluster``).
+The processes are forked from a server that has imported everything, which saves seconds for each of them.
 """
 
+import importlib
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import time
 
 import pytest
 
 LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+FORKSERVER = multiprocessing.get_context("forkserver")
+FORKSERVER.set_forkserver_preload(
+    ["distributed", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "excess.distributed"]
+)
+
+
+class ServerProcess:
+    """A scheduler or a worker, with what tests ask of a process."""
+
+    def __init__(self, what, options, log):
+        self._process = FORKSERVER.Process(target=_serve, args=(what, options, log), daemon=True)
+        self._process.start()
+
+    def poll(self):
+        return self._process.exitcode
+
+    def wait(self, timeout):
+        self._process.join(timeout)
+        return self._process.exitcode
+
+    def send_signal(self, number):
+        os.kill(self._process.pid, number)
+
+    def kill(self):
+        self._process.kill()
+
+
+def _serve(what, options, log):
+    with log.open("a") as file:
+        os.dup2(file.fileno(), sys.stdout.fileno())
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    importlib.import_module(f"distributed.cli.dask_{what}").main(options, standalone_mode=False)
 
 
 class Cluster:
@@ -29,9 +63,7 @@ class Cluster:
         self.address = json.loads(self.file.read_text())["address"]
 
     def _start(self, what, *options):
-        command = [sys.executable, "-m", f"distributed.cli.dask_{what}", *map(str, options), *LOOPBACK]
-        with (self.folder / "log").open("a") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, "NUMBA_NUM_THREADS": "1"})
+        return ServerProcess(what, [*map(str, options), *LOOPBACK], self.folder / "log")
 
     def add_workers(self, n, n_threads=1):
         options = (

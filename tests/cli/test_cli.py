@@ -270,6 +270,7 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
     assert "Do not trust the detection" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_demo(tmp_path, capsys):
     assert run("demo", "--events", 60_000, "--signal", 900, "-o", tmp_path, "--json") == 0
     result = json.loads(capsys.readouterr().out)
@@ -277,6 +278,9 @@ def test_demo(tmp_path, capsys):
     assert result["models"]["forest"]["significance"] > result["observation"]["significance"]
     assert all(abs(test["mean"]) < 2 for test in result["null_tests"].values())
     assert (tmp_path / "result.json").exists()
+    written = (tmp_path / "report.html").read_bytes()
+    assert run("report", tmp_path) == 0
+    assert (tmp_path / "report.html").read_bytes() == written
 
 
 def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:

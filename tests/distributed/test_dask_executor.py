@@ -73,7 +73,7 @@ def test_same_bits_on_one_two_and_four_dask_workers(events, tmp_path, cluster, c
         assert len(client.nthreads()) == n_workers
         executor = Dask(client, max_moved=500)
         assert model_bits(fit_forest(make_forest(), files, executor=executor), tmp_path) == expected
-        assert model_bits(fit_forest(make_forest(), cut(events, 17), executor=executor), tmp_path) == expected
+    assert model_bits(fit_forest(make_forest(), cut(events, 17), executor=executor), tmp_path) == expected
 
 
 @pytest.mark.slow

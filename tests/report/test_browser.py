@@ -194,25 +194,29 @@ def test_what_is_missing_is_said(browser, detections, tmp_path):
     score = detection.score.copy()
     score[judged[:7]] = np.nan
     bare = {"theta": None, "theta_squared_cut": None, "nearby": None, "time": None, "importances": None}
+    one_night = np.full(len(detection.on), 20131101)
+    infinite = tuple(fold._replace(threshold=np.inf) for fold in detection.folds)
     cases = {
-        "nothing": (replace(detection, selected=np.zeros_like(detection.selected)), "No detection"),
-        "no angles": (replace(detection, **bare), "there is no θ² plot"),
-        "no groups": (replace(detection, groups=None), "There are no groups"),
-        "one night": (
-            replace(detection, groups=np.full(len(detection.on), 20131101)),
-            "There is one group only, 20131101",
+        "nothing": (replace(detection, selected=np.zeros_like(detection.selected)), ["No detection"]),
+        "no angles, no groups": (
+            replace(detection, **bare, groups=None),
+            ["there is no θ² plot", "There are no groups"],
         ),
-        "no nearby": (replace(detection, nearby=None), "the θ² plot ends at the cut"),
-        "NaN": (replace(detection, score=score), "7 judged events have no score"),
-        "all NaN": (replace(detection, score=np.full_like(score, np.nan)), "No event has a score"),
-        "infinite": (
-            replace(detection, folds=tuple(fold._replace(threshold=np.inf) for fold in detection.folds)),
-            "(∞ in all 5 folds)",
+        "one night, no nearby, NaN": (
+            replace(detection, groups=one_night, nearby=None, score=score),
+            [
+                "There is one group only, 20131101",
+                "the θ² plot ends at the cut",
+                "7 judged events have no score",
+            ],
         ),
+        "all NaN": (replace(detection, score=np.full_like(score, np.nan)), ["No event has a score"]),
+        "infinite": (replace(detection, folds=infinite), ["(∞ in all 5 folds)"]),
     }
-    for name, (case, sentence) in cases.items():
+    for name, (case, sentences) in cases.items():
         path = write_report(case, tmp_path / f"{name}.html")
-        assert sentence in path.read_text(encoding="utf-8"), name
+        for sentence in sentences:
+            assert sentence in path.read_text(encoding="utf-8"), name
         visit = Visit(browser, path)
         assert visit.trouble == [], name
         assert visit.live() == counts_text(case.counts), name

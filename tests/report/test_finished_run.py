@@ -18,14 +18,11 @@ def table():
     return simulate_observation(20_000, 300, random_state=2)
 
 
-@pytest.mark.parametrize("command", ["detect", pytest.param("demo", marks=pytest.mark.slow)])
-def test_report_of_a_finished_run_is_that_of_the_run(command, table, tmp_path, capsys):
+def test_report_of_a_finished_run_is_that_of_the_run(table, tmp_path, capsys):
     folder = tmp_path / "run"
-    arguments = ["-o", folder, "--events", 20_000, "--signal", 300]
-    if command == "detect":
-        table.to_csv(tmp_path / "events.csv", index=False)
-        arguments = [tmp_path / "events.csv", "-o", folder, "-m", "tree", "--null-test", "--permutations", 9]
-    assert run_command(command, *arguments) == 0
+    table.to_csv(tmp_path / "events.csv", index=False)
+    options = ("-m", "tree", "--null-test", "--permutations", 9)
+    assert run_command("detect", tmp_path / "events.csv", "-o", folder, *options) == 0
     written = (folder / "report.html").read_bytes()
     assert run_command("report", folder, "-o", tmp_path / "again.html", "--plots", "svg") == 0
     assert (tmp_path / "again.html").read_bytes() == written

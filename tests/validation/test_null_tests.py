@@ -35,7 +35,7 @@ def wobble():
 
 MODELS = {
     "k-means": OnOffKMeansClassifier(32, random_state=0),
-    "k-means ensemble": OnOffKMeansEnsembleClassifier(20, 64, random_state=0),
+    "k-means ensemble": OnOffKMeansEnsembleClassifier(8, 32, random_state=0),
     "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
     "li & ma tree": OnOffTreeClassifier(criterion="li_ma", max_depth=4),
     "forest": OnOffForestClassifier(30, max_depth=6, min_samples_leaf=10, random_state=0),
