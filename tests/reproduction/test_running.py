@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import sys
 
@@ -26,18 +25,6 @@ def run_cli(*arguments):
     with pytest.raises(SystemExit) as ended:
         main(list(map(str, arguments)))
     return ended.value.code
-
-
-@pytest.fixture(scope="module")
-def everything(tmp_path_factory):
-    """All targets, made once; workers of a parallel test run share them."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reproduction"
-    with locked(folder, ".test.lock", patience=900):
-        if not (folder / "is-finished").exists():
-            assert run_cli("reproduce", "all", "--trials", 1, "--small", "--jobs", 1, "--out", folder) == 0
-            (folder / "is-finished").touch()
-    return folder
 
 
 @pytest.mark.parametrize("target", TARGETS)
