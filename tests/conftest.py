@@ -32,6 +32,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         excess.OnOffForestClassifier(2).fit(np.asarray(X, order=order), y)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that use a cluster, a browser or all reproduced targets as slow."""
+    slow = {"cluster", "client", "shared_cluster", "shared_client", "browser", "everything"}
+    for item in items:
+        if slow & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
 class NoisyData(NamedTuple):
     """A binary problem with known noise: features, clean and noisy labels, groups, and the rates."""
 

@@ -10,6 +10,7 @@ from excess.events import read_events
 pytest.importorskip("h5py")
 
 
+@pytest.mark.slow
 def test_applying_to_files_of_an_observation(tmp_path):
     paths = write_nights(tmp_path, 3, 60_000)
     trained = train_in_chunks(paths, model=make_forest(), chunk_rows=17_000)

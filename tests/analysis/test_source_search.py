@@ -32,6 +32,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+@pytest.mark.slow
 def test_the_example_writes_what_the_command_writes(events, tmp_path, monkeypatch):
     models = ("-m", "forest", "-m", "li-ma-tree", "--null-test", "-j", 1)
     assert run_command("detect", events, "-o", tmp_path / "command", *models, "--json") == 0

@@ -11,6 +11,7 @@ from excess.observation.simulation import simulate_observation
 pytest.importorskip("h5py")
 
 
+@pytest.mark.slow
 def test_training_on_files_of_an_observation(tmp_path):
     config = load_config()
     paths = write_nights(tmp_path, 3, 60_000)
@@ -25,6 +26,7 @@ def test_training_on_files_of_an_observation(tmp_path):
         assert trained.groups == sorted(set(observation.groups.tolist()))
 
 
+@pytest.mark.slow
 def test_files_of_an_observation_that_are_refused(tmp_path):
     table = simulate_observation(20_000, 400, n_nights=1, random_state=0)
     for name in ("a.csv", "copy.csv"):

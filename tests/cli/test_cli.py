@@ -65,6 +65,7 @@ def test_simulation_in_every_format_gives_the_same_events(suffix, tmp_path, caps
     pd.testing.assert_frame_equal(found[list(expected)], expected, check_dtype=False)
 
 
+@pytest.mark.slow
 def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys):
     models = ("-m", "tree", "-m", "k-means")
     simulation = ("--simulation", folder / "gamma.hdf5", folder / "proton.hdf5")
@@ -194,6 +195,7 @@ def test_version(capsys):
     assert capsys.readouterr().out.startswith("excess ")
 
 
+@pytest.mark.slow
 def test_models_reload_in_a_new_process_to_the_same_bits(folder, tmp_path):
     command = "import sys; from excess.cli import main; main(sys.argv[1:])"
     new = folder / "new" / "observation.hdf5"
@@ -376,6 +378,7 @@ def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     read_events(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
 def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, word):
     table = simulate_observation(200_000, 50, random_state=1)
@@ -404,6 +407,7 @@ def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, word):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.hdf5", "out.hdf5"]
 
 
+@pytest.mark.slow
 def test_memory_of_apply_does_not_grow(folder, tmp_path):
     """Four times the events, the same number of them in memory."""
     status = Path("/proc/self/status")

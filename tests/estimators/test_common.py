@@ -41,6 +41,7 @@ def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     return {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")  # some checks have identical events
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=_expected_failures)
 def test_scikit_learn_checks(estimator, check):

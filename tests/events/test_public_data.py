@@ -12,7 +12,10 @@ pytest.importorskip("astropy.io.fits")
 pytest.importorskip("tables")
 
 DATA = SHARED / "data"
-pytestmark = pytest.mark.skipif(not DATA.exists(), reason="the public test data is not beside the project")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not DATA.exists(), reason="the public test data is not beside the project"),
+]
 
 
 @pytest.mark.parametrize(

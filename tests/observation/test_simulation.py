@@ -51,6 +51,7 @@ def test_classes_can_be_told_apart_as_well_as_in_the_simulation(labelled, figure
     assert 0.84 < roc_auc_score(y[~half], model.predict_proba(X[~half])[:, 1]) < 0.91
 
 
+@pytest.mark.slow
 def test_default_sample_has_the_counts_of_the_open_crab_sample():
     events = simulate_observation(random_state=0)
     assert len(events) == 757_993

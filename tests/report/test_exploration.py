@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from visit import counts_at
 
 from excess.report.content import model_content
@@ -38,6 +39,7 @@ def test_exploration_is_what_a_threshold_selects(detections):
                 assert {key: found["groups"][stop][key][number] for key in by_night} == by_night
 
 
+@pytest.mark.slow
 def test_many_groups_have_fewer_stops_and_then_no_table(detections):
     detection = detections["forest"]
     rows = np.arange(len(detection.on))

@@ -18,6 +18,7 @@ def table():
     return simulate_observation(20_000, 300, random_state=2)
 
 
+@pytest.mark.slow
 def test_report_of_a_finished_run_is_that_of_the_run(table, tmp_path, capsys):
     folder = tmp_path / "run"
     table.to_csv(tmp_path / "events.csv", index=False)

@@ -15,6 +15,7 @@ from excess.validation.detection import Detection, Fold
 SCRIPT = "<script>document.title='broken'</script>"
 
 
+@pytest.mark.slow
 def test_page_stays_small(detections, tmp_path):
     detection = detections["forest"]
     rows = np.arange(len(detection.on))

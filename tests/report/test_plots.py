@@ -368,6 +368,7 @@ def test_a_new_figure_fits_a_column_and_leaves_nothing_behind(found, plot):
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg", ".PNG"])
 @pytest.mark.parametrize("plot", [*PLOTS, plot_null_test])
 def test_plots_are_saved_and_the_same_plot_is_the_same_file(found, nulls, plot, suffix, tmp_path):
@@ -421,6 +422,7 @@ def test_without_matplotlib_a_sentence_says_what_to_install(found, monkeypatch):
         plot_theta_squared(found)
 
 
+@pytest.mark.slow
 def test_importing_the_plots_imports_no_matplotlib_and_drawing_no_pyplot():
     code = (
         "import sys; from excess.report import plots; assert 'matplotlib' not in sys.modules\n"

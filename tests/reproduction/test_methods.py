@@ -121,6 +121,7 @@ def test_options_of_models_and_unknown_names():
         make_model("model.excess")
 
 
+@pytest.mark.slow
 def test_all_forests_of_a_trial_see_the_same_noise_and_folds(monkeypatch):
     seen = {}
 
@@ -141,6 +142,7 @@ def test_all_forests_of_a_trial_see_the_same_noise_and_folds(monkeypatch):
     assert seen["paper", 0][0][1] != seen["paper", 1][0][1]
 
 
+@pytest.mark.slow
 def test_a_trial_of_the_sets_has_the_methods_of_its_part():
     rows = {
         part: run_imbalanced(SMALL, {"set": "abalone", "p_plus": 0.1, "trial": 0, "part": part})

@@ -73,6 +73,7 @@ def test_a_missing_library_is_named_before_any_work(tmp_path, capsys, monkeypatc
     assert not (tmp_path / "trials").exists()
 
 
+@pytest.mark.slow
 def test_json_names_the_pages(tmp_path, capsys):
     assert run_cli("reproduce", "calibration", "--trials", 1, "--small", "-j", 1, "--out", tmp_path, "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"calibration": str(tmp_path / "calibration" / "page.html")}
@@ -91,6 +92,7 @@ def test_pages_of_nothing_are_refused_and_leave_nothing(tmp_path, capsys):
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.slow
 def test_pages_need_no_data_and_go_along_with_a_run(everything, tmp_path, monkeypatch, capsys):
     """Trials of downloaded sets and FACT's sample, on a machine that has neither."""
     trials = tmp_path / "trials"
@@ -120,6 +122,7 @@ def test_pages_need_no_data_and_go_along_with_a_run(everything, tmp_path, monkey
     assert "seed is 0 there and 1 now" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_pages_compare_data_that_are_given(everything, tmp_path, capsys):
     """Simulated trials must not become a page of FACT's sample."""
     shutil.copytree(everything / "trials" / "crab-null", tmp_path / "trials" / "crab-null")

@@ -209,6 +209,7 @@ def test_repeats_give_a_spread_and_the_median_is_the_result(noisy_data):
     assert single.significance == detection.significances[0]  # the first repetition keeps the seeds it was given
 
 
+@pytest.mark.slow
 def test_same_result_on_any_number_of_threads(noisy_data):
     model = {"forest": OnOffForestClassifier(10, min_samples_leaf=20), "k-means": OnOffKMeansClassifier(8)}
     found = [
@@ -246,6 +247,7 @@ def test_permutations_stay_within_groups(null_data):
     assert len(labels) == 4 * 5
 
 
+@pytest.mark.slow
 def test_permutation_p_value(forest, noisy_data, null_data):
     strong = cross_val_detect(
         forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, n_permutations=19, random_state=0
@@ -259,6 +261,7 @@ def test_permutation_p_value(forest, noisy_data, null_data):
     assert np.isnan(cross_val_detect(forest, X, y, alpha=0.5, random_state=0).permutation_p_value)
 
 
+@pytest.mark.slow
 def test_null_data_are_calibrated():
     """A small version of `excess reproduce calibration`, with bounds that a biased procedure breaks."""
     p_values, forward = [], []

@@ -43,6 +43,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow
 def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
     X, region, night = wobble
     found = cross_val_detect(MODELS, X, region == 0, alpha=1 / 5, groups=night)
@@ -64,6 +65,7 @@ def test_null_tests_are_near_zero_where_the_source_is_not(wobble):
     assert "as expected where there is no source" in str(tests["tree"])
 
 
+@pytest.mark.slow
 def test_null_test_exposes_a_feature_that_encodes_the_region(wobble):
     X, region, night = wobble
     noise = np.random.default_rng(1).normal(size=len(region))
