@@ -11,7 +11,7 @@ PYTEST_ARGS ?= -n auto
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
 	@echo "make test    run the tests"
-	@echo "make quick   run the tests that start no processes, clusters or browsers: for the minute after an edit"
+	@echo "make quick   run the quick tests, without slow ones and examples: for the minute after an edit"
 	@echo "make lint    check formatting, lint, types and layers"
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
@@ -37,7 +37,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow"
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow" tests
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -246,6 +246,7 @@ def test_on_and_off_files(folder, tmp_path, capsys):
     assert "needs at least two Off regions" in said(capsys)
 
 
+@pytest.mark.slow
 def test_joined_files(folder, tmp_path, capsys):
     table = read_events(folder / "observation.hdf5")
     keys = ["event_num", "night", "run_id"]
@@ -260,6 +261,7 @@ def test_joined_files(folder, tmp_path, capsys):
     assert counts == expected
 
 
+@pytest.mark.slow
 def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
     table = read_events(folder / "observation.hdf5")
     thetas = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, 6))]

@@ -18,6 +18,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("memory", [2**30, 2**16])
 @pytest.mark.parametrize("n_chunks", [1, 3, 17])

@@ -17,6 +17,7 @@ def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
     assert many.max_moved == 65_536
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_shares", [0, 50_000])
 @pytest.mark.parametrize("max_moved", [0, 50, 400])
 def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved, max_shares, monkeypatch):
@@ -29,6 +30,7 @@ def test_same_bits_however_many_events_are_moved(events, tmp_path, max_moved, ma
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_moved", [0, 50])
 def test_more_features_than_a_byte_counts(tmp_path, max_moved):
     rng = np.random.default_rng(2)

@@ -68,6 +68,7 @@ def relaxed_assignment(n_on, n_off, alpha, seed, n_steps=300):
     return a > 0.5
 
 
+@pytest.mark.slow
 def test_no_relaxation_beats_the_exact_assignment():
     rng = np.random.default_rng(0)
     exact, relaxed = [], []

@@ -162,6 +162,7 @@ def array_of(entries, data, name):
 # The same model back.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", LABELS)
 @pytest.mark.parametrize("name", ["tree", "forest of votes", "k-means", "k-means ensemble"])
 def test_any_classes_come_back(name, labels, events, tmp_path):

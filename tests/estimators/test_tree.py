@@ -56,6 +56,7 @@ def make_events(seed, n=400, d=4, distinct=None):
     return X, on
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["information", "li_ma"])
 @pytest.mark.parametrize(("distinct", "max_bins"), [(12, 255), (None, None), (None, 255)])
 @pytest.mark.parametrize("alpha", [0.2, 1.0])

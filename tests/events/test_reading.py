@@ -83,6 +83,7 @@ def test_chunks_are_the_whole(tmp_path, kind, chunk_rows):
     pd.testing.assert_frame_equal(pd.concat(chunks, ignore_index=True), read_events(paths))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["hdf5", "parquet"])
 def test_chunks_take_constant_memory(tmp_path, kind):
     arrow = pytest.importorskip("pyarrow")

@@ -143,6 +143,7 @@ def test_arguments_that_do_not_go_together(arguments, message):
         observe("on.csv", **arguments)
 
 
+@pytest.mark.slow
 def test_joint_crab_counts():
     """On and Off counts of 125 real runs, as counted directly with astropy."""
     pytest.importorskip("astropy")

@@ -39,6 +39,7 @@ def test_report_of_a_finished_run_is_that_of_the_run(table, tmp_path, capsys):
     assert "no result.json" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_damaged_runs_are_refused(table, tmp_path):
     table.to_csv(tmp_path / "events.csv", index=False)
     folder = tmp_path / "run"

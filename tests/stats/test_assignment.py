@@ -19,6 +19,7 @@ def _best_over_all_subsets(n_on, n_off, alpha):
     return li_ma_significance(subsets @ n_on, subsets @ n_off, alpha).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", range(1, 13))
 def test_equals_brute_force(k):
     """1,008 random tables in all, with empty cells, pure cells and ties among them."""

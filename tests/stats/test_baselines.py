@@ -58,6 +58,7 @@ def _contamination(noisy):
     return P_MINUS * (1 - PREVALENCE) / pi_noisy, P_PLUS * PREVALENCE / (1 - pi_noisy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", [0.35, 0.5, 0.7])
 def test_corrected_rates_are_the_clean_ones(truth, threshold):
     signal, _, score = truth

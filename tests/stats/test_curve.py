@@ -24,6 +24,7 @@ def random_case(rng):
     return on, score, float(10 ** rng.uniform(-1, 1))
 
 
+@pytest.mark.slow
 def test_equals_brute_force_on_1000_cases():
     rng = np.random.default_rng(0)
     for _ in range(1000):

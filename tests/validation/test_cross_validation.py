@@ -127,6 +127,7 @@ def test_hold_out_events_never_reach_training(strategy, cv, with_groups):
             assert max(seen) < min(held_out)
 
 
+@pytest.mark.slow
 def test_threshold_is_tuned_on_training_events_alone(noisy_data):
     """Labels of the hold-out are turned round; nothing that a model says about it may change."""
     X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
