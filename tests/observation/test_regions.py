@@ -143,6 +143,12 @@ def test_arguments_that_do_not_go_together(arguments, message):
         observe("on.csv", **arguments)
 
 
+@pytest.mark.parametrize("arguments", [{"off": "off.csv", "alpha": 0.2}, {"join": "more.csv"}])
+def test_a_table_takes_no_further_files(arguments):
+    with pytest.raises(ValueError, match=f"{next(iter(arguments))} goes with files, not with a table"):
+        observe(pd.DataFrame({"width": [1.0]}), **arguments)
+
+
 @pytest.mark.slow
 def test_joint_crab_counts():
     """On and Off counts of 125 real runs, as counted directly with astropy."""

@@ -217,6 +217,9 @@ def observe(
     if off is not None and join is not None:
         raise ArgumentError("join", "does not go with `off`")
     if isinstance(events, pd.DataFrame):
+        for argument, given in (("off", off), ("join", join)):
+            if given is not None:
+                raise ArgumentError(argument, "goes with files, not with a table")
         return _join_chunks([pipeline.observe(events)], pipeline, {}, None)
     files = {"events": _as_paths(events)}
     ratio = None if alpha is None else as_scalar_alpha(alpha)

@@ -68,7 +68,7 @@ def write_report(
 
     See Also
     --------
-    excess.analysis.finished_run.read_results : Reads what a report needs from the folder of a run.
+    excess.analysis.read_run : Reads a run from its folder; its ``report`` method calls this function.
 
     Examples
     --------
