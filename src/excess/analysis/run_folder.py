@@ -19,7 +19,7 @@ from excess.observation.pipeline import seconds_of
 from excess.observation.regions import theta_columns
 from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.detection import Detection, Fold, Nearby, Outcome
 from excess.validation.null_tests import NullTest
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ class Run:
     ----------
     detections : mapping of str to Detection
         What each model found; the first is the one that the verdict is about.
-    forward : mapping of str to OnOffCounts
-        Selected hold-out events of models that were trained on earlier groups only, beside pooled detections.
+    forward : mapping of str to Outcome
+        Both statistics of hold-out events by models that were trained on earlier groups only, beside pooled detections.
     null_tests : mapping of str to NullTest
         What was found where there is no source.
     no_forward : str
@@ -66,7 +66,7 @@ class Run:
     """
 
     detections: Mapping[str, Detection]
-    forward: Mapping[str, OnOffCounts]
+    forward: Mapping[str, Outcome]
     null_tests: Mapping[str, NullTest]
     no_forward: str
     observed: dict[str, Any]
@@ -86,8 +86,8 @@ class Run:
             "models": {name: self._model_result(name) for name in self.detections},
             "null_tests": {
                 name: {
-                    "significances": dict(zip(map(str, test.counts), test.significances.tolist(), strict=True)),
-                    "counts": {str(region): [counts.n_on, counts.n_off] for region, counts in test.counts.items()},
+                    "significances": dict(zip(map(str, test.outcomes), test.significances.tolist(), strict=True)),
+                    "regions": {str(region): outcome.summary() for region, outcome in test.outcomes.items()},
                     "alpha": test.alpha,
                     "mean": test.mean,
                     "spread": test.spread,
@@ -107,9 +107,9 @@ class Run:
             **found.summary(),
             "required_significance": found.required_significance,
             "verdict": found.verdict,
-            "forward": None if forward is None else forward.summary(),
-            "significances": found.significances.tolist(),
-            "permuted_contrasts": found.permuted_contrasts.tolist(),
+            "forward": None if forward is None else {**forward.summary(), "alpha": forward.counts.alpha},
+            "repeats": {name: values.tolist() for name, values in found.repeats.items()},
+            "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
         }
 
@@ -117,9 +117,9 @@ class Run:
         """Write the run into a folder.
 
         ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
-        ``events.csv`` one row per event with the score and selection by each model; ``groups.csv`` and ``folds.csv``
-        the counts by group and fold; ``nearby.npy`` the events around the regions. ``result.json`` comes last: where it
-        is, all is.
+        ``events.csv`` one row per event with score, selection and signal ratio by each model; ``groups.csv`` and
+        ``folds.csv`` both statistics by group and fold; ``nearby.npy`` the events around the regions. ``result.json``
+        comes last: where it is, all is.
 
         Parameters
         ----------
@@ -187,6 +187,8 @@ class Run:
                 table[f"{name}_fold"] = found.fold
             table[f"{name}_score"] = found.score
             table[f"{name}_selected"] = found.selected
+            if found.ratio is not None:
+                table[f"{name}_ratio"] = found.ratio
         return table
 
     def _stacked(self, frame: Callable[[Detection], pd.DataFrame]) -> pd.DataFrame:
@@ -327,19 +329,23 @@ def _read(folder: Path) -> Run:
         for key, value in found.summary().items():
             if written[key] != as_json(value):
                 raise ValueError(f"{key} of {name} is {value} by events.csv and {written[key]} by result.json")
+    statistic = next(iter(detections.values())).statistic
     forward = {
-        name: OnOffCounts(numbers["forward"]["n_on"], numbers["forward"]["n_off"], observed["alpha"])
+        name: Outcome.from_summary(numbers["forward"], numbers["forward"]["alpha"], statistic)
         for name, numbers in result["models"].items()
         if numbers["forward"] is not None
     }
     null_tests = {
         name: NullTest(
-            {int(region): OnOffCounts(n_on, n_off, test["alpha"]) for region, (n_on, n_off) in test["counts"].items()}
+            {
+                int(region): Outcome.from_summary(numbers, test["alpha"], statistic)
+                for region, numbers in test["regions"].items()
+            }
         )
         for name, test in result["null_tests"].items()
     }
     config = (folder / "config.yaml").read_text(encoding="utf-8")
-    added = {"fold", *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected"))}
+    added = {"fold", *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected", "ratio"))}
     kept = events[[name for name in events if name not in added]]
     return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept)
 
@@ -354,11 +360,13 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     return Detection(
         score=events[f"{name}_score"].to_numpy(dtype=np.float64),
         selected=events[f"{name}_selected"].to_numpy(dtype=np.bool_),
+        ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
         fold=events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64),
         folds=tuple(_fold(row, alpha) for row in folds.itertuples()),
         strategy=numbers["strategy"],
-        significances=np.array(numbers["significances"], dtype=np.float64),
-        permuted_contrasts=np.array(numbers["permuted_contrasts"], dtype=np.float64),
+        statistic=numbers["statistic"],
+        repeats={name: np.array(values, dtype=np.float64) for name, values in numbers["repeats"].items()},
+        permutations={name: np.array(values, dtype=np.float64) for name, values in numbers["permutations"].items()},
         required_significance=numbers["required_significance"],
         nearby=nearby,
         importances=None if importances is None else np.array(importances, dtype=np.float64),
@@ -369,4 +377,5 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
 def _fold(row: Any, alpha: float) -> Fold:
     tuned = None if np.isnan(row.tuned_n_on) else OnOffCounts(int(row.tuned_n_on), int(row.tuned_n_off), alpha)
     held_out = OnOffCounts(row.n_on, row.n_off, alpha)
-    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out)
+    likelihood = float(row.likelihood_significance)
+    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood)

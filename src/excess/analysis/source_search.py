@@ -18,9 +18,8 @@ from excess.estimators.model_file import ModelFileError
 from excess.estimators.supervised import supervised_reference
 from excess.events import AnalysisConfig, read_events, to_features
 from excess.observation.observation import Observation, observe
-from excess.stats.significance import OnOffCounts
 from excess.validation import cross_val_detect, detect, null_test
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Outcome
 
 __all__ = ["Observation", "observe", "search", "train_reference"]
 
@@ -36,6 +35,7 @@ def search(
     reference: tuple[str | PathLike[str], str | PathLike[str]] | Any = None,
     folds: int | None = None,
     strategy: str = "pooled",
+    statistic: str = "likelihood",
     repeats: int = 1,
     permutations: int = 0,
     null_tests: bool = False,
@@ -63,6 +63,8 @@ def search(
         Number of folds; by default one per group.
     strategy : {"pooled", "forward"}, default="pooled"
         Pooled, with the forward value beside it; or forward alone. See `cross_val_detect`.
+    statistic : {"likelihood", "cut"}, default="likelihood"
+        What the verdict follows, declared before the events are looked at; the other stands beside it.
     repeats, permutations : int
         Repetitions with other seeds; permutations of On and Off for a p-value.
     null_tests : bool, default=False
@@ -122,11 +124,12 @@ def search(
         "verbose": int(verbose),
         "cv": folds,
         "strategy": strategy,
+        "statistic": statistic,
         "n_repeats": repeats,
     }
     applied = dict(zip(applied_names, trained, strict=True))
-    found = {name: detect_with(one, observation) for name, one in applied.items()}
-    forward: dict[str, OnOffCounts] = {}
+    found = {name: detect_with(one, observation, statistic) for name, one in applied.items()}
+    forward: dict[str, Outcome] = {}
     no_forward, tests = "", {}
     if searched:
         nearby = observation.nearby
@@ -153,6 +156,7 @@ def search(
         "groups": observation.group_column,
         "folds": folds,
         "strategy": strategy,
+        "statistic": statistic,
         "repeats": repeats,
         "permutations": permutations,
         "null_test": null_tests,
@@ -181,7 +185,7 @@ def _check_request(observation: Observation, models: Mapping[str, Any], null_tes
 
 def _search_forward(
     observation: Observation, models: dict[str, Any], shared: dict[str, Any]
-) -> tuple[dict[str, OnOffCounts], str]:
+) -> tuple[dict[str, Outcome], str]:
     """Cross-validate forward in time; or say why that cannot be done, which is no reason to lose the rest."""
     order: Any = slice(None)
     if observation.groups is None:
@@ -199,7 +203,7 @@ def _search_forward(
         )
     except ValueError as error:
         return {}, str(error)
-    return {name: one.counts for name, one in found.items()}, ""
+    return {name: one.outcome for name, one in found.items()}, ""
 
 
 def train_reference(gammas: Path, protons: Path, config: AnalysisConfig, *, seed: int = 0, n_jobs: int = -1) -> Any:
@@ -252,7 +256,7 @@ def check_unseen(trained: TrainedModel, observation: Observation) -> None:
             )
 
 
-def detect_with(trained: TrainedModel, observation: Observation) -> Detection:
+def detect_with(trained: TrainedModel, observation: Observation, statistic: str) -> Detection:
     """Judge the events of an observation by a model that was trained on others."""
     nearby = observation.nearby
     return detect(
@@ -262,4 +266,5 @@ def detect_with(trained: TrainedModel, observation: Observation) -> Detection:
         alpha=observation.alpha,
         groups=observation.groups,
         nearby=None if nearby is None else (observation.to_frame(nearby.X), nearby.groups),
+        statistic=statistic,
     )

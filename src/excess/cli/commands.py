@@ -192,6 +192,7 @@ def detect(
         reference=simulation,
         folds=validation.folds,
         strategy=validation.strategy,
+        statistic=validation.statistic,
         repeats=validation.repeats,
         permutations=validation.permutations,
         null_tests=validation.null_test,

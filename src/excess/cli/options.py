@@ -108,6 +108,15 @@ class ValidationOptions:
             rich_help_panel=VALIDATION,
         ),
     ] = "pooled"
+    statistic: Annotated[
+        str,
+        typer.Option(
+            help="What the verdict follows: likelihood, which uses every event by how signal-like it is; or cut, which "
+            "counts selected events. Declare it before you look; the other stands beside it.",
+            callback=one_of(("likelihood", "cut")),
+            rich_help_panel=VALIDATION,
+        ),
+    ] = "likelihood"
     repeats: Annotated[int, typer.Option(help="Repeat with other seeds.", min=1, rich_help_panel=VALIDATION)] = 1
     permutations: Annotated[
         int,

@@ -50,22 +50,24 @@ def print_run(run: Run) -> None:
 
     detections, forward, null_tests = run.detections, run.forward, run.null_tests
     first = next(iter(detections.values()))
-    table = Table(title=f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma")
-    columns = ["model", "On", "Off", "excess", first.strategy]
-    columns += ["forward"] if forward else []
-    columns += ["permutation p"] if len(first.permuted_contrasts) else []
+    how = f"{first.strategy} / forward" if forward else first.strategy
+    table = Table(title=f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma, {how}")
+    columns = ["model", "On", "Off", "excess", "cut", "signal", "likelihood"]
+    columns += ["permutation p"] if first.n_permutations else []
     columns += ["null tests"] if null_tests else []
     for column in columns:
         table.add_column(column, justify="left" if column == "model" else "right")
     uncut = first.uncut
     table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f}")
     for name, found in detections.items():
-        spread = f" +- {found.spread:.1f}" if len(found.significances) > 1 else ""
-        cells = [*_count_cells(found.counts), f"{found.significance:.1f}{spread}"]
-        if forward:
-            cells.append(f"{forward[name].significance:.1f}" if name in forward else "")
-        if len(first.permuted_contrasts):
-            cells.append(f"{found.permutation_p_value:.3g}" if len(found.permuted_contrasts) else "")
+        by_statistic = {
+            statistic: _significance_cell(found, forward.get(name), statistic) for statistic in ("cut", "likelihood")
+        }
+        likelihood = found.likelihood
+        signal = "" if likelihood is None else f"{likelihood.n_signal:.0f} +- {likelihood.n_signal_error:.0f}"
+        cells = [*_count_cells(found.counts), by_statistic["cut"], signal, by_statistic["likelihood"]]
+        if first.n_permutations:
+            cells.append(f"{found.permutation_p_value:.3g}" if found.n_permutations else "")
         if null_tests:
             cells.append(", ".join(null_tests[name].texts) if name in null_tests else "")
         table.add_row(escape(name), *cells)
@@ -82,6 +84,17 @@ def print_run(run: Run) -> None:
     for name, test in null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")
+
+
+def _significance_cell(found: Any, forward: Any, statistic: str) -> str:
+    """Return the significance by a statistic, with its scatter over seeds and the forward value, if known."""
+    values = found.repeats[statistic]
+    significance = found.outcome.significances[statistic]
+    if significance != significance:
+        return ""
+    spread = f" +- {values.std(ddof=1):.1f}" if len(values) > 1 else ""
+    after = "" if forward is None else f" / {forward.significances[statistic]:.1f}"
+    return f"{significance:.1f}{spread}{after}"
 
 
 def _count_cells(counts: Any) -> list[str]:

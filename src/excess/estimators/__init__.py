@@ -1,5 +1,6 @@
 """Classifiers of On and Off events, and the files that hold them."""
 
+from excess.estimators.calibration import SignalCalibration
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.model_file import ModelFileError, load
@@ -13,6 +14,7 @@ __all__ = [
     "OnOffKMeansClassifier",
     "OnOffKMeansEnsembleClassifier",
     "OnOffTreeClassifier",
+    "SignalCalibration",
     "SignificanceThresholdClassifier",
     "load",
     "supervised_reference",

@@ -14,6 +14,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._core.checks import BoolArray, FloatArray, as_binary_target, binary_classes
+from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import score_events
 from excess.estimators.model_file import save as save_model
 from excess.stats.curve import ThresholdCurve
@@ -25,6 +26,7 @@ class OnOffMixin:
 
     threshold_: float
     curve_: ThresholdCurve
+    calibration_: SignalCalibration
     classes_: NDArray[Any]
 
     @property
@@ -75,6 +77,41 @@ class OnOffMixin:
         """
         check_is_fitted(self)
         return self.classes_[(score_events(self, X) > self.threshold_).astype(np.intp)]
+
+    def signal_ratio(self, X: Any) -> FloatArray:
+        """Return how signal-like events are: the density of signal over that of the background, both normalised to 1.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_events, n_features)
+            Events.
+
+        Returns
+        -------
+        ndarray of shape (n_events,)
+            Finite, 0 or more; its mean over background events is about 1. With 1 for all events, nothing was learned.
+            It is what `on_off_likelihood` takes, for events that the model has not seen.
+        """
+        check_is_fitted(self)
+        return self.calibration_.ratio(score_events(self, X))
+
+    def predict_signal_proba(self, X: Any) -> FloatArray:
+        """Return the probability that an event is signal, whatever its label.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_events, n_features)
+            Events.
+
+        Returns
+        -------
+        ndarray of shape (n_events,)
+            Probabilities from 0 to 1 (below 1), where signal is as frequent as among the On and Off events of the
+            training. They come from a monotone calibration of scores by models that had not seen the event
+            (out of bag, or out of fold).
+        """
+        check_is_fitted(self)
+        return self.calibration_.signal_probability(score_events(self, X))
 
     def __sklearn_tags__(self) -> Any:
         """Declare a binary classifier."""

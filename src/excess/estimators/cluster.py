@@ -12,7 +12,15 @@ from excess._core.progress import progress_bar
 from excess._core.rng import bootstrap_weights, choose_features, derive_key
 from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import BaseOnOffClassifier
-from excess.estimators.cluster_cells import ClusterCells, cells_from_arrays, cells_to_arrays, find_cells, use_one_thread
+from excess.estimators.calibration import calibrate, calibrate_out_of_fold
+from excess.estimators.cluster_cells import (
+    ClusterCells,
+    cells_from_arrays,
+    cells_to_arrays,
+    count_clusters,
+    find_cells,
+    use_one_thread,
+)
 from excess.estimators.grown_trees import resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.stats.curve import compute_cell_curve
@@ -120,6 +128,9 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         A cluster is assigned to signal when its On fraction exceeds it.
     curve_ : ThresholdCurve
         The training events at every cut of their cluster's On fraction.
+    calibration_ : SignalCalibration
+        What a score says about signal, from On fractions of the clusters in which the event itself was left out (five
+        folds); ``signal_ratio`` and ``predict_signal_proba`` use it.
     n_features_in_, feature_names_in_
         Number of features, and their names if X had any.
 
@@ -166,6 +177,13 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         X = self._set_scale(X)
         features, weights = np.arange(X.shape[1]), np.ones(len(X), dtype=np.uint8)
         cells = find_cells(X, on, features, weights, self.n_clusters, _algorithm(self.algorithm, len(X)), seed)
+        number = cells.numbers(X)
+
+        def score(train: BoolArray, held_out: BoolArray) -> FloatArray:
+            return count_clusters(number[train], on[train], len(cells.centers)).fraction[number[held_out]]
+
+        # the clusters know no labels, so that only their On fractions are to be those of other events
+        self.calibration_ = calibrate_out_of_fold(on, alpha, score)
         self.curve_ = compute_cell_curve(cells.fraction, cells.n_on, cells.n_off, alpha)
         self.threshold_ = self.curve_.best_threshold
         self._members = [cells]
@@ -245,6 +263,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         these events, so this is not a result to quote; see `cross_val_detect`.
     curve_ : ThresholdCurve
         The training events at every cut of their out-of-bag scores.
+    calibration_ : SignalCalibration
+        What a score says about signal, from these events; ``signal_ratio`` and ``predict_signal_proba`` use it.
     n_features_in_, feature_names_in_
         Number of features, and their names if X had any.
 
@@ -328,6 +348,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
                 tick(1)
         score = np.divide(total, n_scores, out=np.full(len(X), np.nan), where=n_scores > 0)
         self.threshold_, self.curve_ = rule(on, score, alpha, seed)
+        self.calibration_ = calibrate(self.curve_)
         self.oob_decision_function_ = np.column_stack([1 - score, score])
         self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
         self._members = members

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,11 +75,27 @@ def find_cells(
     kmeans = KMeans(**shared) if algorithm == "lloyd" else MiniBatchKMeans(batch_size=_BATCH, **shared)
     with use_one_thread("openmp"):
         number = kmeans.fit(events, sample_weight=weight).labels_
-    n_clusters = len(kmeans.cluster_centers_)
-    n_on = np.bincount(number, weights=weight * on[in_bag], minlength=n_clusters).astype(np.int64)
+    n_on, n_off, fraction = count_clusters(number, on[in_bag], len(kmeans.cluster_centers_), weight)
+    return ClusterCells(features, kmeans.cluster_centers_, n_on, n_off, fraction, fraction)
+
+
+class CellCounts(NamedTuple):
+    """Events in each cluster, and the On fraction: that of all events for a cluster without any."""
+
+    n_on: NDArray[np.int64]
+    n_off: NDArray[np.int64]
+    fraction: FloatArray
+
+
+def count_clusters(
+    number: NDArray[Any], on: BoolArray, n_clusters: int, weight: FloatArray | None = None
+) -> CellCounts:
+    """Count On and Off events, or their weights, in each cluster."""
+    weight = np.ones(len(number)) if weight is None else weight
+    n_on = np.bincount(number, weights=weight * on, minlength=n_clusters).astype(np.int64)
     n = np.bincount(number, weights=weight, minlength=n_clusters).astype(np.int64)
     fraction = np.divide(n_on, n, out=np.full(n_clusters, n_on.sum() / n.sum()), where=n > 0)
-    return ClusterCells(features, kmeans.cluster_centers_, n_on, n - n_on, fraction, fraction)
+    return CellCounts(n_on, n - n_on, fraction)
 
 
 def cells_to_arrays(members: list[ClusterCells]) -> dict[str, NDArray[Any]]:

@@ -14,6 +14,7 @@ from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import CRITERIA
+from excess.estimators.calibration import calibrate
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, saveable
 from excess.stats.curve import ThresholdCurve
@@ -80,6 +81,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         these events, so this is not a result to quote; cross-validate the whole for that.
     curve_ : ThresholdCurve
         The training events at every cut of their out-of-bag scores.
+    calibration_ : SignalCalibration
+        What a score says about signal, from these events; ``signal_ratio`` and ``predict_signal_proba`` use it.
     min_samples_leaf_ : int
         The leaf size in use.
     n_features_in_, feature_names_in_
@@ -207,6 +210,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self.threshold_ = threshold
         self.min_samples_leaf_ = leaf_size
         self.curve_ = curve
+        self.calibration_ = calibrate(curve)
         self._oob_score = oob_score
         self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
         self._trees = trees

@@ -30,6 +30,7 @@ from sklearn.utils.validation import check_is_fitted
 from excess._core import files
 from excess._core.checks import as_scalar_alpha, as_threshold, binary_classes
 from excess._core.version import __version__
+from excess.estimators.calibration import SignalCalibration
 from excess.estimators.model_header import FORMAT_VERSION, as_json, as_number, as_parameter, parse_header
 from excess.estimators.model_state import SAVEABLE, StoredArrays, require
 from excess.stats.curve import ThresholdCurve
@@ -97,7 +98,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "metadata": as_json({} if metadata is None else metadata),
     }
     curve = {f"curve_{name}": getattr(model.curve_, name) for name in ("scores", *_CURVE)}
-    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **arrays})
+    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **model.calibration_.to_arrays(), **arrays})
 
 
 def load(path: PathLike) -> Any:
@@ -275,6 +276,7 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> An
     scores = arrays.take("curve_scores", np.float64, None)
     curve = {name: arrays.take(f"curve_{name}", dtype, len(scores) + 1) for name, dtype in _CURVE.items()}
     model.curve_ = ThresholdCurve(scores, **curve, alpha=as_scalar_alpha(header["alpha"]))
+    model.calibration_ = SignalCalibration.from_arrays(arrays, model.curve_.alpha)
     model._set_state(header["attributes"], arrays)
     arrays.check_all_taken()
     return model

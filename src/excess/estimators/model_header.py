@@ -13,7 +13,7 @@ import numpy as np
 from excess._core.version import __version__
 from excess.estimators.model_state import require
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Version of what a header and its arrays mean; to be raised when an older package would misread them."""
 
 _FIELDS: dict[str, tuple[type, ...]] = {
@@ -48,6 +48,7 @@ def parse_header(text: str) -> dict[str, Any]:
         f"has format version {version}, but excess {__version__} reads versions up to {FORMAT_VERSION}; upgrade "
         "excess, or save the model again with this release",
     )
+    require(version == FORMAT_VERSION, f"has format version {version}, an older one; train the model again and save it")
     missing = [name for name in _FIELDS if name not in header]
     require(not missing, f"has a header without {', '.join(missing)}")
     for name in ("parameters", "attributes"):

@@ -26,6 +26,7 @@ from excess._core.checks import (
     check_same_length,
 )
 from excess.estimators.base import OnOffMixin
+from excess.estimators.calibration import calibrate
 from excess.estimators.folds import is_fold_number, make_folds
 from excess.estimators.holdout import SCORE_SOURCES, check_classifier, out_of_fold_scores
 from excess.stats.thresholds import threshold_rule, tune_threshold
@@ -73,6 +74,8 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         this is not a result to quote; cross-validate the whole for that.
     curve_ : ThresholdCurve
         The tuning events at every cut.
+    calibration_ : SignalCalibration
+        What a score says about signal, from these events; ``signal_ratio`` and ``predict_signal_proba`` use it.
     classes_ : ndarray of shape (2,)
         Off and On.
     n_features_in_ : int
@@ -179,6 +182,7 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
 
         # nothing is set before all has succeeded
         self.estimator_, self.threshold_, self.curve_ = estimator, threshold, curve
+        self.calibration_ = calibrate(curve)
         self.best_significance_ = max(self.tuned_counts_.significance, 0.0)
         self.classes_ = np.asarray(estimator.classes_)
         for name in ("n_features_in_", "feature_names_in_"):

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import BoolArray, as_column, as_int, as_random_state, as_scalar_alpha
+from excess._core.checks import BoolArray, FloatArray, as_column, as_int, as_random_state, as_scalar_alpha
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import CRITERIA
+from excess.estimators.calibration import calibrate_out_of_fold
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
@@ -52,6 +53,9 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         A leaf is assigned to signal when its score exceeds it.
     curve_ : ThresholdCurve
         The training events at every cut of their leaf's score.
+    calibration_ : SignalCalibration
+        What a score says about signal, by five trees that were each grown on four fifths of the events and scored the
+        rest; ``signal_ratio`` and ``predict_signal_proba`` use it.
     n_features_in_, feature_names_in_
         Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
@@ -114,6 +118,21 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         return alpha, min_samples_leaf, as_random_state(self.random_state).randint(2**31 - 1)
 
     def _fit(self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray) -> None:
+        alpha = plan[0]
+        trees = self._grow(plan, X, on)
+        leaves = trees.leaves
+        curve = compute_cell_curve(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
+
+        def score(train: BoolArray, held_out: BoolArray) -> FloatArray:
+            other = self._grow(plan, X[train], on[train])
+            return ensemble.mean_scores(X[held_out], other.edges, other.flat, other.values, n_threads=1)
+
+        self.calibration_ = calibrate_out_of_fold(on, alpha, score)
+        self.curve_, self.threshold_ = curve, curve.best_threshold
+        self._trees, self._has_missing = trees, np.isnan(X).any(axis=0)
+
+    def _grow(self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray) -> GrownTrees:
+        """Grow a tree on some events."""
         alpha, min_samples_leaf, seed = plan
         max_depth = None if self.max_depth is None else min(self.max_depth, len(X))
         max_features = resolve_max_features(self.max_features, X.shape[1])
@@ -123,11 +142,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         events = self._bin_events(X, on, n_threads=1)
         keys = ensemble.tree_keys(seed, 1)
         tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
-        trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
-        leaves = trees.leaves
-        self.curve_ = compute_cell_curve(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
-        self.threshold_ = self.curve_.best_threshold
-        self._trees, self._has_missing = trees, np.isnan(X).any(axis=0)
+        return GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.

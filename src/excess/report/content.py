@@ -23,8 +23,7 @@ from excess.report.series import (
     significance_over_time,
     theta_squared_histogram,
 )
-from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Outcome
 from excess.validation.null_tests import NullTest
 
 __all__ = ["MAX_ROWS", "model_content"]
@@ -39,7 +38,7 @@ _MAX_MARKS = 100
 def model_content(
     name: str,
     detection: Detection,
-    forward: OnOffCounts | None = None,
+    forward: Outcome | None = None,
     null_test: NullTest | None = None,
     *,
     no_forward: str = "",
@@ -101,7 +100,7 @@ def model_content(
 
 
 def _numbers(
-    detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None, no_forward: str
+    detection: Detection, forward: Outcome | None, null_test: NullTest | None, no_forward: str
 ) -> list[dict[str, str]]:
     """Return the numbers of the result, each with a label and a note."""
     counts, uncut = detection.counts, detection.uncut
@@ -126,7 +125,7 @@ def _numbers(
         note = "every event judged by a model of earlier groups only" if forward is not None else no_forward
         rows.append(("Forward significance", value, note))
     if detection.strategy != "applied":
-        n = len(detection.permuted_contrasts)
+        n = detection.n_permutations
         value = f"{detection.permutation_p_value:.3g}" if n else "not computed"
         note = f"{n:,} permutations of On and Off; the smallest possible value is {1 / (n + 1):.2g}"
         rows.append(("Permutation p-value", value, note if n else "see excess detect --permutations"))

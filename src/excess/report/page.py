@@ -15,7 +15,7 @@ from excess._core.version import versions
 from excess.report.content import MAX_ROWS, model_content
 from excess.report.exploration import MAX_BYTES
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Outcome
 from excess.validation.null_tests import NullTest
 
 __all__ = ["write_report"]
@@ -46,7 +46,7 @@ def write_report(
         Detections of one model or of several; the report opens with the first of them.
     path : path
         File to write; it is written completely or not at all.
-    forward : Detection, OnOffCounts or mapping of str to either, default=None
+    forward : Detection, Outcome or mapping of str to either, default=None
         The same search with ``strategy="forward"``, to show with a pooled one.
     null_test : NullTest, or mapping of str to NullTest, default=None
         Searches in the Off regions, where there is no source.
@@ -89,8 +89,8 @@ def write_report(
     detections = _by_name(detection, "detection", Detection)
     if not detections:
         raise ValueError("detection must hold at least one model, got an empty mapping")
-    given = _by_name(forward, "forward", Detection, OnOffCounts)
-    forwards = {name: one.counts if isinstance(one, Detection) else one for name, one in given.items()}
+    given = _by_name(forward, "forward", Detection, Outcome)
+    forwards = {name: one.outcome if isinstance(one, Detection) else one for name, one in given.items()}
     tests = _by_name(null_test, "null_test", NullTest)
     for argument, named in (("forward", forwards), ("null_test", tests)):
         for name in named:
@@ -133,7 +133,7 @@ def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
 
 
 def _comparison_rows(
-    detections: Mapping[str, Detection], forwards: Mapping[str, OnOffCounts], tests: Mapping[str, NullTest]
+    detections: Mapping[str, Detection], forwards: Mapping[str, Outcome], tests: Mapping[str, NullTest]
 ) -> list[dict[str, str]]:
     """Return one row per model, and one for all events without a cut."""
     if len(detections) < 2:
@@ -143,7 +143,7 @@ def _comparison_rows(
         spread = f" ± {found.spread:.1f}" if len(found.significances) > 1 else ""
         more = {
             "forward": f"{forwards[name].significance:.1f}" if name in forwards else "",
-            "permutation": f"{found.permutation_p_value:.3g}" if len(found.permuted_contrasts) else "",
+            "permutation": f"{found.permutation_p_value:.3g}" if found.n_permutations else "",
             "null": ", ".join(tests[name].texts) if name in tests else "",
         }
         rows.append(_row(name, found.counts, f"{found.significance:.1f}{spread}", **more))

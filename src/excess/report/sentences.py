@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Outcome
 from excess.validation.null_tests import NullTest
 
 
-def classify_result(detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None) -> tuple[str, str]:
+def classify_result(detection: Detection, forward: Outcome | None, null_test: NullTest | None) -> tuple[str, str]:
     """Return the kind of the result, which sets the colour of the page, and its label."""
     if null_test is not None and null_test.suspicious:
         return "doubt", "Do not trust this"
@@ -20,14 +19,14 @@ def classify_result(detection: Detection, forward: OnOffCounts | None, null_test
     return "found", "Source detected"
 
 
-def describe_strategy(detection: Detection, forward: OnOffCounts | None) -> str:
+def describe_strategy(detection: Detection, forward: Outcome | None) -> str:
     """Return which significance the headline shows, with the forward one if it is another."""
     if detection.strategy != "pooled":
         return {"forward": "forward", "applied": "new events"}[detection.strategy]
     return "pooled" if forward is None else f"pooled; forward {forward.significance:.1f} σ"
 
 
-def describe_verdict(detection: Detection, forward: OnOffCounts | None, null_test: NullTest | None) -> str:
+def describe_verdict(detection: Detection, forward: Outcome | None, null_test: NullTest | None) -> str:
     """Return one sentence: the excess, whether it is a detection, and whether learning was feasible."""
     counts, required = detection.counts, f"{detection.required_significance:g} required"
     found = f"{detection.significance:.1f} sigma in events that the models had not seen"
@@ -59,7 +58,7 @@ def describe_verdict(detection: Detection, forward: OnOffCounts | None, null_tes
     return f"{amount}, {found}{end}{warning}"
 
 
-def describe_value_to_quote(detection: Detection, forward: OnOffCounts | None, no_forward: str) -> str:
+def describe_value_to_quote(detection: Detection, forward: Outcome | None, no_forward: str) -> str:
     """Return which number to quote, and why."""
     if detection.strategy == "applied":
         return (
@@ -88,7 +87,7 @@ def describe_value_to_quote(detection: Detection, forward: OnOffCounts | None, n
         )
         if forward.significance < detection.significance:
             text += "It is smaller, because the first group is never judged and early models have few training events. "
-    if len(detection.permuted_contrasts):
+    if detection.n_permutations:
         text += "The permutation p-value tests something else: whether the features separate On from Off at all."
     return text
 

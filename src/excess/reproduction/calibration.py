@@ -59,11 +59,11 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
         20, max_depth=4, min_samples_leaf=10, random_state=seed % 2**31, **RULES[parameters["rule"]]
     )
     shared: dict[str, Any] = {"alpha": ALPHA, "groups": groups, "random_state": seed % 2**31}
-    pooled = cross_val_detect(forest, X, on, n_permutations=n_permutations, **shared)
-    forward = cross_val_detect(forest, X, on, strategy="forward", **shared)
-    permuted = pooled.permuted_contrasts
-    n_larger = np.count_nonzero(permuted > pooled.contrast)
-    n_equal = 1 + np.count_nonzero(permuted == pooled.contrast)
+    pooled = cross_val_detect(forest, X, on, n_permutations=n_permutations, statistic="cut", **shared)
+    forward = cross_val_detect(forest, X, on, strategy="forward", statistic="cut", **shared)
+    permuted = pooled.permutations["cut"]
+    n_larger = np.count_nonzero(permuted > pooled.contrasts["cut"])
+    n_equal = 1 + np.count_nonzero(permuted == pooled.contrasts["cut"])
     return [
         {
             "pooled": float(pooled.significance),

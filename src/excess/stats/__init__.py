@@ -3,6 +3,7 @@
 from excess.stats.assignment import assign_cells
 from excess.stats.baselines import default_threshold, menon_threshold, mithal_threshold, yao_threshold
 from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.likelihood import OnOffLikelihood, on_off_likelihood
 from excess.stats.metrics import (
     corrected_f1_score,
     corrected_g_score,
@@ -19,6 +20,7 @@ from excess.stats.thresholds import THRESHOLD_METHODS, significance_threshold, t
 __all__ = [
     "THRESHOLD_METHODS",
     "OnOffCounts",
+    "OnOffLikelihood",
     "ThresholdCurve",
     "alpha_from_p_minus",
     "assign_cells",
@@ -35,6 +37,7 @@ __all__ = [
     "menon_threshold",
     "mithal_threshold",
     "n_on_for_significance",
+    "on_off_likelihood",
     "p_minus_from_alpha",
     "significance_curve",
     "significance_score",

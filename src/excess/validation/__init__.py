@@ -2,7 +2,7 @@
 
 from excess.validation.agreement import Agreement, agreement
 from excess.validation.cross_validation import cross_val_detect, cross_val_thresholds, detect
-from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.detection import Detection, Fold, Nearby, Outcome
 from excess.validation.null_tests import NullTest, null_test
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Fold",
     "Nearby",
     "NullTest",
+    "Outcome",
     "agreement",
     "cross_val_detect",
     "cross_val_thresholds",

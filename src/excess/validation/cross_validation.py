@@ -7,18 +7,18 @@ from functools import partial
 from typing import Any, Required, TypedDict, Unpack, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import as_choice, as_counts, as_int, as_random_state, as_scalar, as_scalar_alpha
+from excess._core.checks import as_choice, as_counts, as_int, as_random_state, as_scalar
 from excess._core.progress import progress_bar
 from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import with_alpha
 from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
 from excess.stats.thresholds import threshold_rule
-from excess.validation.detection import Detection
+from excess.validation.detection import STATISTICS, Detection
 from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
 from excess.validation.onoff_events import OnOffEvents, check_events, check_new_events
 
@@ -33,6 +33,7 @@ class SharedOptions(TypedDict, total=False):
     groups: ArrayLike | None
     cv: Any
     strategy: str
+    statistic: str
     n_repeats: int
     n_jobs: int | None
     random_state: Any
@@ -40,7 +41,7 @@ class SharedOptions(TypedDict, total=False):
 
 
 class _Options(SharedOptions, total=False):
-    alpha: Required[float]
+    alpha: Required[ArrayLike]
     nearby: tuple[Any, ArrayLike | None] | None
     n_permutations: int
     required_significance: float
@@ -57,11 +58,12 @@ def cross_val_detect(
     X: Any,
     y: ArrayLike,
     *,
-    alpha: float,
+    alpha: ArrayLike,
     groups: ArrayLike | None = None,
     nearby: tuple[Any, ArrayLike | None] | None = None,
     cv: Any = None,
     strategy: str = "pooled",
+    statistic: str = "likelihood",
     n_repeats: int = 1,
     n_permutations: int = 0,
     required_significance: float = 5.0,
@@ -69,10 +71,11 @@ def cross_val_detect(
     random_state: Any = None,
     verbose: int = 0,
 ) -> Detection | dict[str, Detection]:
-    """Select every event by a model that has not seen it, and give the significance of what was selected.
+    """Judge every event by a model that has not seen it, and give the significance of a source.
 
-    Models are trained, and their thresholds tuned, on the training part of a fold alone. One significance is computed
-    over all hold-out events together.
+    Models are trained, and their thresholds tuned, on the training part of a fold alone. Over all hold-out events
+    together, two significances are computed: by the likelihood, which uses every event by its signal ratio, and of the
+    events that the cuts select.
 
     Parameters
     ----------
@@ -83,8 +86,9 @@ def cross_val_detect(
         Events.
     y : array-like of shape (n_events,)
         Noisy labels of two classes; the larger one in sorted order is On.
-    alpha : float
-        Exposure ratio On/Off. All On/Off classifiers in ``estimator`` get it, whatever theirs was.
+    alpha : float or array-like of shape (n_events,)
+        Exposure ratio On/Off, of all events or of each, such as that of its run. All On/Off classifiers in
+        ``estimator`` get it, or its mean over the Off events, whatever theirs was.
     groups : array-like of shape (n_events,), default=None
         What must not be split between training and hold-out, such as nights. A classifier whose ``fit`` takes groups,
         such as `SignificanceThresholdClassifier` with folds, gets those of its training events.
@@ -101,6 +105,10 @@ def cross_val_detect(
         groups in sorted order, or through the events as they stand, and trains on earlier ones only; the first block is
         never held out. Its significances follow the normal law where there is no source; pooled ones scatter
         more. ``docs/honesty.md`` says how much, and which number to quote.
+    statistic : {"likelihood", "cut"}, default="likelihood"
+        The statistic that counts, to be declared before the events are looked at: ``significance`` and ``verdict``
+        follow it, and the other stands beside it. ``"likelihood"`` needs a classifier with a signal ratio, or with
+        ``predict_proba``; ``"cut"`` is that of the paper.
     n_repeats : int, default=1
         Repeat with other seeds, and with other folds where these are drawn. The median repetition is the result.
     n_permutations : int, default=0
@@ -143,21 +151,24 @@ def cross_val_detect(
     >>> forest = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
     >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
     >>> print(detection)
-    pooled, 5 folds: On 464, Off 26, alpha 0.2: excess 458.8 +- 21.6, 38.3 sigma
+    pooled, 5 folds
+    cut: On 464, Off 26, alpha 0.2: excess 458.8 +- 21.6, 38.3 sigma
     without a cut: 14.5 sigma
     38.3 sigma on hold-out events, 5 required: On has more signal than Off, and it could be learned from these labels.
     """
     models = check_models(estimator)
-    ratio = as_scalar_alpha(alpha)
     as_choice("strategy", strategy, STRATEGIES)
+    as_choice("statistic", statistic, STATISTICS)
+    if statistic == "likelihood":
+        _check_ratios(models)
     n_repeats = as_int("n_repeats", n_repeats, minimum=1)
     n_permutations = as_int("n_permutations", n_permutations, minimum=0)
     required = _as_significance(required_significance)
     repeated = {"n_repeats": n_repeats, "n_permutations": n_permutations, "random_state": random_state}
-    events = check_events(X, y, groups, nearby)
-    found = _run_folds(models, events, ratio, cv, strategy=strategy, n_jobs=n_jobs, verbose=verbose, **repeated)
+    events = check_events(X, y, alpha, groups, nearby)
+    found = _run_folds(models, events, cv, strategy=strategy, n_jobs=n_jobs, verbose=verbose, **repeated)
     detections = {
-        name: make_detection(events, runs, n_repeats, ratio, strategy, required) for name, (runs,) in found.items()
+        name: make_detection(events, runs, n_repeats, strategy, statistic, required) for name, (runs,) in found.items()
     }
     return detections if isinstance(estimator, Mapping) else detections[""]
 
@@ -168,7 +179,7 @@ def cross_val_thresholds(
     y: ArrayLike,
     rules: Mapping[str, str | Callable[..., float] | None],
     *,
-    alpha: float,
+    alpha: ArrayLike,
     groups: ArrayLike | None = None,
     cv: Any = None,
     n_jobs: int | None = None,
@@ -190,7 +201,8 @@ def cross_val_thresholds(
     Returns
     -------
     dict of str to Detection
-        One for each rule; they share their scores. ``Fold.tuned`` is None but for the model's own threshold.
+        One for each rule, with ``statistic="cut"``; they share their scores. ``Fold.tuned`` is None but for the model's
+        own threshold.
 
     See Also
     --------
@@ -211,13 +223,12 @@ def cross_val_thresholds(
     """
     if not rules:
         raise ValueError("rules must hold at least one rule, got an empty dict")
-    ratio = as_scalar_alpha(alpha)
-    events = check_events(X, y, groups)
+    events = check_events(X, y, alpha, groups)
     applied = [None if rule is None else threshold_rule(rule) for rule in rules.values()]
     models = check_models({"": estimator})
-    found = _run_folds(models, events, ratio, cv, rules=applied, n_jobs=n_jobs, random_state=random_state)[""]
+    found = _run_folds(models, events, cv, rules=applied, n_jobs=n_jobs, random_state=random_state)[""]
     return {
-        name: make_detection(events, runs, 1, ratio, "pooled", 5.0) for name, runs in zip(rules, found, strict=True)
+        name: make_detection(events, runs, 1, "pooled", "cut", 5.0) for name, runs in zip(rules, found, strict=True)
     }
 
 
@@ -226,12 +237,13 @@ def detect(
     X: Any,
     y: ArrayLike,
     *,
-    alpha: float,
+    alpha: ArrayLike,
     groups: ArrayLike | None = None,
     nearby: tuple[Any, ArrayLike | None] | None = None,
+    statistic: str = "likelihood",
     required_significance: float = 5.0,
 ) -> Detection:
-    """Select new events by a model that is fitted already, and give the significance of what it selects.
+    """Judge new events by a model that is fitted already, and give the significance of a source.
 
     Nothing is trained or tuned here. The events must be new to the model: none of them, nor any of their night, may
     have been among those that it was trained or tuned on, which this function cannot know.
@@ -244,12 +256,14 @@ def detect(
         New events.
     y : array-like of shape (n_events,)
         Noisy labels of the two classes that the model was fitted on.
-    alpha : float
-        Exposure ratio On/Off of the new events.
+    alpha : float or array-like of shape (n_events,)
+        Exposure ratio On/Off of the new events, of all or of each.
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
         Further new events that are scored but not counted, as for `cross_val_detect`.
+    statistic : {"likelihood", "cut"}, default="likelihood"
+        The statistic that counts, as for `cross_val_detect`.
     required_significance : float, default=5.0
         Significance from which the source counts as detected.
 
@@ -273,12 +287,13 @@ def detect(
     On 99, Off 5, alpha 0.2: excess 98.0 +- 10.0, 17.8 sigma
     """
     check_is_fitted(model)
-    check_models(model)
-    ratio = as_scalar_alpha(alpha)
+    models = check_models(model)
+    if as_choice("statistic", statistic, STATISTICS) == "likelihood":
+        _check_ratios(models)
     required = _as_significance(required_significance)
-    events = check_new_events(X, y, groups, nearby, model.classes_)
-    run = FoldResults.of([predict_new(model, events)], ratio)
-    return make_detection(events, [run], 1, ratio, "applied", required)
+    events = check_new_events(X, y, alpha, groups, nearby, model.classes_)
+    run = FoldResults.of([predict_new(model, events, events.mean_alpha)], events.on, events.alpha)
+    return make_detection(events, [run], 1, "applied", statistic, required)
 
 
 def check_models(estimator: Any) -> dict[str, Any]:
@@ -292,10 +307,20 @@ def check_models(estimator: Any) -> dict[str, Any]:
     return models
 
 
+def _check_ratios(models: Mapping[str, Any]) -> None:
+    """Refuse classifiers whose scores say nothing about how much more likely signal is."""
+    for model in models.values():
+        if not hasattr(model, "signal_ratio") and score_method(model) != "predict_proba":
+            raise ValueError(
+                f"statistic='likelihood' needs a classifier that says how signal-like an event is, which "
+                f"{type(model).__name__} does not; wrap it in SignificanceThresholdClassifier, or declare "
+                "statistic='cut'"
+            )
+
+
 def _run_folds(
     models: Mapping[str, Any],
     events: OnOffEvents,
-    alpha: float,
     cv: Any,
     *,
     rules: Sequence[ThresholdRule | None] = (None,),
@@ -314,35 +339,42 @@ def _run_folds(
     n_jobs = n_threads(n_jobs)
     seed = int(as_random_state(random_state).randint(2**31 - 1))
     folds_of = fold_maker(cv, strategy, events.X, events.labels, events.on_class, events.groups)
+    alpha = events.mean_alpha
     models = {name: with_alpha(model, alpha) for name, model in models.items()}
     repeated = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]
     n_folds = len(folds_of(events.labels, _seed(seed, 0, 0)))
+
+    def labels_of(permutation: int) -> NDArray[Any]:
+        return events.permute_labels(_seed(seed, permutation, -1)) if permutation else events.labels
 
     def tasks() -> Iterator[Any]:
         for permutation, repeat in repeated:
             # seeds depend on the repetition alone: what is compared is then one and the same function of the labels
             own_seed = _seed(seed, 0, repeat)
-            labels = events.permute_labels(_seed(seed, permutation, -1)) if permutation else events.labels
+            labels = labels_of(permutation)
             folds = folds_of(labels, own_seed)
             n_shares = len(folds) + (strategy == "forward")  # one share belongs to the block that is never held out
             for model in models.values():
                 seeded = _reseeded(model, own_seed, keep=repeat == 0)
                 for number, (train, held_out) in enumerate(folds):
-                    nearby = events.nearby_rows(held_out, number, n_shares)
-                    fold = (train, held_out, nearby, rules, alpha)
-                    yield partial(fit_and_predict, seeded, events, labels, *fold, counts_only=permutation > 0)
+                    nearby = (
+                        np.empty(0, dtype=np.intp) if permutation else events.nearby_rows(held_out, number, n_shares)
+                    )
+                    yield partial(fit_and_predict, seeded, events, labels, train, held_out, nearby, rules, alpha)
 
     found: dict[str, list[list[FoldResults]]] = {name: [[] for _ in rules] for name in models}
     with progress_bar("Cross-validating", len(repeated) * len(models) * n_folds, shown=verbose > 0) as tick:
         outcomes = map_threaded(lambda task: task(), tasks(), n_jobs, limit_blas=True)
-        for _ in repeated:
+        for permutation, _ in repeated:
+            on = np.asarray(labels_of(permutation) == events.on_class)
             for runs in found.values():
                 results = []
                 for _ in range(n_folds):
                     results.append(next(outcomes))
                     tick(1)
                 for own, folds in zip(runs, zip(*results, strict=True), strict=True):
-                    own.append(FoldResults.of(list(folds), alpha))
+                    run = FoldResults.of(list(folds), on, events.alpha)
+                    own.append(run.without_events() if permutation else run)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,12 +13,70 @@ from scipy.special import ndtr
 
 from excess._core.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
 from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.likelihood import OnOffLikelihood, compute_likelihood
 from excess.stats.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Detection", "Fold", "Nearby"]
+__all__ = ["STATISTICS", "Detection", "Fold", "Nearby", "Outcome"]
+
+STATISTICS = ("likelihood", "cut")
+"""What a significance may be of: all events by the On/Off likelihood, or the selected ones by their counts."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What some events say about a source, by both statistics.
+
+    Parameters
+    ----------
+    counts : OnOffCounts
+        Selected events.
+    likelihood : OnOffLikelihood or None
+        All events, each by how signal-like it is; None if the model does not say.
+    statistic : {"likelihood", "cut"}
+        The one that was declared to count.
+    """
+
+    counts: OnOffCounts
+    likelihood: OnOffLikelihood | None
+    statistic: str
+
+    @property
+    def significances(self) -> dict[str, float]:
+        """Signed significance by each statistic; NaN for a likelihood that is not known."""
+        likelihood = float("nan") if self.likelihood is None else self.likelihood.significance
+        return {"likelihood": likelihood, "cut": self.counts.significance}
+
+    @property
+    def significance(self) -> float:
+        """Signed significance by the declared statistic."""
+        return self.significances[self.statistic]
+
+    @property
+    def empty(self) -> bool:
+        """Whether a cut has selected nothing, so that its significance says nothing."""
+        return self.statistic == "cut" and self.counts.n_on + self.counts.n_off == 0
+
+    @classmethod
+    def from_summary(cls, numbers: Mapping[str, Any], alpha: float, statistic: str) -> Outcome:
+        """Return the outcome whose ``summary`` this is, as it is in a file."""
+        counts = OnOffCounts(numbers["n_on"], numbers["n_off"], alpha)
+        found = {name: numbers[name] for name in OnOffLikelihood.names() if name != "significance"}
+        significance = numbers["likelihood_significance"]
+        if significance is None or significance != significance:
+            return cls(counts, None, statistic)
+        return cls(counts, OnOffLikelihood.from_summary({**found, "significance": significance}), statistic)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers by name, to be put into a table or a file."""
+        likelihood = {} if self.likelihood is None else self.likelihood.summary()
+        found = likelihood or dict.fromkeys(OnOffLikelihood.names(), float("nan"))
+        by_statistic = {f"{name}_significance": value for name, value in self.significances.items()}
+        return {**self.counts.summary(), "significance": self.significance, **by_statistic} | {
+            name: value for name, value in found.items() if name != "significance"
+        }
 
 
 class Fold(NamedTuple):
@@ -36,6 +94,8 @@ class Fold(NamedTuple):
         Selected events among those that the threshold was tuned on. Not a result to quote.
     held_out : OnOffCounts
         Selected hold-out events.
+    likelihood_significance : float
+        Signed significance of its hold-out events by the On/Off likelihood; NaN if the model has no signal ratio.
     """
 
     n_train: int
@@ -43,6 +103,7 @@ class Fold(NamedTuple):
     threshold: float
     tuned: OnOffCounts | None
     held_out: OnOffCounts
+    likelihood_significance: float = float("nan")
 
 
 class Nearby(NamedTuple):
@@ -65,10 +126,13 @@ class Nearby(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """Hold-out selection of events, and the significance of its excess.
+    """Hold-out events with what models that had not seen them say, and the significance of a source.
 
-    Where a cross-validation was repeated, all but ``significances`` is of the repetition with the median significance,
-    the lower one of an even number.
+    There are two statistics: the likelihood of all events, each by its signal ratio, and the counts that are left by a
+    cut. One of them was declared beforehand, and ``significance``, ``p_value`` and ``verdict`` follow it.
+
+    Where a cross-validation was repeated, all but ``repeats`` is of the repetition with the median significance, the
+    lower one of an even number.
 
     Attributes
     ----------
@@ -78,6 +142,8 @@ class Detection:
         Scores by models that had not seen the event; NaN for events that were only trained on.
     selected : ndarray of bool of shape (n_events,)
         Selected events; False for events that were only trained on.
+    ratio : ndarray of shape (n_events,) or None
+        Signal ratios, NaN for events that were only trained on; None if the model has none.
     fold : ndarray of int64 of shape (n_events,)
         The model that held the event out; -1 for events that were only trained on.
     groups : ndarray of shape (n_events,) or None
@@ -85,13 +151,17 @@ class Detection:
     folds : tuple of Fold
         What each model was tuned on and how it did on hold-out events.
     alpha : float
-        Exposure ratio On/Off.
+        Exposure ratio On/Off; the mean over the Off events where it differs.
     strategy : {"pooled", "forward", "applied"}
         How training and hold-out events were chosen; ``"applied"`` is a model that had been fitted on other events.
-    significances : ndarray of shape (n_repeats,)
-        Signed significance of each repetition.
-    permuted_contrasts : ndarray of shape (n_permutations,)
-        The ``contrast`` after permutations of On and Off.
+    statistic : {"likelihood", "cut"}
+        The statistic that was declared beforehand.
+    repeats : dict of str to ndarray of shape (n_repeats,)
+        Signed significance of each repetition, by statistic.
+    permutations : dict of str to ndarray of shape (n_permutations,)
+        The ``contrasts`` after permutations of On and Off, by statistic.
+    event_alpha : ndarray of shape (n_events,) or None
+        Exposure ratio of each event, where it differs.
     required_significance : float
         Significance from which learning counts as feasible.
     theta : ndarray of shape (n_events, n_regions) or None
@@ -115,13 +185,16 @@ class Detection:
     on: BoolArray
     score: FloatArray
     selected: BoolArray
+    ratio: FloatArray | None
     fold: NDArray[np.int64]
     groups: NDArray[Any] | None
     folds: tuple[Fold, ...]
     alpha: float
     strategy: str
-    significances: FloatArray
-    permuted_contrasts: FloatArray
+    statistic: str
+    repeats: dict[str, FloatArray]
+    permutations: dict[str, FloatArray]
+    event_alpha: FloatArray | None = None
     required_significance: float = 5.0
     theta: FloatArray | None = None
     theta_squared_cut: float | None = None
@@ -193,6 +266,16 @@ class Detection:
         return self._count(self.selected)
 
     @cached_property
+    def likelihood(self) -> OnOffLikelihood | None:
+        """All hold-out events, each by how signal-like it is; None if the model has no signal ratio."""
+        return self._likelihood(self.held_out)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """Both statistics of the hold-out events."""
+        return Outcome(self.counts, self.likelihood, self.statistic)
+
+    @cached_property
     def uncut(self) -> OnOffCounts:
         """All hold-out events, selected or not: what there is without a cut."""
         return self._count(self.held_out)
@@ -205,12 +288,16 @@ class Detection:
     @cached_property
     def counts_by_group(self) -> dict[Any, OnOffCounts]:
         """Selected events of each group that was held out; empty where there are no groups."""
-        if self.groups is None:
-            return {}
-        groups = np.unique(self.groups[self.held_out])
-        is_date = groups.dtype.kind in "mM"  # which would become a number
-        names = [group if is_date or not hasattr(group, "item") else group.item() for group in groups]
-        return {name: self._count(self.selected & (self.groups == name)) for name in names}
+        return {name: self._count(self.selected & own) for name, own in self._held_out_groups()}
+
+    @cached_property
+    def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
+        """Likelihood of the events of each group that was held out; empty without groups, or without signal ratios.
+
+        Their strengths are a light curve: divide them by ``likelihood.strength`` for units of the mean.
+        """
+        found = {name: self._likelihood(self.held_out & own) for name, own in self._held_out_groups()}
+        return {name: likelihood for name, likelihood in found.items() if likelihood is not None}
 
     @property
     def thresholds(self) -> FloatArray:
@@ -219,8 +306,18 @@ class Detection:
 
     @property
     def significance(self) -> float:
-        """Signed Li & Ma significance of the hold-out events; the median where it was repeated."""
-        return self.counts.significance
+        """Signed significance of the hold-out events by the declared statistic; the median where it was repeated."""
+        return self.outcome.significance
+
+    @property
+    def significances(self) -> FloatArray:
+        """Signed significance of each repetition by the declared statistic."""
+        return self.repeats[self.statistic]
+
+    @property
+    def n_permutations(self) -> int:
+        """Number of permutations of On and Off."""
+        return len(self.permutations[self.statistic])
 
     @property
     def spread(self) -> float:
@@ -232,25 +329,33 @@ class Detection:
         """Upper tail of the normal law at ``significance``. Trust it for ``strategy="forward"``; see the docs."""
         return float(ndtr(-self.significance))
 
-    @property
-    def contrast(self) -> float:
-        """Significance by which the On fraction of selected events exceeds that of all hold-out events.
+    @cached_property
+    def contrasts(self) -> dict[str, float]:
+        """Significance, by each statistic, with which the features tell On from Off.
 
-        It takes their ratio of On to Off for ``alpha``, so that an excess which is the same for all events is none.
+        It takes the ratio of On to Off events for ``alpha``, so that an excess which is the same for all events is
+        none.
         """
-        return contrast(self.counts, self.uncut)
+        return find_contrasts(self.on, self.selected, self.ratio, self.held_out, self._alphas)
 
     @property
-    def permutation_p_value(self) -> float:
-        """Share of permutations, the identity among them, with no smaller ``contrast``; NaN without permutations.
+    def permutation_p_values(self) -> dict[str, float]:
+        """Share of permutations, the identity among them, with no smaller contrast, by statistic; NaN without any.
 
         Permutations of On and Off leave their numbers as they are, so that this asks whether the features tell On from
         Off, and not whether there are more On events than expected.
         """
-        n = len(self.permuted_contrasts)
-        if n == 0:
-            return float("nan")
-        return (1 + int(np.count_nonzero(self.permuted_contrasts >= self.contrast))) / (1 + n)
+        return {
+            name: (1 + int(np.count_nonzero(permuted >= self.contrasts[name]))) / (1 + len(permuted))
+            if len(permuted) and not np.isnan(self.contrasts[name])
+            else float("nan")
+            for name, permuted in self.permutations.items()
+        }
+
+    @property
+    def permutation_p_value(self) -> float:
+        """The one of ``permutation_p_values`` by the declared statistic."""
+        return self.permutation_p_values[self.statistic]
 
     @cached_property
     def curve(self) -> ThresholdCurve:
@@ -266,7 +371,8 @@ class Detection:
     @property
     def verdict(self) -> str:
         """One sentence that says what the significance means."""
-        found = f"{self.significance:.1f} sigma on hold-out events, {self.required_significance:g} required"
+        how = "by the likelihood of all" if self.statistic == "likelihood" else "in the selected"
+        found = f"{self.significance:.1f} sigma {how} hold-out events, {self.required_significance:g} required"
         if self.feasible:
             if self.strategy == "applied":
                 return f"{found}: On has more signal than Off."
@@ -276,7 +382,7 @@ class Detection:
                 f"{found}: On has more signal than Off, but no cut at all is as significant "
                 f"({self.uncut.significance:.1f} sigma): the features did not help to find it."
             )
-        what = "nothing was selected" if self.counts.n_on + self.counts.n_off == 0 else "no detection"
+        what = "nothing was selected" if self.outcome.empty else "no detection"
         return (
             f"{found}: {what}. Learning from these labels is not shown to be feasible: On may have no more signal than "
             "Off, or too few events."
@@ -286,18 +392,16 @@ class Detection:
         """Return the numbers of the result by name, to be put into a table or a file."""
         return {
             "strategy": self.strategy,
+            "statistic": self.statistic,
             "n_folds": len(self.folds),
-            "n_on": self.counts.n_on,
-            "n_off": self.counts.n_off,
             "alpha": self.alpha,
-            "excess": self.counts.excess,
-            "excess_error": self.counts.excess_error,
-            "significance": self.significance,
+            **self.outcome.summary(),
             "spread": self.spread,
             "n_repeats": len(self.significances),
             "p_value": self.p_value,
             "permutation_p_value": self.permutation_p_value,
-            "n_permutations": len(self.permuted_contrasts),
+            **{f"{name}_permutation_p_value": value for name, value in self.permutation_p_values.items()},
+            "n_permutations": self.n_permutations,
             "uncut_significance": self.uncut.significance,
             "n_held_out": int(np.count_nonzero(self.held_out)),
             "n_events": len(self.on),
@@ -305,11 +409,12 @@ class Detection:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per event: ``on``, ``score``, ``selected``, ``fold``, and ``group`` where there are groups."""
+        """Return one row per event: ``on``, ``score``, ``selected``, ``fold``; ``ratio`` and ``group`` where known."""
         import pandas as pd
 
         columns = {"on": self.on, "score": self.score, "selected": self.selected, "fold": self.fold}
-        return pd.DataFrame(columns if self.groups is None else {**columns, "group": self.groups})
+        more = {"ratio": self.ratio, "group": self.groups}
+        return pd.DataFrame({**columns, **{name: values for name, values in more.items() if values is not None}})
 
     def folds_frame(self) -> pd.DataFrame:
         """Return one row per fold, with tuned-on and hold-out values side by side.
@@ -334,44 +439,96 @@ class Detection:
                     "n_on": fold.held_out.n_on,
                     "n_off": fold.held_out.n_off,
                     "significance": fold.held_out.significance,
+                    "likelihood_significance": fold.likelihood_significance,
                 }
             )
         return pd.DataFrame(rows).rename_axis("fold")
 
     def groups_frame(self) -> pd.DataFrame:
-        """Return one row per group: selected events, excess with its error, significance."""
+        """Return one row per group: both statistics, and the strength of the source in units of its mean.
+
+        ``relative_strength`` is the light curve, with ``relative_strength_low`` and ``_high`` for its interval of one
+        sigma; the error of the mean is not in it. It is NaN where the mean strength is not positive.
+        """
         import pandas as pd
 
-        rows = {group: counts.summary() for group, counts in self.counts_by_group.items()}
+        mean = self.likelihood.strength if self.likelihood is not None else 0.0
+        unit = mean if 0 < mean < np.inf else float("nan")
+        rows = {}
+        for group, counts in self.counts_by_group.items():
+            numbers = Outcome(counts, self.likelihood_by_group.get(group), self.statistic).summary()
+            relative = {f"relative_{name}": numbers[name] / unit for name in numbers if name.startswith("strength")}
+            rows[group] = {**numbers, **relative}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
 
     def __str__(self) -> str:
         """Say the result in a few lines."""
         n_folds = "" if self.strategy == "applied" else f", {len(self.folds)} folds"
-        lines = [f"{self.strategy}{n_folds}: {self.counts}"]
+        lines = [f"{self.strategy}{n_folds}"]
+        if self.likelihood is not None:
+            lines.append(f"likelihood: {self.likelihood}")
+        lines.append(f"cut: {self.counts}")
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
         n_only_trained_on = len(self.on) - int(np.count_nonzero(self.held_out))
         if n_only_trained_on:
             lines.append(f"{n_only_trained_on} of {len(self.on)} events were only trained on")
-        if len(self.permuted_contrasts):
-            lines.append(
-                f"permutation p-value {self.permutation_p_value:.3g} ({len(self.permuted_contrasts)} permutations)"
-            )
+        if self.n_permutations:
+            lines.append(f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)")
         lines.append(self.verdict)
         return "\n".join(lines)
 
     def _count(self, mask: BoolArray) -> OnOffCounts:
-        n_on = int(np.count_nonzero(self.on & mask))
-        return OnOffCounts(n_on, int(np.count_nonzero(mask)) - n_on, self.alpha)
+        return count_events(self.on, mask, self._alphas)
+
+    def _likelihood(self, mask: BoolArray) -> OnOffLikelihood | None:
+        return find_likelihood(self.on, self.ratio, mask, self._alphas)
+
+    @property
+    def _alphas(self) -> FloatArray | float:
+        return self.alpha if self.event_alpha is None else self.event_alpha
+
+    def _held_out_groups(self) -> list[tuple[Any, BoolArray]]:
+        """Return the groups that were held out, each with its events."""
+        if self.groups is None:
+            return []
+        groups = np.unique(self.groups[self.held_out])
+        is_date = groups.dtype.kind in "mM"  # which would become a number
+        names = [group if is_date or not hasattr(group, "item") else group.item() for group in groups]
+        return [(name, self.groups == name) for name in names]
 
 
-def contrast(selected: OnOffCounts, everything: OnOffCounts) -> float:
-    """Significance by which the On fraction of selected events exceeds that of all."""
+def count_events(on: BoolArray, mask: BoolArray, alpha: FloatArray | float) -> OnOffCounts:
+    """Count some events; where their exposure ratios differ, the common one keeps the expected background."""
+    off = mask & ~on
+    n_on, n_off = int(np.count_nonzero(on & mask)), int(np.count_nonzero(off))
+    if isinstance(alpha, np.ndarray):
+        # without Off events the largest is the cautious one, as in sums of OnOffCounts
+        alpha = float(alpha[off].mean() if n_off else alpha[mask].max(initial=alpha.max() if n_on == 0 else 0.0))
+    return OnOffCounts(n_on, n_off, alpha)
+
+
+def find_likelihood(
+    on: BoolArray, ratio: FloatArray | None, mask: BoolArray, alpha: FloatArray | float
+) -> OnOffLikelihood | None:
+    """Compute the likelihood of some events; None if they have no signal ratio."""
+    if ratio is None:
+        return None
+    return compute_likelihood(on[mask], ratio[mask], alpha[mask] if isinstance(alpha, np.ndarray) else alpha)
+
+
+def find_contrasts(
+    on: BoolArray, selected: BoolArray, ratio: FloatArray | None, held_out: BoolArray, alpha: FloatArray | float
+) -> dict[str, float]:
+    """Significance, by each statistic, with which the features tell On from Off among hold-out events."""
+    everything = count_events(on, held_out, alpha)
     if everything.n_on == 0 or everything.n_off == 0:
-        return 0.0
-    return OnOffCounts(selected.n_on, selected.n_off, everything.n_on / everything.n_off).significance
+        return {"likelihood": float("nan") if ratio is None else 0.0, "cut": 0.0}
+    without_excess = alpha * (everything.n_on / everything.background)
+    likelihood = find_likelihood(on, ratio, held_out, without_excess)
+    cut = count_events(on, selected, without_excess)
+    return Outcome(cut, likelihood, "cut").significances
 
 
 def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:

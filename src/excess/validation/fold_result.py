@@ -13,34 +13,44 @@ from sklearn.utils.validation import has_fit_parameter
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.base import OnOffMixin
+from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold, Nearby, contrast
+from excess.validation.detection import (
+    STATISTICS,
+    Detection,
+    Fold,
+    Nearby,
+    Outcome,
+    count_events,
+    find_contrasts,
+    find_likelihood,
+)
 from excess.validation.onoff_events import OnOffEvents
+
+_LARGEST_PROBABILITY = 0.98
+"""Bounds the probability of On that a classifier without a calibration may claim, and so the weight of one event."""
 
 ThresholdRule = Callable[[NDArray[Any], FloatArray, float], float]
 """From labels and scores of the events to tune on, and alpha, to a threshold."""
 
 
 class HoldoutPrediction(NamedTuple):
-    """Scores and selection of some events by a model that has not seen them."""
+    """Scores, selection and signal ratios of some events by a model that has not seen them."""
 
     rows: NDArray[np.intp]
     score: FloatArray
     selected: BoolArray
+    ratio: FloatArray | None
 
 
 class FoldResult(NamedTuple):
-    """What one model selects among its hold-out events; of a permutation, counts alone."""
+    """What one model says about its hold-out events, and about events nearby."""
 
     n_train: int
-    n_held_out: int
     threshold: float
     tuned: OnOffCounts | None
-    n_on: int
-    n_selected: int
-    n_on_in_all: int
-    held_out: HoldoutPrediction | None = None
+    held_out: HoldoutPrediction
     nearby: HoldoutPrediction | None = None
     importances: FloatArray | None = None
 
@@ -54,8 +64,6 @@ def fit_and_predict(
     nearby: NDArray[np.intp],
     rules: Sequence[ThresholdRule | None],
     alpha: float,
-    *,
-    counts_only: bool,
 ) -> list[FoldResult]:
     """Fit on the training part of a fold, predict its hold-out part and some of the nearby events; one result per rule.
 
@@ -64,60 +72,43 @@ def fit_and_predict(
     """
     fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups, train) else {}
     model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
-    own = _predict_fold(model, X_held_out, labels, events.on_class, held_out, len(train), counts_only)
-    if not counts_only and events.nearby is not None and len(nearby):
+    own = _predict_fold(model, X_held_out, held_out, len(train), events.on_class, alpha)
+    if events.nearby is not None and len(nearby):
         X_nearby = _safe_indexing(events.nearby.X, nearby)
-        own = own._replace(nearby=_predict(model, X_nearby, nearby, events.on_class))
+        own = own._replace(nearby=_predict(model, X_nearby, nearby, events.on_class, alpha))
     if all(rule is None for rule in rules):
         return [own for _ in rules]
     scores = _tuning_scores(model, _safe_indexing(events.X, train))
     known = ~np.isnan(scores)
-    on, y, scores = labels[held_out] == events.on_class, labels[train][known], scores[known]
-    return [own if rule is None else _apply_threshold(own, rule(y, scores, alpha), on) for rule in rules]
+    y, scores = labels[train][known], scores[known]
+    return [own if rule is None else _apply_threshold(own, rule(y, scores, alpha)) for rule in rules]
 
 
-def predict_new(model: Any, events: OnOffEvents) -> FoldResult:
+def predict_new(model: Any, events: OnOffEvents, alpha: float) -> FoldResult:
     """Predict all events, nearby ones too, by a model that was fitted on others."""
-    found = _predict_fold(model, events.X, events.labels, events.on_class, np.arange(len(events.labels)), 0, False)
+    found = _predict_fold(model, events.X, np.arange(len(events.labels)), 0, events.on_class, alpha)
     if events.nearby is None:
         return found
     rows = np.arange(events.nearby.n_events)
-    return found._replace(nearby=_predict(model, events.nearby.X, rows, events.on_class))
+    return found._replace(nearby=_predict(model, events.nearby.X, rows, events.on_class, alpha))
 
 
 def _predict_fold(
-    model: Any,
-    X_held_out: Any,
-    labels: NDArray[Any],
-    on_class: Any,
-    held_out: NDArray[np.intp],
-    n_train: int,
-    counts_only: bool,
+    model: Any, X_held_out: Any, held_out: NDArray[np.intp], n_train: int, on_class: Any, alpha: float
 ) -> FoldResult:
     """Predict hold-out events by a fitted model."""
-    prediction = None
-    if counts_only:
-        selected = np.asarray(model.predict(X_held_out)) == on_class
-    else:
-        prediction = _predict(model, X_held_out, held_out, on_class)
-        selected = prediction.selected
-    on = labels[held_out] == on_class
     innermost = _innermost(model)
     return FoldResult(
         n_train=n_train,
-        n_held_out=len(held_out),
         threshold=float(getattr(innermost, "threshold_", np.nan)),
         tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
-        n_on=int(np.count_nonzero(selected & on)),
-        n_selected=int(np.count_nonzero(selected)),
-        n_on_in_all=int(np.count_nonzero(on)),
-        held_out=prediction,
-        importances=None if counts_only else _importances(model, X_held_out),
+        held_out=_predict(model, X_held_out, held_out, on_class, alpha),
+        importances=_importances(model, X_held_out),
     )
 
 
-def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any) -> HoldoutPrediction:
-    """Score and select events."""
+def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: float) -> HoldoutPrediction:
+    """Score and select events, and say how signal-like they are."""
     score = score_events(model, X)
     if not np.isfinite(score).all():
         n_bad = np.count_nonzero(~np.isfinite(score))
@@ -126,7 +117,18 @@ def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any) -> Holdo
         selected = score > model.threshold_  # what predict says, without scoring again
     else:
         selected = np.asarray(model.predict(X)) == on_class
-    return HoldoutPrediction(rows, score, selected)
+    return HoldoutPrediction(rows, score, selected, _ratio(model, score, alpha))
+
+
+def _ratio(model: Any, score: FloatArray, alpha: float) -> FloatArray | None:
+    """Return the signal ratios that follow from scores; None if these are no probabilities."""
+    calibration = getattr(_innermost(model), "calibration_", None)
+    if isinstance(calibration, SignalCalibration):
+        return calibration.ratio(score)
+    if not hasattr(model, "predict_proba"):
+        return None
+    odds = np.minimum(score, _LARGEST_PROBABILITY) / (1 - np.minimum(score, _LARGEST_PROBABILITY))
+    return np.maximum(odds - alpha, 0.0)
 
 
 def _tuning_scores(model: Any, X: Any) -> FloatArray:
@@ -139,18 +141,10 @@ def _tuning_scores(model: Any, X: Any) -> FloatArray:
     return np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
 
 
-def _apply_threshold(own: FoldResult, threshold: float, on: BoolArray) -> FoldResult:
+def _apply_threshold(own: FoldResult, threshold: float) -> FoldResult:
     """Replace the selection of a model by that of another threshold."""
-    if own.held_out is None:
-        raise ValueError("another threshold needs the scores of the hold-out events")
     selected = own.held_out.score > threshold
-    return own._replace(
-        threshold=threshold,
-        tuned=None,
-        n_on=int(np.count_nonzero(selected & on)),
-        n_selected=int(np.count_nonzero(selected)),
-        held_out=own.held_out._replace(selected=selected),
-    )
+    return own._replace(threshold=threshold, tuned=None, held_out=own.held_out._replace(selected=selected))
 
 
 def _importances(model: Any, X: Any) -> FloatArray | None:
@@ -185,57 +179,92 @@ def _innermost(model: Any) -> Any:
 
 
 class FoldResults(NamedTuple):
-    """One cross-validation of one estimator."""
+    """One cross-validation of one estimator: all folds, and what follows by each statistic."""
 
     folds: list[FoldResult]
-    significance: float
-    contrast: float
+    significances: dict[str, float]
+    contrasts: dict[str, float]
 
     @classmethod
-    def of(cls, folds: list[FoldResult], alpha: float) -> FoldResults:
-        """Count the selected events of all folds together."""
-        n_on, n_selected, n_on_in_all, n_all = (
-            sum(getattr(fold, name) for fold in folds) for name in ("n_on", "n_selected", "n_on_in_all", "n_held_out")
-        )
-        selected = OnOffCounts(n_on, n_selected - n_on, alpha)
-        everything = OnOffCounts(n_on_in_all, n_all - n_on_in_all, alpha)
-        return cls(folds, selected.significance, contrast(selected, everything))
+    def of(cls, folds: list[FoldResult], on: BoolArray, alpha: FloatArray | float) -> FoldResults:
+        """Judge the events of all folds together."""
+        joined = _join(folds, len(on))
+        judged = joined.fold >= 0
+        counts = count_events(on, joined.selected, alpha)
+        outcome = Outcome(counts, find_likelihood(on, joined.ratio, judged, alpha), "cut")
+        contrasts = find_contrasts(on, joined.selected, joined.ratio, judged, alpha)
+        return cls(folds, outcome.significances, contrasts)
+
+    def without_events(self) -> FoldResults:
+        """Return the statistics alone, which is all that is wanted of a permutation."""
+        return self._replace(folds=[])
+
+
+class _JoinedFolds(NamedTuple):
+    """What all folds say about all events."""
+
+    score: FloatArray
+    selected: BoolArray
+    ratio: FloatArray | None
+    fold: NDArray[np.int64]
+
+
+def _join(folds: list[FoldResult], n_events: int) -> _JoinedFolds:
+    score, selected, fold = np.full(n_events, np.nan), np.zeros(n_events, dtype=np.bool_), np.full(n_events, -1)
+    ratio = np.full(n_events, np.nan)
+    for number, result in enumerate(folds):
+        rows = result.held_out.rows
+        score[rows], selected[rows], fold[rows] = result.held_out.score, result.held_out.selected, number
+        if result.held_out.ratio is not None:
+            ratio[rows] = result.held_out.ratio
+    known = all(result.held_out.ratio is not None for result in folds)
+    return _JoinedFolds(score, selected, ratio if known else None, fold)
 
 
 def make_detection(
     events: OnOffEvents,
     runs: list[FoldResults],
     n_repeats: int,
-    alpha: float,
     strategy: str,
+    statistic: str,
     required_significance: float,
 ) -> Detection:
     """Put the runs of one estimator together: repetitions first, then those of each permutation."""
-    significances = np.array([run.significance for run in runs]).reshape(-1, n_repeats)
-    median = np.argsort(significances, axis=1, kind="stable")[:, (n_repeats - 1) // 2]
-    contrasts = np.array([run.contrast for run in runs]).reshape(-1, n_repeats)
+    significances, contrasts = (
+        {name: np.array([getattr(run, what)[name] for run in runs]).reshape(-1, n_repeats) for name in STATISTICS}
+        for what in ("significances", "contrasts")
+    )
+    if np.isnan(significances[statistic]).any():
+        raise ValueError(
+            "statistic='likelihood' needs a classifier that says how signal-like an event is; wrap this one in "
+            "SignificanceThresholdClassifier, or declare statistic='cut'"
+        )
+    median = np.argsort(significances[statistic], axis=1, kind="stable")[:, (n_repeats - 1) // 2]
     results = runs[median[0]].folds
-    n = len(events.labels)
-    score, selected, fold = np.full(n, np.nan), np.zeros(n, dtype=np.bool_), np.full(n, -1)
+    on = events.on
+    joined = _join(results, len(on))
     folds = []
     for number, result in enumerate(results):
-        if result.held_out is not None:
-            rows = result.held_out.rows
-            score[rows], selected[rows], fold[rows] = result.held_out.score, result.held_out.selected, number
-        held_out = OnOffCounts(result.n_on, result.n_selected - result.n_on, alpha)
-        folds.append(Fold(result.n_train, result.n_held_out, result.threshold, result.tuned, held_out))
+        own = joined.fold == number
+        held_out = count_events(on, joined.selected & own, events.alpha)
+        likelihood = find_likelihood(on, joined.ratio, own, events.alpha)
+        significance = float("nan") if likelihood is None else likelihood.significance
+        n_held_out = len(result.held_out.rows)
+        folds.append(Fold(result.n_train, n_held_out, result.threshold, result.tuned, held_out, significance))
     importances = [result.importances for result in results if result.importances is not None]
     return Detection(
-        on=np.asarray(events.labels == events.on_class),
-        score=score,
-        selected=selected,
-        fold=fold,
+        on=on,
+        **joined._asdict(),
         groups=events.groups,
         folds=tuple(folds),
-        alpha=alpha,
+        alpha=events.mean_alpha,
         strategy=strategy,
-        significances=significances[0],
-        permuted_contrasts=np.take_along_axis(contrasts, median[:, None], axis=1)[1:, 0],
+        statistic=statistic,
+        repeats={name: values[0] for name, values in significances.items()},
+        permutations={
+            name: np.take_along_axis(values, median[:, None], axis=1)[1:, 0] for name, values in contrasts.items()
+        },
+        event_alpha=events.alpha if isinstance(events.alpha, np.ndarray) else None,
         required_significance=required_significance,
         nearby=_nearby(events, results),
         importances=np.mean(importances, axis=0) if importances else None,

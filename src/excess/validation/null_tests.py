@@ -15,7 +15,7 @@ from excess._core.checks import FloatArray, as_column, as_int, as_random_state
 from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
 from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Outcome
 from excess.validation.onoff_events import check_groups
 
 if TYPE_CHECKING:
@@ -30,33 +30,38 @@ class NullTest:
 
     Attributes
     ----------
-    counts : dict of int to OnOffCounts
-        Selected events of each Off region, as On, and of the others, as Off.
+    outcomes : dict of int to Outcome
+        Both statistics of each Off region, as On, and of the others, as Off.
     detections : dict of int to Detection
-        All there is about the search in each Off region; empty where only counts are known.
+        All there is about the search in each Off region; empty where only outcomes are known.
 
     See Also
     --------
     null_test : Makes such an object.
     """
 
-    counts: dict[int, OnOffCounts]
+    outcomes: dict[int, Outcome]
     detections: dict[int, Detection] = field(default_factory=dict)
 
     @classmethod
     def of(cls, detections: dict[int, Detection]) -> NullTest:
         """Make a null test from what was found in each Off region."""
-        return cls({region: found.counts for region, found in detections.items()}, detections)
+        return cls({region: found.outcome for region, found in detections.items()}, detections)
+
+    @property
+    def counts(self) -> dict[int, OnOffCounts]:
+        """Selected events of each Off region, as On, and of the others, as Off."""
+        return {region: outcome.counts for region, outcome in self.outcomes.items()}
 
     @property
     def alpha(self) -> float:
         """Exposure ratio of one Off region to the others."""
-        return next(iter(self.counts.values())).alpha
+        return next(iter(self.outcomes.values())).counts.alpha
 
     @property
     def significances(self) -> FloatArray:
-        """Signed significance in each Off region, the lowest number first."""
-        return np.array([counts.significance for counts in self.counts.values()])
+        """Signed significance in each Off region by the declared statistic, the lowest number first."""
+        return np.array([outcome.significance for outcome in self.outcomes.values()])
 
     @property
     def mean(self) -> float:
@@ -71,7 +76,7 @@ class NullTest:
     @property
     def p_value(self) -> float:
         """Probability of one of the regions, or more, being as far from zero as the farthest one, at most."""
-        return float(min(1.0, len(self.counts) * 2 * ndtr(-np.abs(self.significances).max())))
+        return float(min(1.0, len(self.outcomes) * 2 * ndtr(-np.abs(self.significances).max())))
 
     @property
     def suspicious(self) -> bool:
@@ -83,30 +88,31 @@ class NullTest:
         """One sentence that says what the values mean."""
         values = self.significances
         if self.suspicious:
-            worst = list(self.counts)[int(np.abs(values).argmax())]
+            worst = list(self.outcomes)[int(np.abs(values).argmax())]
             return (
-                f"Off region {worst} shows {self.counts[worst].significance:.1f} sigma, where no source is: a feature "
-                "tells where events come from, or the regions are not equally exposed. Do not trust the detection."
+                f"Off region {worst} shows {self.outcomes[worst].significance:.1f} sigma, where no source is: a "
+                "feature tells where events come from, or the regions are not equally exposed. Do not trust the "
+                "detection."
             )
         return f"Between {values.min():.1f} and {values.max():.1f} sigma: as expected where there is no source."
 
     @property
     def texts(self) -> list[str]:
         """The significance in each Off region in words; a dash where nothing was selected, which is no evidence."""
-        return [f"{counts.significance:.1f}" if counts.n_on + counts.n_off else "-" for counts in self.counts.values()]
+        return ["-" if outcome.empty else f"{outcome.significance:.1f}" for outcome in self.outcomes.values()]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per region: selected events, excess with its error, significance."""
+        """Return one row per region: selected events, excess with its error, both significances."""
         import pandas as pd
 
-        rows = {region: counts.summary() for region, counts in self.counts.items()}
+        rows = {region: outcome.summary() for region, outcome in self.outcomes.items()}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("region")
 
     def __str__(self) -> str:
         """Say the values and what they mean."""
         values = ", ".join(self.texts)
         return (
-            f"{len(self.counts)} null regions: {values} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})\n"
+            f"{len(self.outcomes)} null regions: {values} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})\n"
             f"{self.verdict}"
         )
 
@@ -132,6 +138,7 @@ def null_test(
     groups: ArrayLike | None = None,
     cv: Any = None,
     strategy: str = "pooled",
+    statistic: str = "likelihood",
     n_repeats: int = 1,
     n_jobs: int | None = None,
     random_state: Any = None,
@@ -155,7 +162,7 @@ def null_test(
         Number of regions, On included; at least 3.
     off_regions : sequence of int, default=None
         Off regions to look at; by default all of them.
-    groups, cv, strategy, n_repeats, n_jobs, random_state
+    groups, cv, strategy, statistic, n_repeats, n_jobs, random_state
         As for `cross_val_detect`.
     verbose : int, default=0
         With 1, show a progress bar.
@@ -197,6 +204,7 @@ def null_test(
                 groups=None if known_groups is None else known_groups[off],
                 cv=cv,
                 strategy=strategy,
+                statistic=statistic,
                 n_repeats=n_repeats,
                 n_jobs=n_jobs,
                 random_state=seed,

@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import indexable
 from sklearn.utils.validation import _num_samples
 
-from excess._core.checks import as_binary_target, as_labels, binary_classes, check_event_numbers, check_same_length
+from excess._core.checks import (
+    BoolArray,
+    FloatArray,
+    as_alpha,
+    as_binary_target,
+    as_column,
+    as_labels,
+    binary_classes,
+    check_event_numbers,
+    check_same_length,
+)
 
 
 class NearbyEvents(NamedTuple):
@@ -30,8 +40,22 @@ class OnOffEvents(NamedTuple):
     X: Any
     labels: NDArray[Any]
     on_class: Any
+    alpha: FloatArray | float  # of each event, or of all
     groups: NDArray[Any] | None
     nearby: NearbyEvents | None = None
+
+    @property
+    def on(self) -> BoolArray:
+        """True for On events."""
+        return np.asarray(self.labels == self.on_class)
+
+    @property
+    def mean_alpha(self) -> float:
+        """Exposure ratio On/Off; the mean over the Off events where it differs."""
+        if not isinstance(self.alpha, np.ndarray):
+            return self.alpha
+        off = ~self.on
+        return float(self.alpha[off].mean() if off.any() else self.alpha.max())
 
     def nearby_rows(self, held_out: NDArray[np.intp], number: int, n_shares: int) -> NDArray[np.intp]:
         """Return the nearby events that a fold scores: those of its groups, or its share where there are no groups."""
@@ -53,9 +77,10 @@ class OnOffEvents(NamedTuple):
         return labels
 
 
-def check_events(X: Any, y: ArrayLike, groups: ArrayLike | None, nearby: Any = None) -> OnOffEvents:
+def check_events(X: Any, y: ArrayLike, alpha: ArrayLike, groups: ArrayLike | None, nearby: Any = None) -> OnOffEvents:
     """Return the events of a cross-validation: two classes, and two groups at least where there are groups."""
     labels = as_binary_target(y)
+    ratio = _check_alpha(alpha, labels)
     known = check_groups(X, groups, y=labels)
     if known is not None:
         names = np.unique(known)
@@ -65,19 +90,31 @@ def check_events(X: Any, y: ArrayLike, groups: ArrayLike | None, nearby: Any = N
                 "out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
             )
     around = _check_nearby(nearby, groups is not None)
-    return OnOffEvents(indexable(X)[0], labels, binary_classes(labels)[1], known, around)
+    return OnOffEvents(indexable(X)[0], labels, binary_classes(labels)[1], ratio, known, around)
 
 
-def check_new_events(X: Any, y: ArrayLike, groups: ArrayLike | None, nearby: Any, classes: NDArray[Any]) -> OnOffEvents:
+def check_new_events(
+    X: Any, y: ArrayLike, alpha: ArrayLike, groups: ArrayLike | None, nearby: Any, classes: NDArray[Any]
+) -> OnOffEvents:
     """Return events for a model that was fitted on some classes; one class and one group are enough."""
     labels = as_labels(y)
+    ratio = _check_alpha(alpha, labels)
     if not np.isin(labels, classes).all():
         raise ValueError(
             f"y must hold the classes that model was fitted on, {np.asarray(classes).tolist()}, got "
             f"{np.unique(labels)[:5].tolist()}"
         )
     known = check_groups(X, groups, y=labels)
-    return OnOffEvents(indexable(X)[0], labels, classes[1], known, _check_nearby(nearby, groups is not None))
+    return OnOffEvents(indexable(X)[0], labels, classes[1], ratio, known, _check_nearby(nearby, groups is not None))
+
+
+def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
+    """Return the exposure ratio of all events as a number, or that of each."""
+    ratio = as_alpha(alpha)
+    if ratio.ndim == 0:
+        return float(ratio)
+    check_same_length(y=labels, alpha=as_column("alpha", ratio))
+    return ratio
 
 
 def check_groups(X: Any, groups: ArrayLike | None, **column: NDArray[Any]) -> NDArray[Any] | None:
