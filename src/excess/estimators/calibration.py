@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,8 @@ from excess.stats.curve import ThresholdCurve, compute_cell_curve
 __all__ = ["SignalCalibration", "calibrate", "calibrate_out_of_fold"]
 
 MIN_EVENTS = 20
-"""Fewest events in a step of the calibration, so that one of them does not make a score mean certainty."""
+"""Fewest events in a step of the calibration, so that one of them does not make a score mean certainty; a step has twice
+the root of all events where that is more."""
 _N_FOLDS = 5
 _HALF_EVENT = 0.5
 """Off events that are added to each step, with as many On events as the background has for them: it bounds the odds."""
@@ -26,8 +28,9 @@ _HALF_EVENT = 0.5
 class SignalCalibration:
     """What a score says about signal, as a function that never falls.
 
-    The calibration is made of steps of at least 20 events, each with its mean score and the share of On among its
-    events, which isotonic regression has made monotone; between two steps it is interpolated.
+    The calibration is made of steps of at least 20 events, or twice the root of all events if that is more, each with
+    its mean score and the share of On among its events, which isotonic regression has made monotone; between two steps
+    it is interpolated.
 
     Attributes
     ----------
@@ -120,11 +123,12 @@ def calibrate_out_of_fold(
 def _steps(n: NDArray[np.int64]) -> NDArray[np.intp]:
     """Return the first distinct score of each step; steps are about equally large, and a score is in one step only."""
     before = np.cumsum(n) - n
-    n_steps = max(int(n.sum()) // MIN_EVENTS, 1)
+    size = max(MIN_EVENTS, 2 * math.isqrt(int(n.sum())))
+    n_steps = max(int(n.sum()) // size, 1)
     number = before * n_steps // int(n.sum())
     first = np.flatnonzero(np.append(True, np.diff(number) != 0))
     # many events of one score may leave too few before or after them
-    while len(first) > 1 and (small := np.add.reduceat(n, first) < MIN_EVENTS).any():
+    while len(first) > 1 and (small := np.add.reduceat(n, first) < size).any():
         small[0] = False
         first = first[~small] if small.any() else np.delete(first, 1)
     return first

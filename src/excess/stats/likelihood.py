@@ -47,6 +47,8 @@ _PER_DECADE = 4
 """Signal strengths per factor of ten at which the maxima are looked for."""
 _MAX_SORTED_APART = 100
 """Different exposure ratios up to which the events of each are sorted apart, which is faster."""
+_SMALLEST_RATIO = 1e-100
+"""Smallest ratio in units of the largest; below it, sums would leave the range of floats."""
 _EPSILON = np.finfo(np.float64).eps
 
 
@@ -216,7 +218,7 @@ def _make_cells(on: BoolArray, ratio: FloatArray, alpha: FloatArray) -> _ScaledC
         order = np.lexsort((ratio, alpha))
         ratios, alphas, n_on, n_off = merge_sorted(ratio[order], alpha[order], on[order])
     unit = float(ratios.max())
-    return _ScaledCells(_Cells(ratios / unit, alphas, n_on, n_off), unit)
+    return _ScaledCells(_Cells(np.maximum(ratios / unit, _SMALLEST_RATIO), alphas, n_on, n_off), unit)
 
 
 def _merge_equal(on: BoolArray, ratio: FloatArray, alpha: float) -> FloatArray:
