@@ -38,15 +38,19 @@ ChunkRows = Annotated[
         min=1,
     ),
 ]
-DaskAddress = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _dask_address(more: str = "") -> Any:
+    return typer.Option(
         "--dask",
         metavar="ADDRESS",
         help="Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the "
-        "files under the same names. Models to train: as with --chunk-rows.",
-    ),
-]
+        f"files under the same names.{more}",
+    )
+
+
+DaskAddress = Annotated[str | None, _dask_address()]
+TrainingDaskAddress = Annotated[str | None, _dask_address(" Models to train: as with --chunk-rows.")]
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:
