@@ -353,7 +353,7 @@ def apply(
     """
     from excess.analysis import apply
 
-    settings = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
+    settings: dict[str, Any] = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
     done = apply(model, files, output, **settings, verbose=not as_json)
     for applied in done.values():
         say(str(applied), as_json)
