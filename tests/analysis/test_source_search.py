@@ -152,6 +152,23 @@ def test_exposure_ratios_by_group(on_and_off, tmp_path):
     assert contents(tmp_path / "again") == contents(tmp_path / "run")
 
 
+def test_a_model_keeps_the_exposure_ratio_it_was_tuned_with(on_and_off, tmp_path):
+    on, off, _ = on_and_off
+    files = {}
+    for name, path in (("on", on), ("off", off)):
+        table = pd.read_csv(path)
+        for which, chosen in (("old", table["night"] < 20131103), ("new", table["night"] == 20131103)):
+            files[which, name] = tmp_path / f"{which}_{name}.csv"
+            write_events(table[chosen], files[which, name])
+    old = observe(files["old", "on"], PLAIN, off=files["old", "off"], alpha={20131101: 1.0, 20131102: 0.5})
+    new = observe(files["new", "on"], PLAIN, off=files["new", "off"], alpha=0.25)
+    run = search(new, [], model_files=[train(old, OnOffTreeClassifier(max_depth=2))])
+    [fold] = next(iter(run.detections.values())).folds
+    assert (fold.tuned.alpha, fold.held_out.alpha) == (0.75, 0.25)
+    again = read_run(run.write(tmp_path / "run"))
+    assert next(iter(again.detections.values())).folds == (fold,)
+
+
 def test_exposure_ratios_that_are_refused(on_and_off):
     on, off, alpha = on_and_off
     with pytest.raises(ValueError, match="alpha must hold every group, and has none for 20131103"):

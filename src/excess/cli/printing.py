@@ -53,8 +53,8 @@ def print_run(run: Run) -> None:
     name, first = next(iter(run.detections.items()))
     console.print(f"{escape(name)}: {escape(first.verdict)}")
     console.print(_what_to_quote(first, run.forward.get(name)))
-    if first.likelihood is not None:
-        signal = first.likelihood
+    signal = first.likelihood
+    if signal is not None and signal.n_signal > 0:
         console.print(
             f"By the likelihood, {signal.n_signal:.0f} +- {signal.n_signal_error:.0f} of the On events are signal."
         )
