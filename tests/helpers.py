@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from excess import OnOffForestClassifier
@@ -26,9 +27,18 @@ def make_forest(**parameters) -> OnOffForestClassifier:
 
 
 def model_bits(model, folder) -> tuple[bytes, bytes]:
-    """Return the bytes of the model file and of the out-of-bag scores."""
+    """Return the bytes of the model file, which holds the calibration, and of the out-of-bag scores."""
     model.save(Path(folder) / "model")
     return (Path(folder) / "model").read_bytes(), model.oob_decision_function_.tobytes()
+
+
+def signal_bits(model, X) -> list[bytes]:
+    """Return the bytes of the calibration, of signal ratios and of probabilities of signal."""
+    calibration = model.calibration_
+    ratio, probability = model.signal_ratio(X), model.predict_signal_proba(X)
+    assert ratio.max() > 1 > ratio.min()  # the model has learned something
+    found = (calibration.score, calibration.on_probability, calibration.alpha, calibration.strength, ratio, probability)
+    return [np.asarray(values).tobytes() for values in found]
 
 
 def write_nights(folder, n_nights, n_events):

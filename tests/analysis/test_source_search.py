@@ -4,11 +4,15 @@ import runpy
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from helpers import run_command
+from sklearn.svm import LinearSVC
 
-from excess import OnOffTreeClassifier
+from excess import OnOffTreeClassifier, cross_val_detect
 from excess.analysis import observe, read_run, search, train
+from excess.analysis.run_folder import as_json
 from excess.events import AnalysisConfig, EventFileError, write_events
 from excess.observation import simulate_observation
 
@@ -62,6 +66,119 @@ def test_a_run_is_read_as_it_was_written(observation, tmp_path):
     assert again.null_tests["mine"].counts == run.null_tests["mine"].counts
 
 
+def numbers_of(run):
+    """Return all that a run says, by both statistics; NaN, which no number equals, is None."""
+    found = {}
+    for name, one in run.detections.items():
+        found[name] = {what: getattr(one, what) for what in ("folds", "contrasts", "verdict", "counts_by_group")}
+        found[name] |= {"summary": one.summary(), "groups": one.groups_frame().to_dict()}
+        for what in ("repeats", "permutations"):
+            found[name][what] = {statistic: values.tolist() for statistic, values in getattr(one, what).items()}
+    forward = {name: (outcome.summary(), outcome.counts) for name, outcome in run.forward.items()}
+    tests = {
+        name: ({region: outcome.summary() for region, outcome in test.outcomes.items()}, test.verdict)
+        for name, test in run.null_tests.items()
+    }
+    return as_json({"models": found, "forward": forward, "null tests": tests})
+
+
+@pytest.mark.parametrize(
+    ("models", "options"),
+    [
+        ({"tree": OnOffTreeClassifier(max_depth=3)}, {"permutations": 4, "null_tests": True}),
+        ({"tree": OnOffTreeClassifier(max_depth=3)}, {"repeats": 3, "statistic": "cut", "permutations": 2}),
+        ({"svc": LinearSVC(random_state=0)}, {"statistic": "cut", "null_tests": True, "permutations": 2}),
+        ({"tree": OnOffTreeClassifier(max_depth=3), "svc": LinearSVC(random_state=0)}, {"statistic": "cut"}),
+    ],
+    ids=["likelihood", "repeats", "no signal ratio", "one with and one without"],
+)
+def test_numbers_of_both_statistics_are_read_as_they_were_written(observation, tmp_path, models, options):
+    run = search(observation, models, **options)
+    again = read_run(run.write(tmp_path))
+    assert numbers_of(again) == numbers_of(run)
+    for name, found in run.detections.items():
+        assert (found.likelihood is None) == (name == "svc")
+        assert found.statistic == again.detections[name].statistic == options.get("statistic", "likelihood")
+    assert as_json(again.result()) == as_json(run.result())
+
+
+def test_a_model_without_signal_ratio_has_no_likelihood(observation):
+    with pytest.raises(ValueError, match="statistic='likelihood' needs a classifier that says how signal-like"):
+        search(observation, {"svc": LinearSVC(random_state=0)})
+
+
+@pytest.fixture
+def on_and_off(tmp_path):
+    """Files of On and of Off events of three nights, and the exposure ratio of each night."""
+    nights = {20131101: 1.0, 20131102: 0.5, 20131103: 0.25}
+    rng = np.random.default_rng(0)
+    for name, n_signal in (("on", 150), ("off", 0)):
+        parts = []
+        for number, (night, alpha) in enumerate(nights.items()):
+            n_background = round(300 * (alpha if name == "on" else 1))
+            x = np.concatenate([rng.normal(size=(n_background, 2)), rng.normal(1.5, size=(n_signal, 2))])
+            parts.append(pd.DataFrame(x, columns=["width", "length"]).assign(night=night, run_id=number))
+        write_events(pd.concat(parts, ignore_index=True), tmp_path / f"{name}.csv")
+    return tmp_path / "on.csv", tmp_path / "off.csv", nights
+
+
+PLAIN = AnalysisConfig(features=["width", "length"], derived_features={}, quality_cuts=[], groups="night")
+
+
+def test_exposure_ratios_by_group(on_and_off, tmp_path):
+    on, off, alpha = on_and_off
+    observation = observe(on, PLAIN, off=off, alpha=alpha)
+    assert observation.alpha == pytest.approx(np.mean(list(alpha.values())))  # as many Off events in each night
+    run = search(observation, {"tree": OnOffTreeClassifier(max_depth=3, random_state=0)})
+    found = run.detections["tree"]
+    expected = cross_val_detect(
+        OnOffTreeClassifier(max_depth=3, random_state=0),
+        observation.X,
+        observation.on,
+        alpha=np.array([alpha[night] for night in observation.groups]),
+        groups=observation.groups,
+        random_state=0,
+    )
+    assert (found.likelihood, found.counts) == (expected.likelihood, expected.counts)
+    assert [counts.alpha for counts in found.counts_by_group.values()] == list(alpha.values())
+    one = search(observe(on, PLAIN, off=off, alpha=observation.alpha), {"tree": OnOffTreeClassifier(max_depth=3)})
+    assert one.detections["tree"].likelihood != found.likelihood
+    assert run.record["options"]["alpha"] == {str(night): ratio for night, ratio in alpha.items()}
+
+    again = read_run(run.write(tmp_path / "run"))
+    np.testing.assert_array_equal(again.detections["tree"].event_alpha, found.event_alpha)
+    assert numbers_of(again) == numbers_of(run)
+    again.write(tmp_path / "again")
+    assert contents(tmp_path / "again") == contents(tmp_path / "run")
+
+
+def test_a_model_keeps_the_exposure_ratio_it_was_tuned_with(on_and_off, tmp_path):
+    on, off, _ = on_and_off
+    files = {}
+    for name, path in (("on", on), ("off", off)):
+        table = pd.read_csv(path)
+        for which, chosen in (("old", table["night"] < 20131103), ("new", table["night"] == 20131103)):
+            files[which, name] = tmp_path / f"{which}_{name}.csv"
+            write_events(table[chosen], files[which, name])
+    old = observe(files["old", "on"], PLAIN, off=files["old", "off"], alpha={20131101: 1.0, 20131102: 0.5})
+    new = observe(files["new", "on"], PLAIN, off=files["new", "off"], alpha=0.25)
+    run = search(new, [], model_files=[train(old, OnOffTreeClassifier(max_depth=2))])
+    [fold] = next(iter(run.detections.values())).folds
+    assert (fold.tuned.alpha, fold.held_out.alpha) == (0.75, 0.25)
+    again = read_run(run.write(tmp_path / "run"))
+    assert next(iter(again.detections.values())).folds == (fold,)
+
+
+def test_exposure_ratios_that_are_refused(on_and_off):
+    on, off, alpha = on_and_off
+    with pytest.raises(ValueError, match="alpha must hold every group, and has none for 20131103"):
+        observe(on, PLAIN, off=off, alpha={20131101: 1.0, 20131102: 0.5})
+    with pytest.raises(ValueError, match="alpha of each group needs groups"):
+        observe(on, PLAIN, off=off, alpha=alpha, groups="none")
+    with pytest.raises(ValueError, match="alpha must be positive"):
+        observe(on, PLAIN, off=off, alpha={**alpha, 20131102: 0.0})
+
+
 def test_models_in_memory_are_applied(events, observation):
     trained = train(observe(events, groups="none"), "li-ma-tree")
     new = observe(simulate_observation(20_000, 300, n_nights=1, first_night=20140101, random_state=1))
@@ -81,6 +198,7 @@ def test_models_in_memory_are_applied(events, observation):
         ({"models": [], "permutations": 9}, "permutations needs a model to train"),
         ({"models": []}, "models must hold at least one"),
         ({"strategy": "backward"}, "strategy must be"),
+        ({"statistic": "best"}, "statistic must be"),
     ],
 )
 def test_arguments_that_are_refused(observation, arguments, message):

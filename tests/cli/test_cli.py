@@ -77,6 +77,9 @@ def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys)
     assert set(result["null_tests"]) == {"tree", "k-means"}
     assert result["models"]["supervised"]["significance"] > result["observation"]["significance"] > 5
     assert result["models"]["tree"]["n_permutations"] == 3
+    test = result["null_tests"]["tree"]
+    assert test["significances"] == test["likelihood_significances"] != test["cut_significances"]
+    assert test["cut_significances"]["3"] == test["regions"]["3"]["cut_significance"]
     assert result["run"]["seed"] == 0
     assert {entry["path"] for entry in result["run"]["files"]} == {
         str(folder / name) for name in ("observation.hdf5", "gamma.hdf5", "proton.hdf5")
@@ -102,9 +105,54 @@ def test_detect_prints_a_table_and_a_verdict(folder, tmp_path, capsys):
     shown = capsys.readouterr()
     assert "no cut" in shown.out
     assert "tree: " in shown.out
-    assert "sigma on hold-out events, 5 required" in shown.out
+    said = " ".join(shown.out.split())
+    assert "sigma by the likelihood of all hold-out events, 5 required" in said
+    result = json.loads((tmp_path / "result.json").read_text())["models"]["tree"]
+    quoted = f"quote its value, {result['likelihood_significance']:.1f} sigma"
+    assert f"The likelihood of all events was declared beforehand: for a detection, {quoted}" in said
     assert "60,000 events read" in shown.err
     assert f"Results in {tmp_path}" in " ".join(shown.err.split())
+
+
+def test_the_declared_statistic_decides_verdict_and_headline(folder, tmp_path, capsys):
+    results, texts = {}, {}
+    for statistic in ("likelihood", "cut"):
+        options = ("-m", "tree", "--statistic", statistic, "--permutations", 3)
+        assert run("detect", folder / "observation.hdf5", "-o", tmp_path / statistic, *options) == 0
+        texts[statistic] = " ".join(capsys.readouterr().out.split())
+        results[statistic] = json.loads((tmp_path / statistic / "result.json").read_text())
+        found = results[statistic]["models"]["tree"]
+        for numbers in (found, found["forward"]):
+            assert numbers["significance"] == numbers[f"{statistic}_significance"]
+        assert found["permutation_p_value"] == found[f"{statistic}_permutation_p_value"]
+        quoted = (
+            f"declared beforehand: for a detection, quote its forward value, {found['forward']['significance']:.1f}"
+        )
+        assert quoted in texts[statistic]
+    # the same search, so that all numbers that belong to one statistic are the same
+    shared = ("n_on", "n_off", "n_signal", "likelihood_significance", "cut_significance", "cut_permutation_p_value")
+    by_likelihood, by_cut = (results[statistic]["models"]["tree"] for statistic in ("likelihood", "cut"))
+    assert [by_likelihood[name] for name in shared] == [by_cut[name] for name in shared]
+    assert by_likelihood["significance"] != by_cut["significance"]
+    assert "sigma by the likelihood of all hold-out events" in by_likelihood["verdict"]
+    assert "sigma in the selected hold-out events" in by_cut["verdict"]
+    assert "The cut was declared beforehand" in texts["cut"]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_into_a_terminal(folder, tmp_path, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    models = ("-m", "tree", "-m", "li-ma-tree", "--null-test")
+    assert run("detect", folder / "observation.hdf5", "-o", tmp_path, *models) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= width
+    titles = next(line for line in lines if line.startswith("model"))
+    assert titles.split() == ["model", "On", "Off", "excess", "cut", "likelihood", "null", "tests"]
+    numbers = json.loads((tmp_path / "result.json").read_text())["models"]["li-ma-tree"]
+    [row] = [line for line in lines if line.startswith("li-ma-tree ")]
+    for statistic in ("cut", "likelihood"):
+        pooled, forward = (found[f"{statistic}_significance"] for found in (numbers, numbers["forward"]))
+        assert f"{pooled:.1f} / {forward:.1f}" in row
 
 
 def test_round_trip(folder, tmp_path, capsys):
@@ -118,17 +166,18 @@ def test_round_trip(folder, tmp_path, capsys):
     tree = load(model)
     X = to_features(before, load_config()).X
     expected = tree.predict_proba(pd.DataFrame(X, columns=tree.feature_names_in_))[:, 1]
-    np.testing.assert_array_equal(after["gamma_prediction"], expected)
-    np.testing.assert_array_equal(after["selected"], expected > tree.threshold_)
-    assert applied["n_selected"] == after["selected"].sum()
+    np.testing.assert_array_equal(after["excess_score"], expected)
+    np.testing.assert_array_equal(after["excess_selected"], expected > tree.threshold_)
+    assert applied["n_selected"] == after["excess_selected"].sum()
 
     assert run("detect", new, "--model-file", model, "-o", tmp_path / "out", "--json") == 0
     found = json.loads(capsys.readouterr().out)["models"][str(model)]
     on = (before["theta_deg"] ** 2 < 0.025).to_numpy()
-    assert found["n_on"] == (after["selected"] & on).sum()
+    assert found["n_on"] == (after["excess_selected"] & on).sum()
     assert found["significance"] > 5
     assert run("info", tmp_path / "applied.hdf5", "--json") == 0
-    assert f"On {found['n_on']}, Off {found['n_off']}" in json.loads(capsys.readouterr().out)["on_off"]["selected"]
+    counted = json.loads(capsys.readouterr().out)["on_off"]["excess_selected"]
+    assert f"On {found['n_on']}, Off {found['n_off']}" in counted
 
 
 def test_apply_to_parquet_and_to_several_files(folder, tmp_path, capsys):
@@ -139,8 +188,17 @@ def test_apply_to_parquet_and_to_several_files(folder, tmp_path, capsys):
     assert run("apply", folder / "tree.excess", *given, "-o", tmp_path / "out", "--json") == 0
     assert [entry["n_scored"] for entry in json.loads(capsys.readouterr().out)] == [1800, 1800]
     found = read_events(tmp_path / "out" / "b.parquet")
-    np.testing.assert_array_equal(found["gamma_prediction"].isna(), np.arange(2000) % 10 == 0)
-    assert not found.loc[found["gamma_prediction"].isna(), "selected"].any()
+    np.testing.assert_array_equal(found["excess_score"].isna(), np.arange(2000) % 10 == 0)
+    assert not found.loc[found["excess_score"].isna(), "excess_selected"].any()
+    again = ("apply", folder / "tree.excess", tmp_path / "out" / "b.parquet", "-o", tmp_path / "twice.parquet")
+    assert run(*again) == 1
+    assert "b.parquet: has a column 'excess_score' already" in said(capsys)
+    assert run(*again, "--prefix", "a b") == 2
+    assert "--prefix: must be letters, digits and underscores" in said(capsys).replace("│ ", "")
+    assert run(*again, "--prefix", "tree") == 0
+    assert run("info", tmp_path / "twice.parquet", "--json") == 0
+    counted = json.loads(capsys.readouterr().out)["on_off"]
+    assert counted["tree_selected"] == counted["excess_selected"]
 
 
 def test_a_model_is_not_judged_by_its_own_events(folder, tmp_path, capsys):
@@ -368,6 +426,10 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
     assert run("simulate", "-o", "x", "--format", "xlsx") == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--alpha", "0.2") == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--strategy", "sideways") == 2
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--seed", -1) == 2
+    said(capsys)
+    assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--statistic", "best") == 2
+    assert "Invalid value for '--statistic': must be likelihood or cut, got 'best'" in said(capsys)
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "-m", "tree", "-m", "tree") == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--jobs", 0) == 2
     assert run("detect", "x.hdf5", "-o", tmp_path / "y", "--source-ra", 83.6) == 2
@@ -427,6 +489,6 @@ def test_memory_of_apply_does_not_grow(folder, tmp_path):
         command = [sys.executable, "-c", code, *map(str, arguments), "--chunk-rows", "20000"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         peaks.append(int(done.stdout.split()[-1]) / 1024)
-    assert len(read_events(tmp_path / "out.hdf5", ["selected"])) == 600_000
+    assert len(read_events(tmp_path / "out.hdf5", ["excess_selected"])) == 600_000
     assert peaks[1] < peaks[0] + 30  # MiB; 450,000 more events take 120
     assert sum(len(chunk) for chunk in iter_events(tmp_path / "out.hdf5", ["width"])) == 600_000

@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 from chunked_events import NAMES, cut, write_files
-from helpers import make_forest, model_bits
+from helpers import make_forest, model_bits, signal_bits
 
 from excess.distributed import Dask, DistributedError, EventFiles, fit_forest
 from excess.distributed.parts import InMemory
@@ -29,10 +29,12 @@ def test_parameters_of_dask_that_are_refused():
 
 def test_same_bits_on_dask(events, tmp_path, shared_cluster, shared_client):
     files = EventFiles(write_files(events, tmp_path), NAMES, "on", chunk_rows=500)
-    expected = model_bits(make_forest().fit(*events), tmp_path)
+    expected = make_forest().fit(*events)
     executor = Dask(shared_client, max_moved=500)
-    assert model_bits(fit_forest(make_forest(), cut(events, 17), executor=executor), tmp_path) == expected
-    assert model_bits(fit_forest(make_forest(), files, executor=shared_cluster.address), tmp_path) == expected
+    for chunks, given in ((cut(events, 17), executor), (files, shared_cluster.address)):
+        fitted = fit_forest(make_forest(), chunks, executor=given)
+        assert model_bits(fitted, tmp_path) == model_bits(expected, tmp_path)
+        assert signal_bits(fitted, events[0]) == signal_bits(expected, events[0])
     assert shared_client.status == "running"
 
     (tmp_path / "2.parquet").write_bytes((tmp_path / "2.parquet").read_bytes()[:-200])

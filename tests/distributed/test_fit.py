@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from chunked_events import cut
-from helpers import make_forest, model_bits
+from helpers import make_forest, model_bits, signal_bits
 
 import excess
 from excess.distributed import InProcess, fit_forest
@@ -26,7 +26,25 @@ def test_same_bits_from_chunks(events, tmp_path, kind, memory, n_chunks):
     estimator = make_forest(**KINDS[kind])
     chunked = fit_forest(estimator, cut(events, n_chunks), memory=memory)
     assert not hasattr(estimator, "threshold_")
-    assert model_bits(chunked, tmp_path) == model_bits(make_forest(**KINDS[kind]).fit(*events), tmp_path)
+    expected = make_forest(**KINDS[kind]).fit(*events)
+    assert model_bits(chunked, tmp_path) == model_bits(expected, tmp_path)
+    assert signal_bits(chunked, events[0]) == signal_bits(expected, events[0])
+
+
+def test_same_signal_ratios_from_chunks(events):
+    expected = make_forest().fit(*events)
+    for options in ({"executor": InProcess(2)}, {"oob_scores": False, "memory": 2**16}):
+        chunked = fit_forest(make_forest(), cut(events, 7), **options)
+        assert signal_bits(chunked, events[0]) == signal_bits(expected, events[0])
+
+
+def test_same_signal_ratios_where_scores_are_counted_on_a_grid(events, monkeypatch):
+    exact = make_forest().fit(*events)
+    for module in ("excess.stats.score_cells", "excess.distributed.scoring"):
+        monkeypatch.setattr(f"{module}.MAX_EXACT", 1_000)
+    expected = make_forest().fit(*events)
+    assert len(expected.calibration_.score) == len(exact.calibration_.score)
+    assert signal_bits(fit_forest(make_forest(), cut(events, 7)), events[0]) == signal_bits(expected, events[0])
 
 
 def test_scores_can_be_left_out(events):

@@ -129,7 +129,8 @@ ORIGIN = """
     hillas_y hillas_r hillas_phi hillas_fov_lon camera_frame_hillas_x pointing_position_zd aux_pointing_position_az
     array_pointing_az AzTracking ZdPointing pointing_ra ra dec ra_prediction dec_prediction alt az
     HillasReconstructor_alt HillasReconstructor_az detx DETY gamma_prediction gamma_prediction_off_1 signal_prediction
-    background_prediction_2 gammaness gh_score RandomForestClassifier_prediction region on is_signal truth label
+    background_prediction_2 gammaness gh_score excess_score excess_signal_probability excess_selected night2_score
+    RandomForestClassifier_prediction region on is_signal truth label
     true_energy true_alt mc_run_header_corsika_version corsika_event_header_zd ceres_event_basic_energy night run_id
     NIGHT RUNID EventNum event_num event_id obs_id timestamp time unix_time_utc date_obs incident_angle index runtype
 """

@@ -1,4 +1,4 @@
-"""A trained model on files: scores and selection added to copies, chunk by chunk, in constant memory."""
+"""A trained model on files: its columns added to copies, chunk by chunk, in constant memory."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from excess._core.checks import FloatArray
-from excess._core.errors import prefix_errors
+from excess._core.errors import EventFileError, prefix_errors
 from excess._core.files import prepare_folder
 from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
+from excess.analysis.output_columns import PREFIX, OutputColumns
 from excess.analysis.training import TrainedModel, load_model
 from excess.distributed.fit import open_executor
-from excess.events import AnalysisConfig, EventWriter, Features, describe, iter_events, to_features
+from excess.estimators.holdout import score_events
+from excess.events import AnalysisConfig, EventWriter, Features, FileInfo, describe, iter_events, to_features
 
 __all__ = ["Applied", "apply"]
 
-SCORE_COLUMN, SELECTED_COLUMN = "gamma_prediction", "selected"
 _MAX_WAITING = 16
-"""Chunks of two columns that may wait while the file is copied."""
+"""Chunks of three columns that may wait while the file is copied."""
 _START_AGAIN = "files that are there are whole, the others were not written; apply the model again"
 
 
@@ -44,7 +45,7 @@ class Applied:
     n_events : int
         Events that were read and written.
     n_scored : int
-        Events that pass the quality cuts and have all features; the others have a score of NaN.
+        Events that pass the quality cuts and have all features; the others have NaN.
     n_selected : int
         Events whose score exceeds the threshold.
     """
@@ -64,16 +65,19 @@ def apply(
     files: str | PathLike[str] | Sequence[str | PathLike[str]],
     output: str | PathLike[str],
     *,
+    prefix: str = PREFIX,
     chunk_rows: int = 200_000,
     executor: Any = None,
     n_jobs: int = -1,
     verbose: bool = False,
 ) -> dict[Path, Applied]:
-    """Write copies of event files with the columns ``gamma_prediction`` and ``selected``.
+    """Write copies of event files with score, probability of signal and selection by a model.
 
-    Columns of these names that a file has already are replaced. A file in FACT's layout is copied as it is, tables of
-    runs included. Events that fail the quality cuts, or that miss a feature, stay, with a score of NaN and not
-    selected. Nothing is left of a copy if anything fails.
+    The new columns are ``excess_score``, the score that the threshold cuts; ``excess_signal_probability``, which
+    `predict_signal_proba` returns; and ``excess_selected``. All columns of the file stay as they are: where a file has
+    a column of such a name, all is refused before anything is written. A file in FACT's layout is copied as it is,
+    tables of runs included. Events that fail the quality cuts, or that miss a feature, stay, with NaN and not selected.
+    Nothing is left of a copy if anything fails.
 
     Parameters
     ----------
@@ -83,6 +87,8 @@ def apply(
         Event files.
     output : path
         File to write; a folder, where there are several files. Suffixes decide the format.
+    prefix : str, default="excess"
+        What the names of the new columns begin with, so that several models can be applied one after the other.
     chunk_rows : int, default=200_000
         Events in memory at a time.
     executor : None, dask.distributed.Client, str or Executor, default=None
@@ -96,17 +102,66 @@ def apply(
     -------
     dict of Path to Applied
         What was done to each file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.analysis import apply, observe, train
+    >>> from excess.events import read_events, write_events
+    >>> from excess.observation import simulate_observation
+    >>> trained = train(observe(simulate_observation(60_000, 400, random_state=0)), "li-ma-tree")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_events(simulate_observation(1_000, 20, random_state=1), Path(folder, "tonight.csv"))
+    ...     done = apply(trained, Path(folder, "tonight.csv"), Path(folder, "scored.csv"))
+    ...     scored = read_events(Path(folder, "scored.csv"))
+    >>> list(scored)[-3:]
+    ['excess_score', 'excess_signal_probability', 'excess_selected']
     """
+    columns = OutputColumns.of(prefix)
     trained = model if isinstance(model, TrainedModel) else load_model(model, n_jobs=n_jobs)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
-    targets = _targets(paths, Path(output))
+    described = {path: describe(path) for path in paths}
+    for found in described.values():
+        _refuse_present(columns, found)
+    jobs = [
+        _Job(path, target, _adds(described[path], target), columns, chunk_rows)
+        for path, target in _targets(paths, Path(output)).items()
+    ]
     if executor is not None:
-        return _apply_on_workers(trained, targets, chunk_rows, executor, verbose)
+        return _apply_on_workers(trained, jobs, executor, verbose)
     done = {}
-    for path, target in targets.items():
-        with progress_bar(f"Applying to {path.name}", describe(path).n_events, shown=verbose) as tick:
-            done[path] = apply_to_file(trained.model, trained.config, path, target, chunk_rows=chunk_rows, tick=tick)
+    for job in jobs:
+        n_events = described[job.path].n_events
+        with progress_bar(f"Applying to {job.path.name}", n_events, shown=verbose) as tick:
+            done[job.path] = _apply_to_file(trained.model, trained.config, job, tick)
     return done
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What is to be done to a file; ``adds`` says whether columns are added to a copy, or all columns written anew."""
+
+    path: Path
+    target: Path
+    adds: bool
+    columns: OutputColumns
+    chunk_rows: int
+
+
+def _refuse_present(columns: OutputColumns, found: FileInfo) -> None:
+    """Raise EventFileError if a file has a column that would be written."""
+    for name in columns:
+        if name in found.columns:
+            raise EventFileError(
+                f"{found.path}: has a column {name!r} already, and no column is replaced; give the new ones another "
+                "name by prefix (--prefix on the command line)"
+            )
+
+
+def _adds(found: FileInfo, target: Path) -> bool:
+    # FACT's layout can take further columns, so that a copy of the file keeps all else that it holds
+    return target.suffix.lower() in (".hdf5", ".h5") and found.format == "FACT HDF5"
 
 
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
@@ -129,46 +184,29 @@ def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
     return targets
 
 
-def _apply_on_workers(
-    trained: TrainedModel, targets: dict[Path, Path], chunk_rows: int, executor: Any, verbose: bool
-) -> dict[Path, Applied]:
-    for path in targets:
-        if not path.exists():
-            raise FileNotFoundError(f"{path}: does not exist")
+def _apply_on_workers(trained: TrainedModel, jobs: list[_Job], executor: Any, verbose: bool) -> dict[Path, Applied]:
     model, config = trained.model, trained.config
     # workers have folders of their own
-    arguments = [(config, path.resolve(), target.resolve(), chunk_rows) for path, target in targets.items()]
-    bar = progress_bar("Applying to files", len(targets), shown=verbose)
+    arguments = [(config, replace(job, path=job.path.resolve(), target=job.target.resolve())) for job in jobs]
+    bar = progress_bar("Applying to files", len(jobs), shown=verbose)
     with open_executor(executor, n_threads(getattr(model, "n_jobs", None)), _START_AGAIN) as workers, bar as tick:
         if workers.remote and "n_jobs" in model.get_params():  # the threads of workers are for other files
             model = copy(model).set_params(n_jobs=1)
-        done = workers.run(_apply_chunks, arguments, tick, shared=(model,))
-    return dict(zip(targets, done, strict=True))
+        done = workers.run(_apply_to_file, arguments, tick, shared=(model,))
+    return {job.path: applied for job, applied in zip(jobs, done, strict=True)}
 
 
-def _apply_chunks(model: Any, config: AnalysisConfig, path: Path, target: Path, chunk_rows: int) -> Applied:
-    return apply_to_file(model, config, path, target, chunk_rows=chunk_rows)
-
-
-def apply_to_file(
-    model: Any,
-    config: AnalysisConfig,
-    path: Path,
-    target: Path,
-    *,
-    chunk_rows: int = 200_000,
-    tick: Callable[[int], None] = lambda steps: None,
+def _apply_to_file(
+    model: Any, config: AnalysisConfig, job: _Job, tick: Callable[[int], None] = lambda steps: None
 ) -> Applied:
     """Write the copy of one file; ``tick`` is called with the number of events of each finished chunk."""
-    # FACT's layout can take further columns, so that a copy of the file keeps all else that it holds
-    adds = target.suffix.lower() in (".hdf5", ".h5") and describe(path).format == "FACT HDF5"
-    columns = list(config.columns_needed()) if adds else None
-    n_waiting = _MAX_WAITING if adds else 1
+    columns = list(config.columns_needed()) if job.adds else None
+    n_waiting = _MAX_WAITING if job.adds else 1
     n_events = n_scored = n_selected = 0
     # a thread each for reading and writing, because files take about as long as scores
     with (
-        EventWriter(target, copy_of=path if adds else None) as writer,
-        closing(_prepared(path, config, columns, chunk_rows)) as prepared,
+        EventWriter(job.target, copy_of=job.path if job.adds else None) as writer,
+        closing(_prepared(job.path, config, columns, job.chunk_rows)) as prepared,
         ThreadPoolExecutor(1) as writing,
     ):
         # the compiled predictor is loaded while the first events are read; an interrupt in there would be swallowed,
@@ -177,22 +215,21 @@ def apply_to_file(
         with defer_interrupts():
             writing.submit(int)
             chunks = read_ahead(prepared)
-            _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features))
+            _judge(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features), job.columns)
         waiting: deque[Future[None]] = deque()
         for table, features in chunks:
-            score = _score(model, features)
-            selected = score > model.threshold_
-            found = {SCORE_COLUMN: score, SELECTED_COLUMN: selected}
+            found = _judge(model, features, job.columns)
             while len(waiting) >= n_waiting:
                 waiting.popleft().result()
-            waiting.append(writing.submit(writer.append, pd.DataFrame(found) if adds else table.assign(**found)))
+            new = pd.DataFrame(found) if job.adds else table.assign(**found)
+            waiting.append(writing.submit(writer.append, new))
             n_events += len(table)
             n_scored += int(np.count_nonzero(features.valid))
-            n_selected += int(np.count_nonzero(selected))
+            n_selected += int(np.count_nonzero(found[job.columns.selected]))
             tick(len(table))
         for written in waiting:
             written.result()
-    return Applied(target, n_events, n_scored, n_selected)
+    return Applied(job.target, n_events, n_scored, n_selected)
 
 
 def _prepared(
@@ -205,11 +242,12 @@ def _prepared(
         yield table, features
 
 
-def _score(model: Any, features: Features) -> FloatArray:
-    """Return the scores of valid events, NaN for the others."""
-    score = np.full(len(features.X), np.nan)
+def _judge(model: Any, features: Features, columns: OutputColumns) -> dict[str, NDArray[Any]]:
+    """Return the new columns: NaN, and not selected, for events that are not valid."""
+    score, probability = np.full((2, len(features.X)), np.nan)
     if features.valid.any():
         X = features.X if features.valid.all() else features.X[features.valid]
         # by name, so that the model can tell whether these are its features
-        score[features.valid] = model.predict_proba(pd.DataFrame(X, columns=list(features.names), copy=False))[:, 1]
-    return score
+        found = score_events(model, pd.DataFrame(X, columns=list(features.names), copy=False))
+        score[features.valid], probability[features.valid] = found, model.calibration_.signal_probability(found)
+    return dict(zip(columns, (score, probability, score > model.threshold_), strict=True))

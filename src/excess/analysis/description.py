@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from excess.analysis.output_columns import OutputColumns
 from excess.estimators.model_file import is_model_file, read_header
 from excess.events import describe, iter_events
 from excess.observation.observation import as_config
@@ -47,19 +48,16 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: Any) -> dict[str, str
     names = theta_columns(regions.n_regions)
     if not all(name in columns for name in names):
         return {}
-    extra = [name for name in ("night", "selected") if name in columns]
-    everything = chosen = OnOffCounts(0, 0, 1 / (regions.n_regions - 1))
+    selections = [found.selected for found in OutputColumns.found_in(columns)]
+    extra = ["night"] if "night" in columns else []
+    counts = dict.fromkeys(["without a cut", *selections], OnOffCounts(0, 0, 1 / (regions.n_regions - 1)))
     nights: set[Any] = set()
-    for table in iter_events(path, [*names, *extra]):
+    for table in iter_events(path, [*names, *selections, *extra]):
         parts = find_regions(table, regions)
-        everything += parts.counts
-        if "selected" in table:
-            chosen += parts.take(table["selected"].to_numpy(dtype=bool)).counts
-        if "night" in table:
+        counts["without a cut"] += parts.counts
+        for name in selections:
+            counts[name] += parts.take(table[name].to_numpy(dtype=bool)).counts
+        if extra:
             nights |= set(table["night"].unique().tolist())
-    counts = {"without a cut": str(everything)}
-    if "selected" in extra:
-        counts["selected"] = str(chosen)
-    if nights:
-        counts["nights"] = ", ".join(map(str, sorted(nights)))
-    return counts
+    found = {name: str(value) for name, value in counts.items()}
+    return {**found, "nights": ", ".join(map(str, sorted(nights)))} if nights else found

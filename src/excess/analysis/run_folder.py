@@ -19,7 +19,7 @@ from excess.observation.pipeline import seconds_of
 from excess.observation.regions import theta_columns
 from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold, Nearby, Outcome
+from excess.validation.detection import STATISTICS, Detection, Fold, Nearby, Outcome, count_events
 from excess.validation.null_tests import NullTest
 
 if TYPE_CHECKING:
@@ -84,19 +84,7 @@ class Run:
         return {
             "observation": self.observed,
             "models": {name: self._model_result(name) for name in self.detections},
-            "null_tests": {
-                name: {
-                    "significances": dict(zip(map(str, test.outcomes), test.significances.tolist(), strict=True)),
-                    "regions": {str(region): outcome.summary() for region, outcome in test.outcomes.items()},
-                    "alpha": test.alpha,
-                    "mean": test.mean,
-                    "spread": test.spread,
-                    "p_value": test.p_value,
-                    "suspicious": test.suspicious,
-                    "verdict": test.verdict,
-                }
-                for name, test in self.null_tests.items()
-            },
+            "null_tests": {name: _null_result(test) for name, test in self.null_tests.items()},
             "no_forward": self.no_forward,
             "run": self.record,
         }
@@ -108,6 +96,7 @@ class Run:
             "required_significance": found.required_significance,
             "verdict": found.verdict,
             "forward": None if forward is None else {**forward.summary(), "alpha": forward.counts.alpha},
+            "tuned_alpha": [None if fold.tuned is None else fold.tuned.alpha for fold in found.folds],
             "repeats": {name: values.tolist() for name, values in found.repeats.items()},
             "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
@@ -117,9 +106,9 @@ class Run:
         """Write the run into a folder.
 
         ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
-        ``events.csv`` one row per event with score, selection and signal ratio by each model; ``groups.csv`` and
-        ``folds.csv`` both statistics by group and fold; ``nearby.npy`` the events around the regions. ``result.json``
-        comes last: where it is, all is.
+        ``events.csv`` one row per event with score, selection and signal ratio by each model, and its exposure ratio
+        where that differs; ``groups.csv`` and ``folds.csv`` both statistics by group and fold; ``nearby.npy`` the
+        events around the regions. ``result.json`` comes last: where it is, all is.
 
         Parameters
         ----------
@@ -182,6 +171,10 @@ class Run:
         shared = all(np.array_equal(fold, folds[0]) for fold in folds)
         if shared:
             table["fold"] = folds[0]
+        # all models judge the same events
+        alphas = [found.event_alpha for found in self.detections.values() if found.event_alpha is not None]
+        if alphas:
+            table["alpha"] = alphas[0]
         for name, found in self.detections.items():
             if not shared:
                 table[f"{name}_fold"] = found.fold
@@ -213,6 +206,25 @@ class Run:
             rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
         with replacing(path) as temporary:
             np.save(temporary, rows, allow_pickle=False)
+
+
+def _null_result(test: NullTest) -> dict[str, Any]:
+    """Return the numbers of a null test; its mean, p-value and verdict are by the declared statistic."""
+    by_statistic: dict[str, dict[str, float]] = {statistic: {} for statistic in STATISTICS}
+    for region, outcome in test.outcomes.items():
+        for statistic, significance in outcome.significances.items():
+            by_statistic[statistic][str(region)] = significance
+    return {
+        "significances": dict(zip(map(str, test.outcomes), test.significances.tolist(), strict=True)),
+        **{f"{statistic}_significances": values for statistic, values in by_statistic.items()},
+        "regions": {str(region): outcome.summary() for region, outcome in test.outcomes.items()},
+        "alpha": test.alpha,
+        "mean": test.mean,
+        "spread": test.spread,
+        "p_value": test.p_value,
+        "suspicious": test.suspicious,
+        "verdict": test.verdict,
+    }
 
 
 def describe_run(
@@ -315,6 +327,7 @@ def _read(folder: Path) -> Run:
         "on": (events["region"] == 0).to_numpy(),
         "groups": events["group"].to_numpy() if "group" in events else None,
         "alpha": observed["alpha"],
+        "event_alpha": events["alpha"].to_numpy(dtype=np.float64) if "alpha" in events else None,
         "theta": events[thetas].to_numpy(dtype=np.float64) if thetas else None,
         "theta_squared_cut": observed["theta_squared_cut"],
         "time": seconds_of(events),
@@ -345,24 +358,34 @@ def _read(folder: Path) -> Run:
         for name, test in result["null_tests"].items()
     }
     config = (folder / "config.yaml").read_text(encoding="utf-8")
-    added = {"fold", *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected", "ratio"))}
+    added = {
+        "fold",
+        "alpha",
+        *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected", "ratio")),
+    }
     kept = events[[name for name in events if name not in added]]
     return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept)
 
 
 def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:
     """Put one model's detection together again."""
-    alpha = shared["alpha"]
     nearby = None
     if around is not None and f"{name}_score" in around.dtype.names:
         nearby = Nearby(around[f"{name}_score"], around[f"{name}_selected"], around["theta"])
     importances = numbers["importances"]
+    selected = events[f"{name}_selected"].to_numpy(dtype=np.bool_)
+    fold = events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64)
+    alphas = shared["alpha"] if shared["event_alpha"] is None else shared["event_alpha"]
+    rows = zip(folds.itertuples(), numbers["tuned_alpha"], strict=True)
     return Detection(
         score=events[f"{name}_score"].to_numpy(dtype=np.float64),
-        selected=events[f"{name}_selected"].to_numpy(dtype=np.bool_),
+        selected=selected,
         ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
-        fold=events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64),
-        folds=tuple(_fold(row, alpha) for row in folds.itertuples()),
+        fold=fold,
+        folds=tuple(
+            _fold(row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas))
+            for number, (row, tuned_alpha) in enumerate(rows)
+        ),
         strategy=numbers["strategy"],
         statistic=numbers["statistic"],
         repeats={name: np.array(values, dtype=np.float64) for name, values in numbers["repeats"].items()},
@@ -374,8 +397,7 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     )
 
 
-def _fold(row: Any, alpha: float) -> Fold:
-    tuned = None if np.isnan(row.tuned_n_on) else OnOffCounts(int(row.tuned_n_on), int(row.tuned_n_off), alpha)
-    held_out = OnOffCounts(row.n_on, row.n_off, alpha)
+def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts) -> Fold:
+    tuned = None if tuned_alpha is None else OnOffCounts(int(row.tuned_n_on), int(row.tuned_n_off), tuned_alpha)
     likelihood = float(row.likelihood_significance)
     return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood)

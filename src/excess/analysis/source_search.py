@@ -137,7 +137,7 @@ def search(
             searched,
             observation.X,
             observation.on,
-            alpha=observation.alpha,
+            alpha=observation.exposure_ratio,
             nearby=None if nearby is None else (nearby.X, nearby.groups),
             n_permutations=permutations,
             **shared,
@@ -160,7 +160,7 @@ def search(
         "repeats": repeats,
         "permutations": permutations,
         "null_test": null_tests,
-        "alpha": observation.alpha if "Off events" in observation.files else None,
+        "alpha": _given_alpha(observation),
     }
     return Run(
         detections={name: observation.annotate(found[name]) for name in asked},
@@ -183,6 +183,16 @@ def _check_request(observation: Observation, models: Mapping[str, Any], null_tes
         raise ArgumentError("null_tests", "needs at least two Off regions")
 
 
+def _given_alpha(observation: Observation) -> float | dict[str, float] | None:
+    """Return the exposure ratio as it was given, by group where it differs; None where it follows from regions."""
+    if "Off events" not in observation.files:
+        return None
+    if observation.event_alpha is None or observation.groups is None:
+        return observation.alpha
+    names, first = np.unique(observation.groups, return_index=True)
+    return dict(zip(map(str, names), observation.event_alpha[first].tolist(), strict=True))
+
+
 def _search_forward(
     observation: Observation, models: dict[str, Any], shared: dict[str, Any]
 ) -> tuple[dict[str, Outcome], str]:
@@ -198,7 +208,7 @@ def _search_forward(
             models,
             observation.X[order],
             observation.on[order],
-            alpha=observation.alpha,
+            alpha=observation.alpha if observation.event_alpha is None else observation.event_alpha[order],
             **{**shared, "strategy": "forward"},
         )
     except ValueError as error:
@@ -263,7 +273,7 @@ def detect_with(trained: TrainedModel, observation: Observation, statistic: str)
         trained.model,
         observation.frame,
         observation.on,
-        alpha=observation.alpha,
+        alpha=observation.exposure_ratio,
         groups=observation.groups,
         nearby=None if nearby is None else (observation.to_frame(nearby.X), nearby.groups),
         statistic=statistic,

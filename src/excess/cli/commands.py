@@ -29,6 +29,7 @@ from excess.cli.options import (
     Json,
     RunOptions,
     Seed,
+    TrainingDaskAddress,
     ValidationOptions,
     grouped,
     one_of,
@@ -287,7 +288,7 @@ def train(
         int | None, typer.Option(help="Largest depth of trees; without it that of the model.", min=1)
     ] = None,
     chunk_rows: ChunkRows = None,
-    dask: DaskAddress = None,
+    dask: TrainingDaskAddress = None,
     *,
     run: RunOptions,
 ) -> None:
@@ -335,15 +336,25 @@ def apply(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write; a folder, where there are several files.")
     ],
+    prefix: Annotated[
+        str,
+        typer.Option(
+            help="Name the new columns PREFIX_score, PREFIX_signal_probability and PREFIX_selected.", metavar="PREFIX"
+        ),
+    ] = "excess",
     chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
     dask: DaskAddress = None,
     jobs: Jobs = -1,
     as_json: Json = False,
 ) -> None:
-    """Add gamma_prediction and the selection to copies of event files, in constant memory."""
+    """Add score, probability of signal and selection to copies of event files, in constant memory.
+
+    Columns of the files stay as they are.
+    """
     from excess.analysis import apply
 
-    done = apply(model, files, output, chunk_rows=chunk_rows, executor=dask, n_jobs=jobs, verbose=not as_json)
+    settings: dict[str, Any] = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
+    done = apply(model, files, output, **settings, verbose=not as_json)
     for applied in done.values():
         say(str(applied), as_json)
     if as_json:

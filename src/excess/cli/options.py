@@ -14,7 +14,17 @@ import typer
 EVENTS = "Events"
 VALIDATION = "Validation"
 
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0, max=2**31 - 1)]
+_LARGEST_SEED = 2**31 - 1
+
+
+def _check_seed(seed: int) -> int:
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise typer.BadParameter(f"must be from 0 to {_LARGEST_SEED}, got {seed}")
+    return seed
+
+
+# a range of typer's own would take half of the help's width
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", callback=_check_seed)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
 
 
@@ -38,15 +48,19 @@ ChunkRows = Annotated[
         min=1,
     ),
 ]
-DaskAddress = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _dask_address(more: str = "") -> Any:
+    return typer.Option(
         "--dask",
         metavar="ADDRESS",
         help="Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the "
-        "files under the same names. Models to train: as with --chunk-rows.",
-    ),
-]
+        f"files under the same names.{more}",
+    )
+
+
+DaskAddress = Annotated[str | None, _dask_address()]
+TrainingDaskAddress = Annotated[str | None, _dask_address(" Models to train: as with --chunk-rows.")]
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:

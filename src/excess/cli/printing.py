@@ -46,44 +46,66 @@ def print_run(run: Run) -> None:
     """Print what every model found, and what it means."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
-    detections, forward, null_tests = run.detections, run.forward, run.null_tests
-    first = next(iter(detections.values()))
-    how = f"{first.strategy} / forward" if forward else first.strategy
-    table = Table(title=f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma, {how}")
-    columns = ["model", "On", "Off", "excess", "cut", "signal", "likelihood"]
-    columns += ["permutation p"] if first.n_permutations else []
-    columns += ["null tests"] if null_tests else []
-    for column in columns:
-        table.add_column(column, justify="left" if column == "model" else "right")
-    uncut = first.uncut
-    table.add_row("no cut", *_count_cells(uncut), f"{uncut.significance:.1f}")
-    for name, found in detections.items():
-        by_statistic = {
-            statistic: _significance_cell(found, forward.get(name), statistic) for statistic in ("cut", "likelihood")
-        }
-        likelihood = found.likelihood
-        signal = "" if likelihood is None else f"{likelihood.n_signal:.0f} +- {likelihood.n_signal_error:.0f}"
-        cells = [*_count_cells(found.counts), by_statistic["cut"], signal, by_statistic["likelihood"]]
-        if first.n_permutations:
-            cells.append(f"{found.permutation_p_value:.3g}" if found.n_permutations else "")
-        if null_tests:
-            cells.append(", ".join(null_tests[name].texts) if name in null_tests else "")
-        table.add_row(escape(name), *cells)
-    console = Console()
-    console.print(table)
+    console = Console(highlight=False)
+    console.print(_run_table(run))
     # of the first model, which was chosen before anything was seen
-    name = next(iter(detections))
-    console.print(f"{escape(name)}: {escape(detections[name].verdict)}")
+    name, first = next(iter(run.detections.items()))
+    console.print(f"{escape(name)}: {escape(first.verdict)}")
+    console.print(_what_to_quote(first, run.forward.get(name)))
+    signal = first.likelihood
+    if signal is not None and signal.n_signal > 0:
+        console.print(
+            f"By the likelihood, {signal.n_signal:.0f} +- {signal.n_signal_error:.0f} of the On events are signal."
+        )
     n_unjudged = int((~first.held_out).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
-    if forward:
-        console.print("Pooled values compare models; for a detection, quote the forward value (docs/honesty.md).")
-    for name, test in null_tests.items():
+    for name, test in run.null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")
+
+
+def _run_table(run: Run) -> Any:
+    """Return a row of each model; it fits into a terminal of 80 columns, unless names are long."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    first = next(iter(run.detections.values()))
+    how = f"{first.strategy} / forward" if run.forward else first.strategy
+    title = f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma, {how}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("model", overflow="fold")
+    columns = ["On", "Off", "excess", "cut", "likelihood"]
+    columns += ["permutation p"] if first.n_permutations else []
+    columns += ["null tests"] if run.null_tests else []
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=column not in ("permutation p", "null tests"))
+    table.add_row("no cut", *_count_cells(first.uncut), f"{first.uncut.significance:.1f}")
+    for name, found in run.detections.items():
+        cells = [*_count_cells(found.counts)]
+        cells += [_significance_cell(found, run.forward.get(name), statistic) for statistic in ("cut", "likelihood")]
+        if first.n_permutations:
+            cells.append(f"{found.permutation_p_value:.3g}" if found.n_permutations else "")
+        if run.null_tests:
+            cells.append(_null_cell(run.null_tests.get(name)))
+        table.add_row(escape(name), *cells)
+    return table
+
+
+def _what_to_quote(found: Any, forward: Any) -> str:
+    """Say which statistic was declared, and which of its numbers a detection is quoted by."""
+    name = "likelihood of all events" if found.statistic == "likelihood" else "cut"
+    declared = f"The {name} was declared beforehand"
+    if forward is not None:
+        return (
+            f"{declared}: for a detection, quote its forward value, {forward.significance:.1f} sigma. Pooled values "
+            "compare models (docs/honesty.md)."
+        )
+    if found.strategy == "pooled":
+        return f"{declared}. Its pooled value compares models; a detection wants a forward value (docs/honesty.md)."
+    return f"{declared}: for a detection, quote its value, {found.significance:.1f} sigma (docs/honesty.md)."
 
 
 def _significance_cell(found: Any, forward: Any, statistic: str) -> str:
@@ -95,6 +117,14 @@ def _significance_cell(found: Any, forward: Any, statistic: str) -> str:
     spread = f" +- {values.std(ddof=1):.1f}" if len(values) > 1 else ""
     after = "" if forward is None else f" / {forward.significances[statistic]:.1f}"
     return f"{significance:.1f}{spread}{after}"
+
+
+def _null_cell(test: Any) -> str:
+    """Return the range of the null tests by the declared statistic; a dash where nothing was selected in any region."""
+    known = [] if test is None else [one.significance for one in test.outcomes.values() if not one.empty]
+    if not known:
+        return "" if test is None else "-"
+    return f"{min(known):.1f} to {max(known):.1f}"
 
 
 def _count_cells(counts: Any) -> list[str]:

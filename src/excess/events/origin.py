@@ -26,7 +26,8 @@ _RULES = tuple(
             "it is a direction on the sky",
         ),
         (
-            r"gamma_prediction.*|(.*_)?gammaness|gh_score|(signal|background)_prediction.*|.*classifier_prediction",
+            r"gamma_prediction.*|(.*_)?(gammaness|score|signal_probability|selected)|"
+            r"(signal|background)_prediction.*|.*classifier_prediction",
             "it is the output of a classifier, which may know the position",
         ),
         (r"region|on|off|is_on|is_off|is_signal|is_gamma|signal|label|truth", "it is a label"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.checks import FloatArray, as_scalar_alpha
+from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
@@ -56,6 +56,8 @@ class Observation:
         Column of the groups; ``"none"`` if there are no groups.
     files : mapping of str to tuple of Path
         The files of the events, by kind.
+    event_alpha : ndarray of shape (n_events,) or None
+        Exposure ratio On/Off of each event, where it differs between groups.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class Observation:
     config: AnalysisConfig
     group_column: str = NO_GROUPS
     files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    event_alpha: FloatArray | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,8 +112,13 @@ class Observation:
 
     @property
     def alpha(self) -> float:
-        """Exposure ratio On/Off."""
+        """Exposure ratio On/Off; the mean over the Off events where it differs."""
         return self.regions.alpha
+
+    @property
+    def exposure_ratio(self) -> FloatArray | float:
+        """Exposure ratio On/Off of each event where it differs, else of all."""
+        return self.alpha if self.event_alpha is None else self.event_alpha
 
     @property
     def time(self) -> FloatArray | None:
@@ -160,7 +168,7 @@ def observe(
     config: AnalysisConfig | str | PathLike[str] | None = None,
     *,
     off: Paths | None = None,
-    alpha: float | None = None,
+    alpha: float | Mapping[Any, float] | None = None,
     join: Paths | None = None,
     groups: str | None = None,
     source: tuple[float, float] | None = None,
@@ -180,9 +188,9 @@ def observe(
         analysis.
     off : path, sequence of paths or None, default=None
         Files of Off events, if ``events`` are files of On events only; regions are then not used.
-    alpha : float or None, default=None
-        Exposure ratio On/Off, such as the ratio of observation times; needed with ``off``. Otherwise it follows from
-        the number of regions.
+    alpha : float, mapping of group to float, or None, default=None
+        Exposure ratio On/Off, such as the ratio of observation times; needed with ``off``. A mapping has one for each
+        group, such as a night. Otherwise it follows from the number of regions.
     join : path, sequence of paths or None, default=None
         Files to join event by event; see `read_events`. These are read at once, not in chunks.
     groups : str or None, default=None
@@ -222,7 +230,7 @@ def observe(
                 raise ArgumentError(argument, "goes with files, not with a table")
         return _join_chunks([pipeline.observe(events)], pipeline, {}, None)
     files = {"events": _as_paths(events)}
-    ratio = None if alpha is None else as_scalar_alpha(alpha)
+    ratio = alpha if alpha is None or isinstance(alpha, Mapping) else as_scalar_alpha(alpha)
     if join is not None:
         files["joined events"] = _as_paths(join)
         with prefix_errors(_describe_paths(files["events"])):
@@ -238,7 +246,10 @@ def observe(
 
 
 def _join_chunks(
-    chunks: list[ObservedChunk], pipeline: Pipeline, files: Mapping[str, tuple[Path, ...]], alpha: float | None
+    chunks: list[ObservedChunk],
+    pipeline: Pipeline,
+    files: Mapping[str, tuple[Path, ...]],
+    alpha: float | Mapping[Any, float] | None,
 ) -> Observation:
     """Return chunks as one observation, after a check that they hold what an analysis needs."""
     import pandas as pd
@@ -257,12 +268,18 @@ def _join_chunks(
                 "every file once"
             )
     n_regions = 2 if alpha is not None else pipeline.config.regions.n_regions
-    ratio = 1 / (n_regions - 1) if alpha is None else alpha
     region = np.concatenate([chunk.region for chunk in chunks])
+    groups = _concatenate([chunk.groups for chunk in chunks])
+    event_alpha = None
+    if isinstance(alpha, Mapping):
+        event_alpha = _alpha_of_groups(alpha, groups)
+        ratio = float(event_alpha[region > 0].mean())
+    else:
+        ratio = 1 / (n_regions - 1) if alpha is None else alpha
     return Observation(
         X=np.concatenate([chunk.X for chunk in chunks]),
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
-        groups=_concatenate([chunk.groups for chunk in chunks]),
+        groups=groups,
         table=table,
         theta=_concatenate([chunk.theta for chunk in chunks]),
         nearby=_join_nearby([chunk.nearby for chunk in chunks if chunk.nearby is not None]),
@@ -270,7 +287,19 @@ def _join_chunks(
         config=pipeline.config,
         group_column=pipeline.groups,
         files=files,
+        event_alpha=event_alpha,
     )
+
+
+def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> FloatArray:
+    """Return the exposure ratio of each event from those of the groups."""
+    if groups is None:
+        raise ArgumentError("alpha", "of each group needs `groups`")
+    names, inverse = np.unique(groups, return_inverse=True)
+    for name in names.tolist():
+        if name not in alpha:
+            raise ArgumentError("alpha", f"must hold every group, and has none for {name!r}")
+    return as_alpha([alpha[name] for name in names.tolist()])[inverse]
 
 
 def _join_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
