@@ -292,7 +292,7 @@ def plot_likelihood(detection: Detection, *, ax: Axes | None = None, path: Path 
 
     Above, points are On events, filled steps are Off events times ``alpha``, and the line is these plus the signal that
     the likelihood expects at its fitted strength. Below, bars are the significance of Li & Ma of each bin alone. A cut
-    counts the dark ones as one bin. The likelihood uses all of them, each by its weight.
+    counts the filled ones as one bin, where it selects at least half of the events. The likelihood uses all of them, each by its weight.
 
     Parameters
     ----------
@@ -324,15 +324,17 @@ def plot_likelihood(detection: Detection, *, ax: Axes | None = None, path: Path 
     with paper_axes(ax, path, _TALL) as ax:
         _draw_bins_of_ratio(ax, shown, detection)
         below = split_axes(ax)
-        dark = shown.mostly_selected
-        for mask, shade, what in ((dark, 0.9, "in the cut"), (~dark, 0.4, "not in the cut")):
-            below.bar(places[mask], shown.significance[mask], color=OTHER, alpha=shade, width=0.8, label=what)
+        inside = shown.mostly_selected
+        for mask, fill, what in ((inside, OTHER, "in the cut"), (~inside, "none", "not in the cut")):
+            below.bar(
+                places[mask], shown.significance[mask], 0.8, color=fill, edgecolor=OTHER, linewidth=0.8, label=what
+            )
         below.axhline(0, color=GREY, linewidth=0.6)
         low, high = min(shown.significance.min(), 0.0), max(shown.significance.max(), 1.0)
         below.set_ylim(1.1 * low, 1.7 * high)
         found = detection.outcome.significances
-        title = rf"cut: dark bins as one, {found['cut']:.1f} $\sigma$" + "\n"
-        title += rf"likelihood: all bins by weight, {found['likelihood']:.1f} $\sigma$"
+        title = rf"cut: filled bins as one, {found['cut']:.1f} $\sigma$" + "\n"
+        title += rf"likelihood: all bins, each by its weight, {found['likelihood']:.1f} $\sigma$"
         below.legend(title=title, loc="upper left", alignment="left", ncols=2)
         below.set_ylabel(r"significance / $\sigma$")
         below.set_xlabel("signal ratio (signal / background density)")
