@@ -20,6 +20,7 @@ from excess.report.sentences import (
 )
 from excess.report.series import (
     OnOffHistogram,
+    has_light_curve,
     has_score,
     largest_importances,
     light_curve,
@@ -313,16 +314,16 @@ def _likelihood(detection: Detection, missing: list[str]) -> dict[str, Any] | No
 
 def _light(detection: Detection, missing: list[str], max_rows: int) -> dict[str, Any] | None:
     """Return the strength of the source by group, in units of its mean."""
-    if detection.likelihood is None or len(detection.counts_by_group) < 2:
+    if not has_light_curve(detection):
+        if detection.likelihood is not None and len(detection.counts_by_group) > 1:
+            missing.append("The mean strength of the source is not a positive number, so there is no light curve.")
         return None
     found = light_curve(detection)
     if n_left_out := found.n_groups - len(found.groups):
         missing.append(
-            f"The strength of the source is not bounded in {n_left_out:,} of {found.n_groups:,} groups, or its mean is "
-            "not positive, so they are left out of the light curve."
+            f"The strength of the source is not bounded in {n_left_out:,} of {found.n_groups:,} groups, which are left "
+            "out of the light curve."
         )
-    if len(found.groups) == 0:
-        return None
     values = {"strength": found.strength, "low": found.low, "high": found.high}
     return {
         "groups": [str(group) for group in found.groups[:max_rows]],

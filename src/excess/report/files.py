@@ -9,7 +9,7 @@ from typing import Any
 
 from excess._core.files import prepare_folder
 from excess.report import plots
-from excess.report.series import has_score
+from excess.report.series import has_light_curve, has_score
 from excess.report.style import FORMATS
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
@@ -23,7 +23,7 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
     "scores": (plots.plot_score_histogram, lambda found: bool(has_score(found).any())),
     "threshold_curve": (plots.plot_threshold_curve, lambda found: bool(has_score(found).any())),
     "likelihood": (plots.plot_likelihood, lambda found: found.ratio is not None and bool(found.held_out.any())),
-    "light_curve": (plots.plot_light_curve, lambda found: found.ratio is not None and len(found.counts_by_group) > 1),
+    "light_curve": (plots.plot_light_curve, has_light_curve),
     "over_time": (plots.plot_significance_over_time, lambda found: bool(found.held_out.any())),
     "importances": (plots.plot_feature_importances, lambda found: found.importances is not None),
 }

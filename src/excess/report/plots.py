@@ -292,7 +292,8 @@ def plot_likelihood(detection: Detection, *, ax: Axes | None = None, path: Path 
 
     Above, points are On events, filled steps are Off events times ``alpha``, and the line is these plus the signal that
     the likelihood expects at its fitted strength. Below, bars are the significance of Li & Ma of each bin alone. A cut
-    counts the filled ones as one bin, where it selects at least half of the events. The likelihood uses all of them, each by its weight.
+    counts the filled ones as one bin, where it selects at least half of the events. The likelihood uses all of them,
+    each by its weight.
 
     Parameters
     ----------
@@ -418,11 +419,13 @@ def plot_light_curve(detection: Detection, *, ax: Axes | None = None, path: Path
         places = np.arange(n_known)
         errors = np.array([shown.strength - shown.low, shown.high - shown.strength])
         some = "" if n_known == shown.n_groups else f" ({n_known} of {shown.n_groups}; the others have no bound)"
-        ax.errorbar(places, shown.strength, yerr=errors, fmt="o", color=ON, elinewidth=0.8, label=f"groups{some}")
+        ax.errorbar(places, shown.strength, yerr=errors, fmt="o", color=OTHER, elinewidth=0.8, label=f"groups{some}")
         step = -(-n_known // _MAX_TICKS) or 1
-        ax.set_xticks(places[::step], [str(group).replace("$", r"\$") for group in shown.groups[::step]])
-        if n_known > _MAX_TICKS // 2:
-            ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=30, ha="right", rotation_mode="anchor")
+        names = [str(group).replace("$", r"\$") for group in shown.groups[::step]]
+        ax.set_xticks(places[::step], names)
+        if len(names) > _MAX_TICKS // 2:
+            for label in ax.get_xticklabels():
+                label.set(rotation=30, ha="right", rotation_mode="anchor")
         ax.set_xlim(-0.6, max(n_known, 1) - 0.4)
         low, high = min([0.0, *shown.low]), max([1.0, *shown.high])
         ax.set_ylim(low - 0.05 * (high - low), high + 0.3 * (high - low))

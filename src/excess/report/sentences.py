@@ -115,8 +115,8 @@ def _describe_statistic(detection: Detection) -> str:
         return ""
     other = "cut" if detection.statistic == "likelihood" else "likelihood"
     return (
-        f"The {detection.statistic} was declared beforehand; the {other} stands beside it. To quote the larger of the two "
-        "would be biased. "
+        f"The {detection.statistic} was declared beforehand; the {other} stands beside it. To quote the larger of the "
+        "two would be biased. "
     )
 
 

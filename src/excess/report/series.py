@@ -232,7 +232,7 @@ def likelihood_bins(detection: Detection, n_bins: int = 10) -> LikelihoodBins:
     unit = 1.0 if np.isinf(fitted.strength) else fitted.strength
 
     def add_up(values: NDArray[Any]) -> FloatArray:
-        return np.bincount(number, weights=values, minlength=len(edges) - 1)
+        return np.bincount(number, values.astype(np.float64), len(edges) - 1).astype(np.float64)
 
     counts = [count_events(on, number == one, alpha) for one in range(len(edges) - 1)]
     return LikelihoodBins(
@@ -274,16 +274,22 @@ def _edges_of_equal_signal(ratio: FloatArray, share: FloatArray, n_bins: int) ->
     return np.concatenate([[0.0], below, edges, ratios[-1:]])
 
 
+def has_light_curve(detection: Detection) -> bool:
+    """Return whether there are signal ratios, a mean strength as the unit, and at least two groups."""
+    fitted = detection.likelihood
+    return fitted is not None and 0 < fitted.strength < np.inf and len(detection.counts_by_group) > 1
+
+
 def light_curve(detection: Detection) -> LightCurve:
     """Return the strength of the source in each group, in units of its mean; see ``Detection.groups_frame``."""
-    if detection.ratio is None or len(detection.counts_by_group) < 2:
-        raise ValueError("a light curve needs signal ratios and at least two groups, such as nights")
+    if not has_light_curve(detection):
+        raise ValueError("a light curve needs signal ratios, a positive mean strength, and at least two groups")
     frame = detection.groups_frame()
-    names = ["relative_strength", "relative_strength_low", "relative_strength_high"]
-    values = frame[names].to_numpy(dtype=np.float64)
+    values = frame[[f"relative_strength{end}" for end in ("", "_low", "_high")]].to_numpy(dtype=np.float64)
     known = np.isfinite(values).all(axis=1)
     groups = [group for group, one in zip(frame.index.tolist(), known, strict=True) if one]
-    return LightCurve(groups, *values[known].T, len(frame))
+    strength, low, high = values[known].T
+    return LightCurve(groups, strength, low, high, len(frame))
 
 
 def significance_over_time(detection: Detection, n_moments: int | None = None) -> OverTime:

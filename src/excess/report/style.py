@@ -96,9 +96,9 @@ def split_axes(ax: Axes, share: float = 0.42) -> Axes:
     figure: Any = ax.figure
     place = ax.get_subplotspec()
     if place is not None:
-        upper, lower = place.subgridspec(2, 1, height_ratios=(1 - share, share), hspace=0.08)
-        ax.set_subplotspec(upper)
-        below: Axes = figure.add_subplot(lower, sharex=ax)
+        grid = place.subgridspec(2, 1, height_ratios=(1 - share, share), hspace=0.08)
+        ax.set_subplotspec(grid[0])
+        below: Axes = figure.add_subplot(grid[1], sharex=ax)
     else:  # axes that were placed by hand
         left, bottom, width, height = ax.get_position().bounds
         ax.set_position((left, bottom + share * height, width, (1 - share) * height))

@@ -83,8 +83,8 @@
     light(model) {
       const { groups, strength, low, high } = model.light;
       const many = groups.length > 60;
-      return [[{ x: groups.map(plain), y: strength, mode: "markers", marker: { color: color("off"), size: many ? 4 : 8 },
-        error_y: { type: "data", symmetric: false, array: high.map((v, i) => v - strength[i]), arrayminus: low.map((v, i) => strength[i] - v), color: color("off"), thickness: 1.4, width: many ? 0 : 4 },
+      return [[{ x: groups.map(plain), y: strength, mode: "markers", marker: { color: color("other"), size: many ? 4 : 8 },
+        error_y: { type: "data", symmetric: false, array: high.map((v, i) => v - strength[i]), arrayminus: low.map((v, i) => strength[i] - v), color: color("other"), thickness: 1.4, width: many ? 0 : 4 },
         customdata: low.map((v, i) => [v, high[i]]), hovertemplate: "%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>" }],
       layout(many ? `${groups.length} groups in order` : "group", "strength / mean", { xaxis: { type: "category", automargin: true, showticklabels: !many }, yaxis: { rangemode: "tozero" }, showlegend: false,
         shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })] })];
