@@ -19,7 +19,7 @@ _MAX_POINTS = 2_000
 _LONGEST_PAUSE = 900.0
 """Longest time in seconds between consecutive events that counts as observation time."""
 _N_MOMENTS = {"cut": 100, "likelihood": 50}
-_MANY_EVENTS, _FEW_MOMENTS = 200_000, 20
+_MANY_EVENTS = 200_000
 """Events above which the likelihood is computed at fewer moments, so that it takes seconds for a million of them."""
 _MIN_EVENTS = 20
 """Smallest number of events in a bin of the signal ratio."""
@@ -296,7 +296,8 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
     """Compute the significance up to each moment; that of the last moment is the significance of the detection.
 
     It is by the declared statistic. By default there are 100 moments for a cut, 50 for the likelihood, and 20 for that
-    of more than 200,000 events. Without times, events are ordered by their groups, or keep their order.
+    of more than 200,000 events, or 10 if their exposure ratios differ. Without times, events are ordered by their
+    groups, or keep their order.
     """
     judged = np.flatnonzero(detection.held_out)
     if len(judged) == 0:
@@ -312,8 +313,9 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
     elif detection.groups is not None:
         judged = judged[np.argsort(np.unique(detection.groups[judged], return_inverse=True)[1], kind="stable")]
     if n_moments is None:
-        many = detection.statistic == "likelihood" and len(judged) > _MANY_EVENTS
-        n_moments = _FEW_MOMENTS if many else _N_MOMENTS[detection.statistic]
+        n_moments = _N_MOMENTS[detection.statistic]
+        if detection.statistic == "likelihood" and len(judged) > _MANY_EVENTS:
+            n_moments = 20 if detection.event_alpha is None else 10
     targets = np.linspace(0, exposure[-1], min(n_moments, len(judged)) + 1)[1:]
     n_so_far = np.searchsorted(exposure, targets * (1 + 1e-12), side="right")[:-1]
     compute = _likelihood_so_far if detection.statistic == "likelihood" else _cut_so_far
