@@ -19,7 +19,7 @@ _MAX_STOPS = 250
 _MIN_STOPS = 25
 _MAX_POINTS = 600
 """Points of the curve above the slider."""
-MAX_BYTES = 1_000_000
+MAX_BYTES = 900_000
 """Size of the slider's data of all models together; the rest of the page is the plotting library, and text."""
 _BYTES_OF_TEXTS, _BYTES_OF_BIN, _BYTES_OF_GROUP = 70, 4, 50
 """Size of one stop: its own counts, each bin of a histogram, each group."""
