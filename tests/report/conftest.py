@@ -8,7 +8,9 @@ import pytest
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
 from excess.observation import observe, simulate_observation
 from excess.report import write_report
+from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
+from excess.validation.detection import Outcome
 
 
 @pytest.fixture(scope="session")
@@ -55,8 +57,12 @@ def browser():
 
 
 @pytest.fixture(scope="session")
-def report(detections, tests_of_null, tmp_path_factory):
+def forward():
+    """Both statistics of a forward search, which differ from each other and from those of the detections."""
+    return Outcome(OnOffCounts(90, 100, 0.2), OnOffLikelihood(9.87, 0.05, (0.04, 0.06), 81.0, 9.0, 9.88), "likelihood")
+
+
+@pytest.fixture(scope="session")
+def report(detections, tests_of_null, forward, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    return write_report(
-        detections, path, null_test=tests_of_null, forward={"forest": OnOffCounts(90, 100, 0.2)}, title="Crab & co"
-    )
+    return write_report(detections, path, null_test=tests_of_null, forward={"forest": forward}, title="Crab & co")

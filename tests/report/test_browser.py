@@ -8,10 +8,11 @@ from visit import Visit, counts_at
 
 from excess.report import write_report
 from excess.report.exploration import counts_text, stops_of
-from excess.report.series import theta_squared_histogram
+from excess.report.series import likelihood_bins, theta_squared_histogram
 
 pytestmark = pytest.mark.slow
 
+OF_ONE_MODEL = ["likelihood", "light", "curve", "theta", "groups", "scores", "time", "importances", "null"]
 SCRIPT = "<script>document.title='broken'</script>"
 
 
@@ -46,7 +47,7 @@ def test_nothing_goes_wrong_and_nothing_is_requested(browser, report, detections
     assert visit.trouble == []
     assert visit.requests == [report.resolve().as_uri()]
     assert visit.live() == counts_text(detections["forest"].counts)
-    assert set(visit.drawn()) == {"curve", "theta", "groups", "scores", "time", "importances", "null", "comparison"}
+    assert set(visit.drawn()) == {*OF_ONE_MODEL, "comparison"}
     assert min(visit.drawn().values()) > 300
 
 
@@ -61,19 +62,58 @@ def test_slider_by_keyboard_shows_what_python_computes(browser, report, detectio
         assert visit.live() == counts_text(counts_at(detections["forest"], threshold))
         assert visit.text("state") == "Exploration"
     expected = []
-    for night in np.unique(detections["forest"].groups):
+    for night, found in detections["forest"].groups_frame().iterrows():
         texts = counts_text(counts_at(detections["forest"], threshold, detections["forest"].groups == night))
         excess = f"{texts['excess']} ± {texts['excess_error']}"
-        expected.append([str(night), texts["significance"], texts["n_on"], texts["n_off"], excess])
+        low, high = (f"{found[f'relative_strength_{end}']:.2f}" for end in ("low", "high"))
+        fixed = [f"{found['likelihood_significance']:.2f}", f"{found['relative_strength']:.2f} ({low} to {high})"]
+        cells = [str(night), texts["significance"], texts["n_on"], texts["n_off"], excess, *fixed]
+        expected.append([cell.replace("-", "−") if cell in fixed else cell for cell in cells])
     assert visit.table() == expected
     # the plots follow: what Plotly holds is what Python counts
     shown = visit.page.evaluate("document.querySelector('article.chosen [data-plot=theta]').data[1].y")
     assert list(shown) == theta_squared_histogram(detections["forest"], threshold).on.tolist()
-    visit.page.get_by_role("button", name="Back to the result").click()
+    visit.page.get_by_role("button", name="Back to the tuned cut").click()
     visit.settle()
     assert visit.live() == counts_text(detections["forest"].counts)
-    assert visit.text("state") == "The result"
+    assert visit.text("state") == "Tuned cut"
     assert visit.trouble == []
+
+
+def test_likelihood_and_light_curve_show_what_python_computes(browser, report, detections):
+    visit = Visit(browser, report)
+    shown = likelihood_bins(detections["forest"])
+    held = visit.page.evaluate(
+        """() => Object.fromEntries(['likelihood', 'light', 'curve', 'null'].map(name => {
+            const node = document.querySelector(`article.chosen [data-plot=${name}]`);
+            return [name, {traces: node.data.map(one => ({x: [...one.x], y: [...one.y]})),
+                lines: (node.layout.shapes ?? []).map(shape => shape.y0)}];
+        }))"""
+    )
+    off, total, on, inside, outside = held["likelihood"]["traces"]
+    assert on["y"] == shown.n_on.tolist()
+    np.testing.assert_allclose(off["y"], shown.background, atol=1e-3)
+    np.testing.assert_allclose(total["y"][::2], shown.background + shown.signal, atol=0.01)
+    np.testing.assert_allclose(total["y"][1::2], shown.background + shown.signal, atol=0.01)
+    assert inside["x"] == np.flatnonzero(shown.mostly_selected).tolist()
+    np.testing.assert_allclose(outside["y"], shown.significance[~shown.mostly_selected], atol=1e-3)
+    frame = detections["forest"].groups_frame()
+    np.testing.assert_allclose(held["light"]["traces"][0]["y"], frame["relative_strength"], atol=1e-4)
+    assert held["light"]["lines"] == [1]
+    # the dotted line of the curve is the cut; On among the null tests has the declared statistic
+    assert held["curve"]["lines"] == [pytest.approx(detections["forest"].counts.significance)]
+    assert held["null"]["traces"][1]["y"] == [pytest.approx(detections["forest"].significance)]
+    assert visit.trouble == []
+
+
+def test_plots_do_not_cover_what_follows(browser, report):
+    visit = Visit(browser, report)
+    covered = visit.page.evaluate(
+        """() => [...document.querySelectorAll('.plot')].filter(node => node.offsetParent)
+            .filter(node => node.querySelector('svg.main-svg').getBoundingClientRect().bottom
+                > node.getBoundingClientRect().bottom + 1).map(node => node.dataset.plot)"""
+    )
+    assert covered == []
 
 
 def test_slider_by_mouse_shows_what_python_computes(browser, report, detections):
@@ -111,8 +151,7 @@ def test_print_has_all_plots_of_all_models(browser, report, detections):
         """() => [...document.querySelectorAll('.plot')].filter(node => node.offsetParent)
             .map(node => node.querySelectorAll('svg.main-svg').length ? node.dataset.plot : 'empty')"""
     )
-    of_one = ["curve", "theta", "groups", "scores", "time", "importances", "null"]
-    assert sorted(drawn) == sorted([*of_one * len(detections), "comparison"])
+    assert sorted(drawn) == sorted([*OF_ONE_MODEL * len(detections), "comparison"])
     assert not visit.slider.is_visible()
     assert visit.page.pdf(format="A4").count(b"/Type /Page\n") >= 2 * len(detections)
     assert visit.trouble == []
@@ -197,7 +236,10 @@ def test_what_is_missing_is_said(browser, detections, tmp_path):
     one_night = np.full(len(detection.on), 20131101)
     infinite = tuple(fold._replace(threshold=np.inf) for fold in detection.folds)
     cases = {
-        "nothing": (replace(detection, selected=np.zeros_like(detection.selected)), ["No detection"]),
+        "nothing": (
+            replace(detection, selected=np.zeros_like(detection.selected), statistic="cut"),
+            ["No detection", "Nothing was selected"],
+        ),
         "no angles, no groups": (
             replace(detection, **bare, groups=None),
             ["there is no θ² plot", "There are no groups"],
@@ -211,6 +253,10 @@ def test_what_is_missing_is_said(browser, detections, tmp_path):
             ],
         ),
         "all NaN": (replace(detection, score=np.full_like(score, np.nan)), ["No event has a score"]),
+        "no signal ratios": (
+            replace(detection, ratio=None, statistic="cut"),
+            ["This model has no signal ratio", "cut · pooled"],
+        ),
         "infinite": (replace(detection, folds=infinite), ["(∞ in all 5 folds)"]),
     }
     for name, (case, sentences) in cases.items():

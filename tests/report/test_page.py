@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from excess.report import write_report
 from excess.report.content import model_content
+from excess.report.series import likelihood_bins
+from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold
+from excess.validation.detection import Detection, Fold, Outcome
 
 SCRIPT = "<script>document.title='broken'</script>"
 
@@ -25,14 +28,131 @@ def test_page_stays_small(detections, tmp_path):
         assert path.stat().st_size < 6_000_000, (n_models, n_groups)
 
 
-def test_page_says_verdict_and_numbers(report, detections):
+def test_page_says_verdict_and_numbers(report, detections, forward):
     text = report.read_text(encoding="utf-8")
-    counts = detections["forest"].counts
-    assert f"{detections['forest'].significance:.1f} σ" in text
+    detection = detections["forest"]
+    counts, likelihood = detection.counts, detection.likelihood
+    assert detection.significance == likelihood.significance != counts.significance
+    assert f"{detection.significance:.1f} σ" in text
+    assert f"likelihood · pooled; forward 9.9 σ; cut {counts.significance:.1f} σ" in text
     assert f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}" in text
+    assert f"{likelihood.n_signal:,.1f} ± {likelihood.n_signal_error:,.1f}" in text
+    low, high = likelihood.strength_interval
+    assert f"{likelihood.strength:.3g} ({low:.3g} to {high:.3g})" in text
     assert "Crab &amp; co" in text
-    assert f"quote is the forward one, {OnOffCounts(90, 100, 0.2).significance:.1f} sigma" in text
+    assert "quote is the forward one, 9.9 sigma" in text
     assert len(text.encode()) < 6_000_000
+
+
+def values_of(content: dict, title: str) -> dict[str, str]:
+    """Return the numbers of one group of the page by their labels."""
+    return {
+        row["label"]: row["value"] for group in content["numbers"] if group["title"] == title for row in group["rows"]
+    }
+
+
+@pytest.mark.parametrize("statistic", ["likelihood", "cut"])
+def test_numbers_are_those_of_both_statistics_with_the_declared_one_first(
+    detections, tests_of_null, forward, statistic
+):
+    permutations = {"likelihood": np.array([-1.0, 99.0]), "cut": np.zeros(2)}
+    detection = replace(detections["forest"], statistic=statistic, permutations=permutations)
+    test = tests_of_null["forest"]
+    content = model_content("", detection, replace(forward, statistic=statistic), test)
+    titles = [(group["title"], group["declared"]) for group in content["numbers"]]
+    other = {"likelihood": "Cut", "cut": "Likelihood"}[statistic]
+    assert titles == [(statistic.capitalize(), "declared beforehand"), (other, "for comparison"), ("Events", "")]
+    expected = {"Likelihood": (detection.likelihood, 9.87), "Cut": (detection.counts, forward.counts.significance)}
+    for title, (found, ahead) in expected.items():
+        values = values_of(content, title)
+        assert values["Pooled significance"] == f"{found.significance:.2f} σ"
+        assert values["Forward significance"] == f"{ahead:.2f} σ"
+        assert float(values["p-value"]) == pytest.approx(norm.sf(ahead), rel=0.05)
+        name = title.lower()
+        assert float(values["Permutation p-value"]) == pytest.approx(detection.permutation_p_values[name], abs=1e-3)
+        null = [
+            "-" if name == "cut" and one.counts.n_on + one.counts.n_off == 0 else f"{one.significances[name]:.1f}"
+            for one in test.outcomes.values()
+        ]
+        assert values["Null tests"] == f"{', '.join(null)} σ"
+    assert values_of(content, "Cut")["On"] == f"{detection.counts.n_on:,}"
+    assert values_of(content, "Events")["Without a cut"] == f"{detection.uncut.significance:.2f} σ"
+    assert content["headline"] == f"{detection.significance:.1f} σ"
+    assert content["strategy"].startswith(f"{statistic} · pooled; forward ")
+    assert content["data"]["null"]["significances"] == test.significances.round(4).tolist()
+
+
+def test_a_model_without_signal_ratios_has_a_cut_only(detections, tmp_path):
+    bare = replace(detections["forest"], ratio=None, statistic="cut")
+    content = model_content("", bare)
+    assert content["strategy"] == "cut · pooled"
+    assert [group["title"] for group in content["numbers"]] == ["Cut", "Events"]
+    assert "declared beforehand" not in content["quote"]
+    assert content["data"]["likelihood"] is content["data"]["light"] is None
+    assert any("no signal ratio" in sentence for sentence in content["missing"])
+    assert content["data"]["time"]["significance"][-1] == round(bare.counts.significance, 4)
+    assert all(row["likelihood"] == row["strength"] == "" for row in content["groups"])
+    text = write_report({"bare": bare, "other": bare}, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Signal events" not in text
+    assert "Likelihood" not in text
+    mixed = write_report({"bare": bare, "forest": replace(detections["forest"], statistic="cut")}, tmp_path / "b.html")
+    assert "Signal events" in mixed.read_text(encoding="utf-8")
+
+
+def test_bins_of_the_page_are_those_of_the_series(detections):
+    detection = detections["forest"]
+    content, shown = model_content("", detection), likelihood_bins(detection)
+    bins = content["data"]["likelihood"]
+    assert (sum(bins["on"]), len(bins["on"])) == (detection.uncut.n_on, len(shown.n_on))
+    assert sum(bins["off"]) == pytest.approx(detection.uncut.background, abs=0.01)
+    assert sum(bins["signal"]) == pytest.approx(detection.likelihood.n_signal, abs=0.01)
+    np.testing.assert_allclose(bins["significance"], shown.significance, atol=1e-3)
+    assert bins["selected"] == shown.mostly_selected.tolist()
+    assert f"On {shown.n_on[-1]:,}, " in bins["texts"][-1]
+    assert f"{shown.significance[-1]:.2f} σ" in bins["texts"][-1]
+    for significance in detection.outcome.significances.values():
+        assert f"({significance:.1f} σ)" in content["bins"]
+
+
+def test_groups_of_the_page_are_those_of_the_detection(detections):
+    detection = detections["forest"]
+    content, frame = model_content("", detection), detection.groups_frame()
+    light = content["data"]["light"]
+    assert light["groups"] == [str(group) for group in frame.index]
+    for name, column in {"strength": "", "low": "_low", "high": "_high"}.items():
+        np.testing.assert_allclose(light[name], frame[f"relative_strength{column}"], atol=1e-4)
+    for row, significance, strength in zip(
+        content["groups"], frame["likelihood_significance"], frame["relative_strength"], strict=True
+    ):
+        assert row["likelihood"] == f"{significance:.2f}".replace("-", "−")
+        assert row["strength"].startswith(f"{strength:.2f} (".replace("-", "−"))
+    folds = [row["likelihood"] for row in content["folds"]]
+    assert folds == [f"{fold.likelihood_significance:.2f}".replace("-", "−") for fold in detection.folds]
+
+
+def test_no_light_curve_of_a_deficit_and_not_of_groups_without_a_bound(detections):
+    detection = detections["forest"]
+    flipped = model_content("", replace(detection, on=~detection.on, alpha=5.0))
+    assert flipped["data"]["light"] is None
+    assert any("not a positive number" in sentence for sentence in flipped["missing"])
+    ratio = np.where(detection.groups == detection.groups[0], 0.0, detection.ratio)
+    unbound = model_content("", replace(detection, ratio=ratio))
+    assert len(unbound["data"]["light"]["groups"]) == len(np.unique(detection.groups)) - 1
+    assert any("not bounded in 1 of 5 groups" in sentence for sentence in unbound["missing"])
+
+
+def test_models_are_compared_by_both_statistics(report, detections, forward):
+    text = report.read_text(encoding="utf-8")
+    for name, detection in detections.items():
+        row = re.search(rf'<tr><th scope="row">{name}</th>(.*?)</tr>', text).group(1)
+        cells = re.findall("<td>(.*?)</td>", row)
+        found, ahead = detection.outcome.significances, forward.significances
+        assert cells[0] == f"{found['likelihood']:.1f}"
+        assert cells[1] == (f"{ahead['likelihood']:.1f}" if name == "forest" else "")
+        assert cells[2] == f"{detection.likelihood.n_signal:,.0f} ± {detection.likelihood.n_signal_error:,.0f}"
+        assert cells[3] == f"{found['cut']:.1f}"
+        assert cells[4] == (f"{ahead['cut']:.1f}" if name == "forest" else "")
+        assert cells[5] == f"{detection.counts.n_on:,}"
 
 
 def test_page_holds_no_events(report, detections, tmp_path):
@@ -40,7 +160,8 @@ def test_page_holds_no_events(report, detections, tmp_path):
     many = replace(
         detection,
         **{
-            name: np.tile(getattr(detection, name), 4) for name in ("on", "score", "selected", "fold", "groups", "time")
+            name: np.tile(getattr(detection, name), 4)
+            for name in ("on", "score", "selected", "ratio", "fold", "groups", "time")
         },
         theta=np.tile(detection.theta, (4, 1)),
     )
@@ -57,46 +178,71 @@ def test_data_cannot_end_their_script(detections, tmp_path):
 
 
 def test_suspicious_null_test_is_a_warning(detections, tests_of_null, tmp_path):
-    test = replace(tests_of_null["forest"], counts={1: OnOffCounts(400, 100, 0.25), 2: OnOffCounts(20, 100, 0.25)})
+    counts = {1: OnOffCounts(400, 100, 0.25), 2: OnOffCounts(20, 100, 0.25)}
+    test = replace(
+        tests_of_null["forest"], outcomes={region: Outcome(one, None, "cut") for region, one in counts.items()}
+    )
     text = write_report(detections["forest"], tmp_path / "report.html", null_test=test).read_text(encoding="utf-8")
     assert "Do not trust" in text
     assert "Off region 1 shows" in text
 
 
+@pytest.mark.parametrize("statistic", ["likelihood", "cut"])
 @pytest.mark.parametrize(
-    ("change", "forward", "stamp", "sentence"),
+    ("change", "weak_forward", "stamp", "sentence"),
     [
-        ({}, None, "Source detected", "could be learned from these labels"),
-        ({}, OnOffCounts(100, 480, 0.2), "Not confirmed", "but 0.4 sigma forward, which is the number to quote"),
-        ({"required_significance": 100.0}, None, "No detection", "not shown that learning"),
-        ({"strategy": "applied"}, None, "Source detected", ": a detection (5 required)."),
+        ({}, False, "Source detected", "could be learned from these labels"),
+        ({}, True, "Not confirmed", "but 0.4 sigma forward, which is the number to quote"),
+        ({"required_significance": 100.0}, False, "No detection", "not shown that learning"),
+        ({"strategy": "applied"}, False, "Source detected", ": a detection (5 required)."),
     ],
 )
-def test_verdict_is_one_sentence_of_what_was_found(detections, change, forward, stamp, sentence):
-    content = model_content("", replace(detections["forest"], **change), forward)
+def test_verdict_is_one_sentence_of_what_was_found(detections, statistic, change, weak_forward, stamp, sentence):
+    detection = replace(detections["forest"], statistic=statistic, **change)
+    weak = OnOffLikelihood(0.4, 0.001, (-0.001, 0.003), 4.0, 9.0, 0.4)
+    forward = Outcome(OnOffCounts(100, 480, 0.2), weak, statistic) if weak_forward else None
+    content = model_content("", detection, forward)
     assert content["stamp"] == stamp
     assert sentence in content["verdict"]
-    counts = detections["forest"].counts
-    assert content["verdict"].startswith(f"An excess of {counts.excess:,.0f} ± {counts.excess_error:,.0f} events, ")
+    counts, likelihood = detection.counts, detection.likelihood
+    start = {
+        "cut": f"An excess of {counts.excess:,.0f} ± {counts.excess_error:,.0f} events, ",
+        "likelihood": f"A signal of {likelihood.n_signal:,.0f} ± {likelihood.n_signal_error:,.0f} events, ",
+    }
+    assert content["verdict"].startswith(f"{start[statistic]}{detection.significance:.1f} sigma")
+    assert ("by the likelihood" in content["verdict"]) == (statistic == "likelihood")
     assert content["verdict"].count(". ") == 0
 
 
-def test_a_deficit_is_called_one(detections):
-    flipped = replace(detections["forest"], on=~detections["forest"].on, alpha=5.0)
+@pytest.mark.parametrize("statistic", ["likelihood", "cut"])
+def test_a_deficit_is_called_one(detections, statistic):
+    flipped = replace(detections["forest"], on=~detections["forest"].on, alpha=5.0, statistic=statistic)
     assert flipped.significance < 0
     assert model_content("", flipped)["verdict"].startswith("A deficit of ")
 
 
-def test_what_to_quote(detections):
-    detection = detections["forest"]
+def test_nothing_selected_is_said_of_a_cut_only(detections):
+    nothing = replace(detections["forest"], selected=np.zeros_like(detections["forest"].selected))
+    assert model_content("", replace(nothing, statistic="cut"))["verdict"].startswith("Nothing was selected, 0.0 sigma")
+    assert model_content("", nothing)["verdict"].startswith("A signal of ")
+
+
+@pytest.mark.parametrize(
+    ("statistic", "fixed"), [("likelihood", "signal ratio of every event"), ("cut", "selection of every group")]
+)
+def test_what_to_quote(detections, statistic, fixed):
+    detection = replace(detections["forest"], statistic=statistic)
     quotes = {
         strategy: model_content("", replace(detection, strategy=strategy))["quote"]
         for strategy in ("applied", "forward")
     }
     assert quotes["applied"].startswith(f"Quote {detection.significance:.1f} sigma, if this model")
-    assert quotes["forward"].startswith(f"Quote this value, {detection.significance:.1f} sigma")
-    larger = model_content("", detection, OnOffCounts(500, 100, 0.2))["quote"]
+    assert quotes["forward"].startswith(f"Quote this value, {detection.significance:.1f} sigma: the {fixed} was fixed")
+    strong = Outcome(OnOffCounts(500, 100, 0.2), OnOffLikelihood(40.0, 1.0, (0.9, 1.1), 400, 9, 40.0), statistic)
+    larger = model_content("", detection, strong)["quote"]
+    assert f"the forward one, {strong.significance:.1f} sigma: there the {fixed} was fixed" in larger
     assert "It is smaller" not in larger
+    assert f"The {statistic} was declared beforehand" in larger
     assert "there are no times" in model_content("", detection, no_forward="there are no times")["quote"]
 
 
@@ -106,6 +252,9 @@ def test_wrong_arguments(detections, tests_of_null, tmp_path):
         write_report([detections["forest"]], path)
     with pytest.raises(ValueError, match="null_test has 'forest', but detection has '' only"):
         write_report(detections["forest"], path, null_test=tests_of_null)
+    by_cut = Outcome(OnOffCounts(90, 100, 0.2), None, "cut")
+    with pytest.raises(ValueError, match="forward has the statistic 'cut', but detection has 'likelihood'"):
+        write_report(detections["forest"], path, forward=by_cut)
     with pytest.raises(ValueError, match="empty mapping"):
         write_report({}, path)
     with pytest.raises(FileNotFoundError, match=r"absent: there is no such folder to write a\.html to"):
@@ -123,13 +272,15 @@ def test_a_report_of_many_events_is_small(tmp_path):
         on=on,
         score=score,
         selected=selected,
+        ratio=score,
         fold=np.zeros(n, dtype=np.int64),
         groups=np.sort(rng.integers(20131101, 20131106, n)),
         folds=(Fold(n, n, 0.5, None, OnOffCounts(int((selected & on).sum()), int((selected & ~on).sum()), 0.2)),),
         alpha=0.2,
         strategy="pooled",
-        significances=np.zeros(1),
-        permuted_contrasts=np.zeros(0),
+        statistic="likelihood",
+        repeats={"likelihood": np.zeros(1), "cut": np.zeros(1)},
+        permutations={"likelihood": np.zeros(0), "cut": np.zeros(0)},
         time=np.sort(rng.uniform(0, 70_000, n)),
     ).annotated(theta=rng.uniform(0, 1, (n, 6)), theta_squared_cut=0.025)
     path = write_report(detection, tmp_path / "report.html")

@@ -12,27 +12,40 @@ from sklearn.linear_model import LogisticRegression
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
 from excess.observation import observe, simulate_observation
+from excess.report.files import write_plots
 from excess.report.plots import (
     plot_feature_importances,
+    plot_light_curve,
+    plot_likelihood,
     plot_null_test,
     plot_score_histogram,
     plot_significance_over_time,
     plot_theta_squared,
     plot_threshold_curve,
 )
-from excess.report.series import score_histogram, significance_over_time, theta_squared_histogram
+from excess.report.series import (
+    likelihood_bins,
+    score_histogram,
+    significance_over_time,
+    theta_squared_histogram,
+)
 from excess.report.style import GREY, OFF, ON, OTHER
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection
+from excess.validation.detection import Detection, Outcome
 from excess.validation.null_tests import NullTest
 
 PLOTS = [
     plot_theta_squared,
     plot_score_histogram,
     plot_threshold_curve,
+    plot_likelihood,
     plot_significance_over_time,
     plot_feature_importances,
 ]
+
+
+def null_test_of(counts: dict[int, OnOffCounts]) -> NullTest:
+    return NullTest({region: Outcome(one, None, "cut") for region, one in counts.items()})
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +69,7 @@ def found(seen) -> Detection:
 
 @pytest.fixture(scope="module")
 def nulls() -> NullTest:
-    return NullTest({1: OnOffCounts(30, 100, 0.25), 2: OnOffCounts(18, 100, 0.25), 5: OnOffCounts(25, 100, 0.25)})
+    return null_test_of({1: OnOffCounts(30, 100, 0.25), 2: OnOffCounts(18, 100, 0.25), 5: OnOffCounts(25, 100, 0.25)})
 
 
 def texts(ax) -> str:
@@ -95,7 +108,7 @@ def test_theta_squared_draws_the_histogram(found):
     assert ax.get_xlabel() == r"$\theta^2$ / deg$^2$"
     assert ax.get_ylabel() == r"events (Off scaled by $\alpha$ = 0.2)"
     said = texts(ax)
-    assert f"{found.significance:.1f} $\\sigma$ inside the cut (pooled)" in said
+    assert f"{found.counts.significance:.1f} $\\sigma$ inside the cut (pooled)" in said
     assert f"On: {found.counts.n_on:,}" in said
     assert f": {found.counts.n_off / 5:,.1f}" in said
     assert "exploration" not in said
@@ -170,9 +183,9 @@ def test_threshold_curve_draws_the_curve_and_the_result(found):
     np.testing.assert_array_equal(curve.get_ydata(), found.curve.significance)
     np.testing.assert_array_equal(curve.get_xdata()[1:], found.curve.scores)
     assert curve.get_drawstyle() == "steps-post"
-    assert set(result.get_ydata()) == {found.significance}
+    assert set(result.get_ydata()) == {found.counts.significance} != {found.significance}
     np.testing.assert_array_equal(rug.get_xdata(), found.thresholds)
-    assert f"result: {found.significance:.1f} $\\sigma$ (pooled)" in texts(ax)
+    assert f"tuned cut: {found.counts.significance:.1f} $\\sigma$ (pooled)" in texts(ax)
     assert ax.get_ylabel() == r"significance / $\sigma$ ($\alpha$ = 0.2)"
     assert ax.get_title() == ""
 
@@ -196,13 +209,15 @@ def test_threshold_curve_draws_few_points_of_many(found):
         on=np.tile(found.on, 60),
         score=rng.random(repeated),
         selected=np.zeros(repeated, dtype=bool),
+        ratio=None,
         fold=np.zeros(repeated, dtype=np.int64),
         groups=None,
         folds=found.folds,
         alpha=found.alpha,
         strategy="pooled",
-        significances=np.zeros(1),
-        permuted_contrasts=np.zeros(0),
+        statistic="cut",
+        repeats={"likelihood": np.zeros(1), "cut": np.zeros(1)},
+        permutations={"likelihood": np.zeros(0), "cut": np.zeros(0)},
     )
     drawn = plot_threshold_curve(large).get_lines()[0].get_ydata()
     assert len(drawn) <= 2_000 < len(large.curve)
@@ -211,8 +226,8 @@ def test_threshold_curve_draws_few_points_of_many(found):
 
 def test_threshold_curve_of_a_deficit_shows_it(found):
     deficit = replace(found, on=~found.on, selected=found.selected & found.on, alpha=5.0)
-    assert deficit.significance < -1
-    assert plot_threshold_curve(deficit).get_ylim()[0] < deficit.significance
+    assert deficit.counts.significance < -1
+    assert plot_threshold_curve(deficit).get_ylim()[0] < deficit.counts.significance
 
 
 def test_missing_scores_are_left_out(found):
@@ -242,6 +257,68 @@ def test_over_time_draws_the_series_and_a_steady_source(found):
     assert end.get_ydata()[0] == found.significance
     assert ax.get_xlabel() == "time of observation / h"
     assert plot_significance_over_time(replace(found, time=None)).get_xlabel() == "hold-out events"
+
+
+def test_likelihood_draws_the_bins_and_their_significances(found):
+    upper = plot_likelihood(found)
+    shown = likelihood_bins(found)
+    points = upper.containers[0][0]
+    np.testing.assert_array_equal(points.get_ydata(), shown.n_on)
+    filled, band, steps, total = (patch.get_data() for patch in upper.patches)
+    np.testing.assert_allclose(filled.values, shown.background)
+    np.testing.assert_allclose(steps.values, shown.background)
+    np.testing.assert_allclose(band.values - band.baseline, 2 * shown.background_error)
+    np.testing.assert_allclose(total.values, shown.background + shown.signal)
+    said = texts(upper)
+    assert f"On: {found.uncut.n_on:,}" in said
+    assert f"+{found.likelihood.n_signal:,.1f}" in said
+    lower = upper.figure.axes[-1]
+    heights = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in lower.patches}
+    np.testing.assert_allclose([heights[number] for number in range(len(shown.n_on))], shown.significance)
+    selected = [round(bar.get_x() + bar.get_width() / 2) for bar in lower.patches if bar.get_facecolor()[3] == 1]
+    assert selected == np.flatnonzero(shown.mostly_selected).tolist()
+    assert 0 < len(selected) < len(heights)
+    assert f"cut: filled bins as one, {found.counts.significance:.1f} " in texts(lower)
+    assert f"likelihood: all bins, each by its weight, {found.likelihood.significance:.1f} " in texts(lower)
+    assert lower.get_xlabel().startswith("signal ratio")
+    upper.figure.draw_without_rendering()
+    assert upper.get_position().y0 > lower.get_position().y1  # one above the other
+
+
+def test_likelihood_divides_axes_that_were_placed_by_hand(found):
+    figure = Figure()
+    ax = figure.add_axes((0.1, 0.2, 0.4, 0.7))
+    assert plot_likelihood(found, ax=ax) is ax
+    lower = figure.axes[-1]
+    assert (lower.get_position().x0, lower.get_position().y0) == (0.1, 0.2)
+    assert ax.get_position().y1 == pytest.approx(0.9)
+    assert ax.get_position().y0 > lower.get_position().y1
+
+
+def test_light_curve_draws_what_the_detection_says(found):
+    ax = plot_light_curve(found)
+    frame = found.groups_frame()
+    points, _, errors = ax.containers[0]
+    np.testing.assert_array_equal(points.get_ydata(), frame["relative_strength"])
+    bars = np.array(errors[0].get_segments())[:, :, 1]
+    np.testing.assert_allclose(bars, frame[["relative_strength_low", "relative_strength_high"]])
+    assert [label.get_text() for label in ax.get_xticklabels()] == [str(night) for night in frame.index]
+    dashed = next(line for line in ax.get_lines() if line.get_linestyle() == "--")
+    assert set(dashed.get_ydata()) == {1}
+    many = plot_light_curve(replace(found, groups=np.arange(len(found.on)) % 30))
+    assert len(many.get_xticks()) <= 8
+    unbound = replace(found, ratio=np.where(found.groups == frame.index[0], 0.0, found.ratio))
+    assert "groups (4 of 5; the others have no bound)" in texts(plot_light_curve(unbound))
+
+
+def test_plots_without_data_are_left_out(found, tmp_path):
+    def names(detection):
+        return {path.stem.removeprefix("x_") for path in write_plots({"x": detection}, tmp_path, "svg")}
+
+    always = {"theta_squared", "scores", "threshold_curve", "over_time", "importances"}
+    assert names(found) == {*always, "likelihood", "light_curve"}
+    assert names(replace(found, groups=None)) == {*always, "likelihood"}
+    assert names(replace(found, ratio=None, statistic="cut")) == always
 
 
 @pytest.mark.parametrize("plot", PLOTS)
@@ -277,6 +354,10 @@ def test_what_is_missing_is_named(found):
         plot_feature_importances(replace(found, importances=None))
     with pytest.raises(ValueError, match=r"no angles.*annotated"):
         plot_theta_squared(replace(found, theta=None))
+    with pytest.raises(ValueError, match=r"no signal ratios"):
+        plot_likelihood(replace(found, ratio=None))
+    with pytest.raises(ValueError, match=r"light curve needs signal ratios"):
+        plot_light_curve(replace(found, groups=None))
     with pytest.raises(ValueError, match="n_features must be at least 1"):
         plot_feature_importances(found, n_features=0)
     with pytest.raises(ValueError, match="no events were judged"):
@@ -288,7 +369,7 @@ def test_what_is_missing_is_named(found):
 
 @pytest.mark.parametrize("plot", PLOTS)
 def test_nothing_selected(found, plot):
-    ax = plot(nothing_selected(found))
+    ax = plot(nothing_selected(replace(found, statistic="cut")))
     ax.figure.draw_without_rendering()
     if plot is plot_theta_squared:
         assert "On: 0\n" in texts(ax)
@@ -318,12 +399,13 @@ def test_null_test_draws_every_region(nulls, found):
     ax = plot_null_test(nulls, detection=found)
     assert ax.get_lines()[-1].get_ydata()[0] == found.significance
     assert [label.get_text() for label in ax.get_xticklabels()] == ["On", "1", "2", "5"]
-    assert f"On: {found.significance:.1f} $\\sigma$ (pooled, $\\alpha$ = 0.2)" in texts(ax)
+    assert f"On: {found.significance:.1f} $\\sigma$ (likelihood, pooled, $\\alpha$ = 0.2)" in texts(ax)
+    assert "Off regions (cut)" in texts(ax)
     assert ax.get_ylim()[1] > found.significance
 
 
 def test_null_test_keeps_outliers_on_the_axes():
-    wild = NullTest({1: OnOffCounts(100, 100, 0.25), 2: OnOffCounts(0, 100, 0.25)})
+    wild = null_test_of({1: OnOffCounts(100, 100, 0.25), 2: OnOffCounts(0, 100, 0.25)})
     low, high = plot_null_test(wild).get_ylim()
     assert low < wild.significances.min()
     assert high > wild.significances.max() > 3
@@ -363,7 +445,7 @@ def test_axes_of_a_caller_are_drawn_on_and_keep_their_style(found, plot):
 def test_a_new_figure_fits_a_column_and_leaves_nothing_behind(found, plot):
     before = dict(mpl.rcParams)
     figure = plot(found).figure
-    assert tuple(figure.get_size_inches()) == (3.4, 2.6)
+    assert tuple(figure.get_size_inches()) == (3.4, pytest.approx(1.4 * 2.6 if plot is plot_likelihood else 2.6))
     assert figure.axes[0].xaxis.label.get_size() == 8
     assert dict(mpl.rcParams) == before
 
@@ -427,7 +509,8 @@ def test_importing_the_plots_imports_no_matplotlib_and_drawing_no_pyplot():
     code = (
         "import sys; from excess.report import plots; assert 'matplotlib' not in sys.modules\n"
         "from excess.validation.null_tests import NullTest; from excess.stats.significance import OnOffCounts\n"
-        "plots.plot_null_test(NullTest({1: OnOffCounts(3, 12, 0.25)}))\n"
+        "from excess.validation.detection import Outcome\n"
+        "plots.plot_null_test(NullTest({1: Outcome(OnOffCounts(3, 12, 0.25), None, 'cut')}))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

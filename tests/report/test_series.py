@@ -10,6 +10,8 @@ from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
 from excess.observation import observe, simulate_observation
 from excess.report.series import (
     find_bins,
+    light_curve,
+    likelihood_bins,
     score_histogram,
     significance_over_time,
     theta_squared_edges,
@@ -46,13 +48,15 @@ def made(on: list[int], score: list[float], threshold: float = 0.5, **others) ->
         on=mask,
         score=scores,
         selected=selected,
+        ratio=others.pop("ratio", None),
         fold=fold,
         groups=others.pop("groups", None),
         folds=(Fold(10, len(mask), threshold, None, counts),),
         alpha=0.5,
         strategy="pooled",
-        significances=np.array([counts.significance]),
-        permuted_contrasts=np.zeros(0),
+        statistic=others.pop("statistic", "cut"),
+        repeats={"likelihood": np.zeros(1), "cut": np.array([counts.significance])},
+        permutations={"likelihood": np.zeros(0), "cut": np.zeros(0)},
         **others,
     )
 
@@ -156,28 +160,45 @@ def test_score_histogram_of_scores_that_are_all_the_same(score):
     assert (shown.on.sum(), shown.off.sum()) == (1, 1)
 
 
-def test_over_time_ends_with_the_result(found):
-    shown = significance_over_time(found)
+@pytest.mark.parametrize(("statistic", "n_moments"), [("likelihood", 50), ("cut", 100)])
+def test_over_time_ends_with_the_result(found, statistic, n_moments):
+    detection = replace(found, statistic=statistic)
+    shown = significance_over_time(detection)
     assert shown.unit == "h"
-    assert len(shown.exposure) == len(shown.significance) == 100
-    assert shown.significance[-1] == found.significance
-    assert found.significance > 3
+    assert len(shown.exposure) == len(shown.significance) == n_moments
+    assert shown.significance[-1] == detection.significance == detection.outcome.significances[statistic]
+    assert detection.significance > 3
 
 
-def test_over_time_counts_what_was_selected_up_to_each_moment(found):
-    shown = significance_over_time(found, 12)
+@pytest.mark.parametrize("statistic", ["likelihood", "cut"])
+@pytest.mark.parametrize("differ", [False, True])
+def test_over_time_is_the_result_of_the_events_up_to_each_moment(found, statistic, differ):
+    alpha = np.where(np.arange(len(found.on)) % 3 == 0, 0.1, 0.25) if differ else None
+    detection = replace(found, statistic=statistic, event_alpha=alpha)
+    shown = significance_over_time(detection, 12)
     time = np.where(found.held_out, found.time, np.nan)
     moments = np.sort(time[found.held_out])
-    for exposure, significance in zip(shown.exposure[:-1], shown.significance[:-1], strict=True):
+    for exposure, significance in zip(shown.exposure, shown.significance, strict=True):
         passed, last = 0.0, moments[0]
         for before, after in pairwise(moments):
             passed += after - before if after - before <= 900 else 0.0
-            if passed / 3600 > exposure:
+            if passed / 3600 > exposure * (1 + 1e-12):
                 break
             last = after
-        chosen = found.selected & (time <= last)
-        counts = OnOffCounts((chosen & found.on).sum(), (chosen & ~found.on).sum(), found.alpha)
-        assert significance == pytest.approx(counts.significance, abs=1e-12)
+        chosen = time <= last
+        so_far = replace(detection, fold=np.where(chosen, found.fold, -1), selected=found.selected & chosen)
+        assert significance == pytest.approx(so_far.significance, abs=1e-9)
+
+
+def test_over_time_of_many_events_has_fewer_moments():
+    n = 200_001
+    rng = np.random.default_rng(0)
+    ratio = rng.exponential(size=n)
+    on = rng.random(n) < (0.1 * ratio + 0.5) / (0.1 * ratio + 1.5)
+    many = made(on.tolist(), np.zeros(n).tolist(), statistic="likelihood", ratio=ratio)
+    shown = significance_over_time(many)
+    assert len(shown.significance) == 20
+    assert shown.significance[-1] == many.likelihood.significance > 10
 
 
 def test_over_time_leaves_pauses_out():
@@ -251,3 +272,89 @@ def test_threshold_steps_of_a_single_score():
     steps = threshold_steps(significance_curve([0, 1, 1], [0.3, 0.3, 0.3], 0.5))
     np.testing.assert_allclose(steps.start, [-0.2, 0.3])
     assert steps.significance[0] > 0 == steps.significance[1]
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_likelihood_bins_hold_every_judged_event_and_all_signal(found, differ):
+    alpha = np.where(np.arange(len(found.on)) % 3 == 0, 0.1, 0.25) if differ else None
+    detection = replace(found, event_alpha=alpha)
+    shown = likelihood_bins(detection)
+    uncut = detection.uncut
+    assert (shown.n_on.sum(), shown.n_off.sum()) == (uncut.n_on, uncut.n_off)
+    assert shown.n_selected.sum() == found.counts.n_on + found.counts.n_off
+    assert shown.background.sum() == pytest.approx(uncut.background)
+    assert shown.signal.sum() == pytest.approx(detection.likelihood.n_signal)
+    held_out = np.flatnonzero(found.held_out)
+    ratio, on = found.ratio[held_out], found.on[held_out]
+    alphas = np.broadcast_to(found.alpha if alpha is None else alpha[held_out], len(on))
+    for number, (low, high) in enumerate(pairwise(shown.edges)):
+        own = (ratio > low) & (ratio <= high)
+        if number == 0:
+            own |= ratio == 0
+        assert (shown.n_on[number], shown.n_off[number]) == ((own & on).sum(), (own & ~on).sum())
+        assert shown.background_error[number] == pytest.approx(np.sqrt((alphas[own & ~on] ** 2).sum()))
+        odds = detection.likelihood.strength * ratio[own]
+        assert shown.signal[number] == pytest.approx((odds / (odds + alphas[own] + 1)).sum())
+        mean = alphas[own & ~on].mean()
+        counts = OnOffCounts(int((own & on).sum()), int((own & ~on).sum()), mean)
+        assert shown.significance[number] == pytest.approx(counts.significance)
+
+
+def test_likelihood_bins_expect_the_same_signal_and_have_enough_events():
+    rng = np.random.default_rng(0)
+    ratio = np.where(rng.random(5000) < 0.3, 0.0, rng.exponential(size=5000))
+    on = rng.random(5000) < (ratio + 0.5) / (ratio + 1.5)
+    shown = likelihood_bins(made(on.tolist(), ratio.tolist(), statistic="likelihood", ratio=ratio))
+    assert shown.edges[:2].tolist() == [0.0, 0.0]
+    assert shown.n_on[0] + shown.n_off[0] == (ratio == 0).sum()
+    assert shown.signal[0] == 0
+    np.testing.assert_allclose(shown.signal[1:], shown.signal.sum() / 10, rtol=0.05)
+    assert len(shown.n_on) == 11
+    few = likelihood_bins(made(on[:70].tolist(), ratio[:70].tolist(), statistic="likelihood", ratio=ratio[:70]))
+    assert 2 <= len(few.n_on) < 11
+    assert (few.n_on + few.n_off)[1:].min() >= 20
+    texts = shown.ticks()
+    assert texts[0.0] == "0"
+    assert len(set(texts.values())) == len(shown.n_on)
+
+
+@pytest.mark.parametrize(
+    ("on", "ratio", "n_bins"),
+    [
+        ([1, 0, 1, 0], [0.0, 0.0, 0.0, 0.0], 1),  # nothing has a weight
+        ([1, 0, 1, 0], [2.0, 2.0, 2.0, 2.0], 1),
+        ([1, 1, 0, 0], [3.0, 2.0, 0.0, 0.0], 2),  # no Off event has a weight: an infinite strength
+        ([0, 0, 0, 1] * 30, [1.0, 2.0, 3.0, 0.1] * 30, 3),  # a deficit
+    ],
+)
+def test_likelihood_bins_of_odd_events(on, ratio, n_bins):
+    detection = made(on, ratio, statistic="likelihood", ratio=np.array(ratio))
+    shown = likelihood_bins(detection)
+    assert len(shown.n_on) == n_bins
+    assert (shown.n_on.sum(), shown.n_off.sum()) == (sum(on), len(on) - sum(on))
+    assert shown.signal.sum() == pytest.approx(detection.likelihood.n_signal)
+    assert len(shown.ticks()) >= 1
+
+
+def test_likelihood_bins_and_light_curve_say_what_is_missing(found):
+    bare = replace(found, ratio=None, statistic="cut")
+    with pytest.raises(ValueError, match=r"no signal ratios.*wrap it in SignificanceThresholdClassifier"):
+        likelihood_bins(bare)
+    with pytest.raises(ValueError, match="no events were judged"):
+        likelihood_bins(replace(found, fold=np.full(len(found.on), -1)))
+    for case in (bare, replace(found, groups=None), replace(found, groups=np.zeros(len(found.on)))):
+        with pytest.raises(ValueError, match="a light curve needs signal ratios"):
+            light_curve(case)
+
+
+def test_light_curve_is_that_of_the_detection(found):
+    shown, frame = light_curve(found), found.groups_frame()
+    assert shown.groups == frame.index.tolist()
+    np.testing.assert_array_equal(shown.strength, frame["relative_strength"])
+    np.testing.assert_array_equal(shown.low, frame["relative_strength_low"])
+    np.testing.assert_array_equal(shown.high, frame["relative_strength_high"])
+    # the mean over the groups is near the mean of all events
+    assert shown.low.min() < 1 < shown.high.max()
+    unbound = replace(found, ratio=np.where(found.groups == frame.index[0], 0.0, found.ratio))
+    assert light_curve(unbound).groups == frame.index.tolist()[1:]
+    assert light_curve(unbound).n_groups == len(frame)

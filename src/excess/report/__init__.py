@@ -4,6 +4,8 @@ from excess.report.files import PLOT_FORMATS, write_plots
 from excess.report.page import write_report
 from excess.report.plots import (
     plot_feature_importances,
+    plot_light_curve,
+    plot_likelihood,
     plot_null_test,
     plot_score_histogram,
     plot_significance_over_time,
@@ -14,6 +16,8 @@ from excess.report.plots import (
 __all__ = [
     "PLOT_FORMATS",
     "plot_feature_importances",
+    "plot_light_curve",
+    "plot_likelihood",
     "plot_null_test",
     "plot_score_histogram",
     "plot_significance_over_time",

@@ -17,12 +17,14 @@ __all__ = ["counts_text", "explore", "stops_of"]
 
 _MAX_STOPS = 250
 _MIN_STOPS = 25
-_MAX_POINTS = 600
-"""Points of the curve above the slider."""
+_MIN_POINTS, _MAX_POINTS = 100, 600
+"""Points of the curve above the slider; fewer for many models."""
 MAX_BYTES = 1_000_000
 """Size of the slider's data of all models together; the rest of the page is the plotting library, and text."""
 _BYTES_OF_TEXTS, _BYTES_OF_BIN, _BYTES_OF_GROUP = 70, 4, 50
 """Size of one stop: its own counts, each bin of a histogram, each group."""
+_BYTES_PER_POINT = 150
+"""Bytes of the slider's data for each point of the curve, of which it takes a tenth."""
 
 
 def counts_text(counts: OnOffCounts) -> dict[str, str]:
@@ -77,7 +79,7 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
     first_missed = np.searchsorted(thresholds, score, side="left")
     n_stops = len(thresholds)
     n_on, n_off = (_count_at_stops(first_missed[mask], n_stops) for mask in (on, ~on))
-    steps = threshold_steps(detection.curve, _MAX_POINTS)
+    steps = threshold_steps(detection.curve, max(_MIN_POINTS, min(_MAX_POINTS, max_bytes // _BYTES_PER_POINT)))
     content = {
         "threshold": texts,
         **_texts(n_on, n_off, detection.alpha),

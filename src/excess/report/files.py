@@ -9,7 +9,7 @@ from typing import Any
 
 from excess._core.files import prepare_folder
 from excess.report import plots
-from excess.report.series import has_score
+from excess.report.series import has_light_curve, has_score
 from excess.report.style import FORMATS
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
@@ -22,6 +22,8 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
     "theta_squared": (plots.plot_theta_squared, lambda found: found.theta is not None),
     "scores": (plots.plot_score_histogram, lambda found: bool(has_score(found).any())),
     "threshold_curve": (plots.plot_threshold_curve, lambda found: bool(has_score(found).any())),
+    "likelihood": (plots.plot_likelihood, lambda found: found.ratio is not None and bool(found.held_out.any())),
+    "light_curve": (plots.plot_light_curve, has_light_curve),
     "over_time": (plots.plot_significance_over_time, lambda found: bool(found.held_out.any())),
     "importances": (plots.plot_feature_importances, lambda found: found.importances is not None),
 }
@@ -60,7 +62,7 @@ def write_plots(
     >>> found = cross_val_detect({"tree": OnOffTreeClassifier(max_depth=3)}, X, on, alpha=1 / 5)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     print(*(path.name for path in write_plots(found, Path(folder), "svg")))
-    tree_scores.svg tree_threshold_curve.svg tree_over_time.svg tree_importances.svg
+    tree_scores.svg tree_threshold_curve.svg tree_likelihood.svg tree_over_time.svg tree_importances.svg
     """
     if suffix not in PLOT_FORMATS:
         raise ValueError(f"suffix must be one of {', '.join(PLOT_FORMATS)}, got {suffix!r}")

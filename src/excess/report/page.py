@@ -9,10 +9,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from excess._core.errors import require
 from excess._core.files import write_text
 from excess._core.version import versions
-from excess.report.content import MAX_ROWS, model_content
+from excess.report.content import MAX_ROWS, model_content, null_texts
 from excess.report.exploration import MAX_BYTES
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Outcome
@@ -96,6 +98,12 @@ def write_report(
         for name in named:
             if name not in detections:
                 raise ValueError(f"{argument} has {name!r}, but detection has {', '.join(map(repr, detections))} only")
+    for name, outcome in forwards.items():
+        if outcome.statistic != detections[name].statistic:
+            raise ValueError(
+                f"forward has the statistic {outcome.statistic!r}, but detection has {detections[name].statistic!r}; "
+                "declare the same one for both"
+            )
     max_bytes, max_rows = MAX_BYTES // len(detections), min(MAX_ROWS, 4 * MAX_ROWS // len(detections))
     limits: Any = {"no_forward": no_forward, "max_bytes": max_bytes, "max_rows": max_rows}
     models = [
@@ -138,37 +146,50 @@ def _comparison_rows(
     """Return one row per model, and one for all events without a cut."""
     if len(detections) < 2:
         return []
-    rows = [_row("no cut", uncut, f"{uncut.significance:.1f}") for uncut in _uncut(detections)]
+    rows = [_row("no cut", uncut, cut=f"{uncut.significance:.1f}") for uncut in _uncut(detections)]
     for name, found in detections.items():
-        spread = f" ± {found.spread:.1f}" if len(found.significances) > 1 else ""
-        more = {
-            "forward": f"{forwards[name].significance:.1f}" if name in forwards else "",
-            "permutation": f"{found.permutation_p_value:.3g}" if found.n_permutations else "",
-            "null": ", ".join(tests[name].texts) if name in tests else "",
-        }
-        rows.append(_row(name, found.counts, f"{found.significance:.1f}{spread}", **more))
+        more = {}
+        for statistic, value in found.outcome.significances.items():
+            if np.isnan(value):
+                continue
+            repeats = found.repeats[statistic]
+            spread = f" ± {repeats.std(ddof=1):.1f}" if len(repeats) > 1 else ""
+            more[statistic] = f"{value:.1f}{spread}"
+            if name in forwards:
+                more[f"{statistic}_forward"] = f"{forwards[name].significances[statistic]:.1f}"
+        if found.likelihood is not None:
+            more["signal"] = f"{found.likelihood.n_signal:,.0f} ± {found.likelihood.n_signal_error:,.0f}"
+        if found.n_permutations:
+            more["permutation"] = f"{found.permutation_p_value:.3g}"
+        if name in tests:
+            more["null"] = ", ".join(null_texts(tests[name], found.statistic))
+        rows.append(_row(name, found.counts, **more))
     return rows
 
 
-def _row(name: str, counts: OnOffCounts, significance: str, **more: str) -> dict[str, str]:
+def _row(name: str, counts: OnOffCounts, **more: str) -> dict[str, str]:
+    columns = ("likelihood", "likelihood_forward", "cut", "cut_forward", "signal", "permutation", "null")
     return {
         "name": name,
         "n_on": f"{counts.n_on:,.0f}",
         "n_off": f"{counts.n_off:,.0f}",
         "excess": f"{counts.excess:,.0f} ± {counts.excess_error:,.0f}",
-        "significance": significance,
-        **(more or dict.fromkeys(("forward", "permutation", "null"), "")),
+        **dict.fromkeys(columns, ""),
+        **more,
     }
 
 
 def _comparison_bars(detections: Mapping[str, Detection]) -> dict[str, Any] | None:
-    """Return the bars of the plot that compares models."""
+    """Return the bars of the plot that compares models: one for each statistic, None where there is no likelihood."""
     if len(detections) < 2:
         return None
     uncut = [counts.significance for counts in _uncut(detections)]
+    found = [one.outcome.significances for one in detections.values()]
+    likelihoods = [None if np.isnan(one["likelihood"]) else one["likelihood"] for one in found]
     return {
         "names": [*("no cut" for _ in uncut), *detections],
-        "values": [*uncut, *(found.significance for found in detections.values())],
+        "cut": [*uncut, *(one["cut"] for one in found)],
+        "likelihood": [*(None for _ in uncut), *likelihoods] if any(likelihoods) else None,
         "n_uncut": len(uncut),
     }
 

@@ -9,7 +9,10 @@ import numpy as np
 
 from excess._core.checks import FloatArray, as_int, as_threshold
 from excess.report.series import (
+    LikelihoodBins,
     largest_importances,
+    light_curve,
+    likelihood_bins,
     require_angles,
     require_scores,
     score_histogram,
@@ -18,6 +21,7 @@ from excess.report.series import (
     threshold_steps,
 )
 from excess.report.style import (
+    FIGURE_SIZE,
     GREY,
     OFF,
     ON,
@@ -28,6 +32,7 @@ from excess.report.style import (
     leave_room,
     mark_exploration,
     paper_axes,
+    split_axes,
 )
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
@@ -38,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "plot_feature_importances",
+    "plot_light_curve",
+    "plot_likelihood",
     "plot_null_test",
     "plot_score_histogram",
     "plot_significance_over_time",
@@ -49,6 +56,10 @@ Path = str | os.PathLike[str]
 
 _LOG_FROM = 100.0
 """Ratio of the largest to the smallest non-zero count above which the axis is logarithmic."""
+_TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])
+"""Size of a figure with two panels."""
+_MAX_TICKS = 8
+"""Largest number of groups that are named below a light curve."""
 
 
 def plot_theta_squared(
@@ -164,7 +175,8 @@ def plot_threshold_curve(
     """Plot the significance of hold-out events over all thresholds, the same for all folds, and the folds' thresholds.
 
     The curve is for exploration. Its maximum is biased, because it is chosen on the events that are counted. The result
-    is the dashed line: the significance of events that were selected by thresholds tuned on other events.
+    of the cut is the dashed line: the significance of events that were selected by thresholds tuned on other events.
+    The likelihood has no threshold, so it is not shown.
 
     Parameters
     ----------
@@ -195,12 +207,12 @@ def plot_threshold_curve(
     if threshold is not None and not np.isfinite(as_threshold("threshold", threshold)):
         raise ValueError(f"threshold must be finite to be marked, got {threshold}")
     require_scores(detection)
-    curve, result = detection.curve, detection.significance
+    curve, result = detection.curve, detection.counts.significance
     steps = threshold_steps(curve)
     marks = _fold_thresholds(detection)
     with paper_axes(ax, path) as ax:
         ax.plot(*steps, color=OTHER, drawstyle="steps-post", label="one threshold for all folds")
-        label = rf"result: {result:.1f} $\sigma$ ({detection.strategy})"
+        label = rf"tuned cut: {result:.1f} $\sigma$ ({detection.strategy})"
         ax.axhline(result, color=ON, linestyle="--", label=label)
         if threshold is not None:
             value = curve.significance[curve.index_of(threshold)]
@@ -228,7 +240,7 @@ def plot_threshold_curve(
 
 
 def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
-    """Plot the significance of hold-out events up to each moment of the observation.
+    """Plot the significance of hold-out events up to each moment of the observation, by the declared statistic.
 
     The significance of a steady source grows with the square root of time; the dashed line shows this growth up to the
     result.
@@ -263,7 +275,7 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
     with paper_axes(ax, path) as ax:
         end, result = shown.exposure[-1], shown.significance[-1]
         ax.axhline(0, color=GREY, linewidth=0.6)
-        label = f"hold-out events ({detection.strategy})"
+        label = f"{detection.statistic}, hold-out events ({detection.strategy})"
         ax.plot(np.append(0, shown.exposure), np.append(0, shown.significance), color=ON, label=label)
         steady = np.linspace(0, end, 101)
         ax.plot(steady, result * np.sqrt(steady / end), color=GREY, linestyle="--", label="steady source")
@@ -272,6 +284,154 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
         ax.set_xlabel("time of observation / h" if shown.unit == "h" else "hold-out events")
         label_significance(ax, detection.alpha)
         ax.legend(loc="upper left" if result >= 0 else "lower left")
+    return ax
+
+
+def plot_likelihood(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
+    r"""Plot hold-out events by their signal ratio, and the significance bin by bin: what the likelihood adds to a cut.
+
+    Above, points are On events, filled steps are Off events times ``alpha``, and the line is these plus the signal that
+    the likelihood expects at its fitted strength. Below, bars are the significance of Li & Ma of each bin alone. A cut
+    counts the filled ones as one bin, where it selects at least half of the events. The likelihood uses all of them,
+    each by its weight.
+
+    Parameters
+    ----------
+    detection : Detection
+        With signal ratios. Each bin but that of ratio 0 expects about the same number of signal events.
+    ax, path
+        As for `plot_theta_squared`. The axes are divided into two panels; the lower one is the last axes of the figure.
+
+    Returns
+    -------
+    Axes
+        The upper axes. The axis of counts is logarithmic if they differ by more than a factor of 10.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, cross_val_detect, inject_label_noise
+    >>> from excess.report.plots import plot_likelihood
+    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> forest = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
+    >>> found = cross_val_detect(forest, X, on, alpha=1 / 5)
+    >>> plot_likelihood(found).figure.axes[-1].get_xlabel()
+    'signal ratio (signal / background density)'
+    """
+    _check_detection(detection)
+    shown = likelihood_bins(detection)
+    places = np.arange(len(shown.n_on))
+    with paper_axes(ax, path, _TALL) as ax:
+        _draw_bins_of_ratio(ax, shown, detection)
+        below = split_axes(ax)
+        inside = shown.mostly_selected
+        for mask, fill, what in ((inside, OTHER, "in the cut"), (~inside, "none", "not in the cut")):
+            below.bar(
+                places[mask], shown.significance[mask], 0.8, color=fill, edgecolor=OTHER, linewidth=0.8, label=what
+            )
+        below.axhline(0, color=GREY, linewidth=0.6)
+        low, high = min(shown.significance.min(), 0.0), max(shown.significance.max(), 1.0)
+        below.set_ylim(1.1 * low, 1.7 * high)
+        found = detection.outcome.significances
+        title = rf"cut: filled bins as one, {found['cut']:.1f} $\sigma$" + "\n"
+        title += rf"likelihood: all bins, each by its weight, {found['likelihood']:.1f} $\sigma$"
+        below.legend(title=title, loc="upper left", alignment="left", ncols=2)
+        below.set_ylabel(r"significance / $\sigma$")
+        below.set_xlabel("signal ratio (signal / background density)")
+        _label_edges(below, shown)
+    return ax
+
+
+def _draw_bins_of_ratio(ax: Axes, shown: LikelihoodBins, detection: Detection) -> None:
+    """Draw On, scaled Off, and scaled Off with the fitted signal in bins of the signal ratio, all of the same width."""
+    edges = np.arange(len(shown.n_on) + 1) - 0.5
+    off, error, total = shown.background, shown.background_error, shown.background + shown.signal
+    ax.stairs(off, edges, fill=True, color=OFF, alpha=0.25, linewidth=0)
+    ax.stairs(off + error, edges, baseline=off - error, fill=True, color=OFF, alpha=0.35, linewidth=0)
+    ax.stairs(off, edges, color=OFF, linewidth=0.8, label=rf"Off $\times$ $\alpha$: {off.sum():,.1f}")
+    ax.stairs(total, edges, baseline=None, color=OTHER, label=f"with fitted signal: {shown.signal.sum():+,.1f}")
+    ax.errorbar(
+        np.arange(len(shown.n_on)),
+        shown.n_on,
+        yerr=np.sqrt(shown.n_on),
+        fmt="o",
+        color=ON,
+        elinewidth=0.8,
+        label=f"On: {shown.n_on.sum():,}",
+    )
+    highest = max((shown.n_on + np.sqrt(shown.n_on)).max(), total.max(), 1.0)
+    heights = np.concatenate([shown.n_on, off])
+    lowest = heights[heights > 0].min(initial=highest)
+    if highest > 10 * lowest:
+        ax.set_yscale("log", nonpositive="clip")
+        ax.set_ylim(0.5 * lowest, highest**1.35 / (0.5 * lowest) ** 0.35)
+    else:
+        ax.set_ylim(0, 1.4 * highest)
+    ax.set_xlim(edges[0], edges[-1])
+    ax.set_ylabel(f"events (Off scaled by {alpha_label(detection.alpha)})")
+    handles, labels = ax.get_legend_handles_labels()
+    ax.legend(handles[::-1], labels[::-1], loc="upper right")
+
+
+def _label_edges(ax: Axes, shown: LikelihoodBins) -> None:
+    """Mark the borders of the bins with their signal ratios; the bin of ratio 0 is marked in its middle."""
+    ticks = shown.ticks()
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.set_xlim(-0.5, len(shown.n_on) - 0.5)
+
+
+def plot_light_curve(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
+    """Plot the strength of the source in each group, in units of its mean, with intervals of one sigma.
+
+    A steady source scatters about the dashed line by about the intervals. The error of the mean is not in them.
+
+    Parameters
+    ----------
+    detection : Detection
+        With signal ratios and at least two groups, such as nights.
+    ax, path
+        As for `plot_theta_squared`.
+
+    Returns
+    -------
+    Axes
+        The axes. Groups without a bounded interval are left out, and the legend counts them.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, cross_val_detect, inject_label_noise
+    >>> from excess.report.plots import plot_light_curve
+    >>> X, y = make_classification(1500, weights=[0.9], class_sep=1.5, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> night = [20131101 + i // 500 for i in range(1500)]
+    >>> forest = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
+    >>> found = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
+    >>> [label.get_text() for label in plot_light_curve(found).get_xticklabels()]
+    ['20131101', '20131102', '20131103']
+    """
+    _check_detection(detection)
+    shown = light_curve(detection)
+    n_known = len(shown.groups)
+    with paper_axes(ax, path) as ax:
+        ax.axhline(1, color=GREY, linestyle="--", linewidth=0.8, label="mean of all groups")
+        places = np.arange(n_known)
+        errors = np.array([shown.strength - shown.low, shown.high - shown.strength])
+        some = "" if n_known == shown.n_groups else f" ({n_known} of {shown.n_groups}; the others have no bound)"
+        ax.errorbar(places, shown.strength, yerr=errors, fmt="o", color=OTHER, elinewidth=0.8, label=f"groups{some}")
+        step = -(-n_known // _MAX_TICKS) or 1
+        names = [str(group).replace("$", r"\$") for group in shown.groups[::step]]
+        ax.set_xticks(places[::step], names)
+        if len(names) > _MAX_TICKS // 2:
+            for label in ax.get_xticklabels():
+                label.set(rotation=30, ha="right", rotation_mode="anchor")
+        ax.set_xlim(-0.6, max(n_known, 1) - 0.4)
+        low, high = min([0.0, *shown.low]), max([1.0, *shown.high])
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.3 * (high - low))
+        ax.set_xlabel("group")
+        ax.set_ylabel("signal strength / mean")
+        ax.legend(loc="upper left")
     return ax
 
 
@@ -324,7 +484,7 @@ def plot_feature_importances(
 def plot_null_test(
     null_test: NullTest, *, detection: Detection | None = None, ax: Axes | None = None, path: Path | None = None
 ) -> Axes:
-    r"""Plot the significance of the search in each Off region, where there is no source.
+    r"""Plot the significance of the search in each Off region, where there is no source, by the declared statistic.
 
     The bands contain 68 % and 95 % of a standard normal distribution.
 
@@ -365,11 +525,13 @@ def plot_null_test(
         ax.axhline(0, color=GREY, linewidth=0.6)
         values = null_test.significances
         places = np.arange(1, len(values) + 1)
-        ax.plot(places, values, "o", color=OFF, label="Off regions")
+        statistic = next(iter(null_test.outcomes.values())).statistic
+        ax.plot(places, values, "o", color=OFF, label=f"Off regions ({statistic})")
         ticks = {int(place): str(region) for place, region in zip(places, null_test.counts, strict=True)}
         if detection is not None:
             sigma = detection.significance
-            what = rf"On: {sigma:.1f} $\sigma$ ({detection.strategy}, {alpha_label(detection.alpha)})"
+            how = f"{detection.statistic}, {detection.strategy}, {alpha_label(detection.alpha)}"
+            what = rf"On: {sigma:.1f} $\sigma$ ({how})"
             ax.plot(0, sigma, "D", color=ON, label=what)
             ticks = {0: "On", **ticks}
             values = np.append(values, sigma)

@@ -1,4 +1,4 @@
-"""Sentences of the page: the verdict, the value to quote, and the thresholds."""
+"""Sentences of the page: the verdict, the value to quote, the bins of the likelihood, and the thresholds."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ def classify_result(detection: Detection, forward: Outcome | None, null_test: Nu
 
 
 def describe_strategy(detection: Detection, forward: Outcome | None) -> str:
-    """Return which significance the headline shows, with the forward one if it is another."""
-    if detection.strategy != "pooled":
-        return {"forward": "forward", "applied": "new events"}[detection.strategy]
-    return "pooled" if forward is None else f"pooled; forward {forward.significance:.1f} σ"
+    """Return which significance the headline shows, with the forward one and that by the other statistic, if known."""
+    how = {"pooled": "pooled", "forward": "forward", "applied": "new events"}[detection.strategy]
+    parts = [f"{detection.statistic} · {how}"]
+    if detection.strategy == "pooled" and forward is not None:
+        parts.append(f"forward {forward.significance:.1f} σ")
+    for name, value in detection.outcome.significances.items():
+        if name != detection.statistic and not np.isnan(value):
+            parts.append(f"{name} {value:.1f} σ")
+    return "; ".join(parts)
 
 
 def describe_verdict(detection: Detection, forward: Outcome | None, null_test: NullTest | None) -> str:
-    """Return one sentence: the excess, whether it is a detection, and whether learning was feasible."""
-    counts, required = detection.counts, f"{detection.required_significance:g} required"
-    found = f"{detection.significance:.1f} sigma in events that the models had not seen"
-    if counts.n_on + counts.n_off == 0:
-        amount = "Nothing was selected"
-    else:
-        word = "An excess" if counts.excess >= 0 else "A deficit"
-        amount = f"{word} of {abs(counts.excess):,.0f} ± {counts.excess_error:,.0f} events"
+    """Return one sentence: the signal, whether it is a detection, and whether learning was feasible."""
+    required = f"{detection.required_significance:g} required"
+    by = " by the likelihood," if detection.statistic == "likelihood" else ""
+    found = f"{detection.significance:.1f} sigma{by} in events that the models had not seen"
     if not detection.feasible:
         end = (
             f": no detection ({required}), and it is not shown that learning from these labels is feasible, because On "
@@ -55,20 +56,38 @@ def describe_verdict(detection: Detection, forward: Outcome | None, null_test: N
     else:
         end = f": a detection ({required}), so On has more signal than Off, and it could be learned from these labels."
     warning = f" But: {null_test.verdict}" if null_test is not None and null_test.suspicious else ""
-    return f"{amount}, {found}{end}{warning}"
+    return f"{_describe_amount(detection)}, {found}{end}{warning}"
+
+
+def _describe_amount(detection: Detection) -> str:
+    """Return how many events the declared statistic finds: signal events of the likelihood, or the excess of a cut."""
+    counts, likelihood = detection.counts, detection.likelihood
+    if detection.statistic == "likelihood" and likelihood is not None:
+        word, amount, error = "A signal", likelihood.n_signal, likelihood.n_signal_error
+    elif counts.n_on + counts.n_off == 0:
+        return "Nothing was selected"
+    else:
+        word, amount, error = "An excess", counts.excess, counts.excess_error
+    return f"{word if amount >= 0 else 'A deficit'} of {abs(amount):,.0f} ± {error:,.0f} events"
 
 
 def describe_value_to_quote(detection: Detection, forward: Outcome | None, no_forward: str) -> str:
-    """Return which number to quote, and why."""
+    """Return which number to quote, and why: that of the declared statistic, forward if there is one."""
+    declared = _describe_statistic(detection)
+    by_cut = detection.statistic == "cut"
     if detection.strategy == "applied":
+        chosen = "this model and its threshold were" if by_cut else "this model was"
         return (
-            f"Quote {detection.significance:.1f} sigma, if this model and its threshold were chosen before these "
-            "events were looked at, and none of these events was used for training."
+            f"Quote {detection.significance:.1f} sigma, if {chosen} chosen before these events were looked at, and "
+            f"none of these events was used for training. {declared}"
         )
+    fixed = "the selection of every group was fixed by earlier groups before the group was counted"
+    if not by_cut:
+        fixed = "the signal ratio of every event was fixed by models of earlier groups before its group was looked at"
     if detection.strategy == "forward":
         return (
-            f"Quote this value, {detection.significance:.1f} sigma: the selection of every group was fixed by earlier "
-            "groups before the group was counted, so without a source it follows the normal distribution."
+            f"Quote this value, {detection.significance:.1f} sigma: {fixed}, so without a source it follows the normal "
+            f"distribution. {declared}"
         )
     text = (
         "The pooled value is for comparing models. It uses all events, but its models were trained on each other's "
@@ -81,22 +100,40 @@ def describe_value_to_quote(detection: Detection, forward: Outcome | None, no_fo
             f"only{reason}. "
         )
     else:
-        text += (
-            f"The value to quote is the forward one, {forward.significance:.1f} sigma: there the selection of every "
-            "group was fixed by earlier groups before the group was counted. "
-        )
+        text += f"The value to quote is the forward one, {forward.significance:.1f} sigma: there {fixed}. "
         if forward.significance < detection.significance:
             text += "It is smaller, because the first group is never judged and early models have few training events. "
+    text += declared
     if detection.n_permutations:
         text += "The permutation p-value tests something else: whether the features separate On from Off at all."
     return text
+
+
+def _describe_statistic(detection: Detection) -> str:
+    """Return which statistic was declared beforehand; nothing if there is only one."""
+    if detection.likelihood is None:
+        return ""
+    other = "cut" if detection.statistic == "likelihood" else "likelihood"
+    return (
+        f"The {detection.statistic} was declared beforehand; the {other} stands beside it. To quote the larger of the "
+        "two would be biased. "
+    )
+
+
+def describe_bins(detection: Detection) -> str:
+    """Return how bins of the signal ratio make up the two significances."""
+    found = detection.outcome.significances
+    return (
+        f"Cut: the filled bins, most of whose events it selects, as one bin ({found['cut']:.1f} σ). Likelihood: all "
+        f"bins, each by its weight ({found['likelihood']:.1f} σ)."
+    )
 
 
 def describe_thresholds(detection: Detection) -> str:
     """Return which thresholds select the events of the result."""
     known = detection.thresholds[~np.isnan(detection.thresholds)]
     if len(known) == 0:
-        return "The models of the result select events by their own rules, without a threshold on the score."
+        return "The models select events by their own rules, without a threshold on the score."
     low, high = (format_number(value) for value in (known.min(), known.max()))
     if len(known) == 1:
         where = low
@@ -104,7 +141,7 @@ def describe_thresholds(detection: Detection) -> str:
         where = f"{low} in all {len(known)} folds"
     else:
         where = f"each of {len(known)} folds its own, {low} to {high}"
-    return f"The result uses thresholds that were tuned on training events only ({where})."
+    return f"The cut uses thresholds that were tuned on training events only ({where})."
 
 
 def format_number(value: float) -> str:

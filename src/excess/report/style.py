@@ -91,6 +91,23 @@ def paper_axes(
         _save(ax, target)
 
 
+def split_axes(ax: Axes, share: float = 0.42) -> Axes:
+    """Divide axes into two panels with a common first axis, and return the lower one, a share of the height."""
+    figure: Any = ax.figure
+    place = ax.get_subplotspec()
+    if place is not None:
+        grid = place.subgridspec(2, 1, height_ratios=(1 - share, share), hspace=0.08)
+        ax.set_subplotspec(grid[0])
+        below: Axes = figure.add_subplot(grid[1], sharex=ax)
+    else:  # axes that were placed by hand
+        left, bottom, width, height = ax.get_position().bounds
+        ax.set_position((left, bottom + share * height, width, (1 - share) * height))
+        below = figure.add_axes((left, bottom, width, 0.92 * share * height), sharex=ax)
+    below.spines[["top", "right"]].set_visible(False)
+    ax.tick_params(axis="x", which="both", labelbottom=False)
+    return below
+
+
 def draw_on_off(ax: Axes, shown: OnOffHistogram, counts: OnOffCounts) -> list[Any]:
     """Draw On as points and Off times alpha as filled steps, both with errors, and return them for the legend."""
     off, error = shown.alpha * shown.off, shown.alpha * np.sqrt(shown.off)

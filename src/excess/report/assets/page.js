@@ -50,9 +50,44 @@
       }
       return [traces, layout("threshold on the score", "significance / σ", {
         xaxis: { range: [x[0], x[x.length - 1]] },
-        shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: model.significance, y1: model.significance, line: { color: color("found"), width: 1.5, dash: "dot" } })],
-        annotations: [{ xref: "paper", x: 1, xanchor: "right", y: model.significance, yanchor: "bottom", showarrow: false, text: `the result: ${model.tuned.significance} σ`, font: { color: color("found") } }],
+        shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: model.cut_significance, y1: model.cut_significance, line: { color: color("found"), width: 1.5, dash: "dot" } })],
+        annotations: [{ xref: "paper", x: 1, xanchor: "right", y: model.cut_significance, yanchor: "bottom", showarrow: false, text: `tuned cut: ${model.tuned.significance} σ`, font: { color: color("found") } }],
       })];
+    },
+    likelihood(model) {
+      const { ticks, on, off, signal, significance, selected, texts } = model.likelihood;
+      const x = on.map((_, i) => i);
+      const edges = [...x.map((i) => i - 0.5), on.length - 0.5];
+      const total = off.map((n, i) => n + signal[i]);
+      const heights = [...on, ...off].filter((n) => n > 0);
+      const log = heights.length > 0 && Math.max(...heights) > 10 * Math.min(...heights);
+      const floor = log ? Math.min(...heights) / 2 : 0;
+      const top = 1.1 * Math.max(1, ...total, ...on.map((n) => n + Math.sqrt(n)));
+      const hover = { text: texts, hovertemplate: "%{text}<extra></extra>" };
+      const steps = outline(edges, total.map((n) => Math.max(n, floor)));
+      const bars = (wanted, fill) => ({ type: "bar", yaxis: "y2", showlegend: false, x: x.filter((i) => selected[i] === wanted), y: significance.filter((_, i) => selected[i] === wanted),
+        marker: { color: fill, line: { color: color("other"), width: 1.5 } }, width: 0.8, text: texts.filter((_, i) => selected[i] === wanted), textposition: "none", hovertemplate: "%{text}<extra></extra>" });
+      const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), fixedrange: true };
+      return [[
+        { type: "bar", x, y: off, name: `Off × ${+model.alpha.toPrecision(4)}`, width: 1, marker: { color: color("off-fill"), line: { color: color("off"), width: 1.2 } }, ...hover, textposition: "none" },
+        { x: steps.x.slice(1, -1), y: steps.y.slice(1, -1), mode: "lines", name: "+ fitted signal", line: { color: color("other"), width: 2 }, hoverinfo: "skip" },
+        { x, y: on, mode: "markers", name: "On", marker: { color: color("on"), size: 7 }, error_y: { type: "data", array: on.map(Math.sqrt), color: color("on"), thickness: 1.2, width: 0 }, ...hover },
+        bars(true, color("other")), bars(false, "rgba(0,0,0,0)"),
+      ], layout("signal ratio (signal / background density)", "events", {
+        barmode: "overlay",
+        xaxis: { anchor: "y2", range: [-0.5, on.length - 0.5], tickvals: ticks.at, ticktext: ticks.text, ticks: "outside", tickangle: 0, showgrid: false, zeroline: false, tickfont: { size: narrow.matches ? 9 : 11 } },
+        yaxis: { domain: [0.44, 1], type: log ? "log" : "linear", dtick: log ? 1 : undefined, range: log ? [Math.log10(floor), Math.log10(top)] : [0, top] },
+        yaxis2: { ...axis, domain: [0, 0.38], title: { text: "significance / σ", standoff: 6 } },
+      })];
+    },
+    light(model) {
+      const { groups, strength, low, high } = model.light;
+      const many = groups.length > 60;
+      return [[{ x: groups.map(plain), y: strength, mode: "markers", marker: { color: color("other"), size: many ? 4 : 8 },
+        error_y: { type: "data", symmetric: false, array: high.map((v, i) => v - strength[i]), arrayminus: low.map((v, i) => strength[i] - v), color: color("other"), thickness: 1.4, width: many ? 0 : 4 },
+        customdata: low.map((v, i) => [v, high[i]]), hovertemplate: "%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>" }],
+      layout(many ? `${groups.length} groups in order` : "group", "strength / mean", { xaxis: { type: "category", automargin: true, showticklabels: !many }, yaxis: { rangemode: "tozero" }, showlegend: false,
+        shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })] })];
     },
     theta(model, at) {
       const { edges, alpha, cut } = model.theta;
@@ -112,17 +147,21 @@
       ], layout("region", "significance / σ", { xaxis: { type: "category" }, shapes: [band(2, 0.1), band(1, 0.14)] })];
     },
     comparison() {
-      const { names, values } = data.compared;
-      return [[{ type: "bar", orientation: "h", x: values, y: names.map(plain), marker: { color: names.map((_, i) => color(i < data.compared.n_uncut ? "muted" : "off")) },
-        text: values.map((v) => ` ${v.toFixed(1)}`), textposition: "outside", cliponaxis: false, hovertemplate: "%{y}: %{x:.2f} σ<extra></extra>" }],
-      layout("significance / σ", "", { margin: { l: 20, r: 50, t: 10, b: 44 }, height: 90 + 38 * names.length, yaxis: { automargin: true, autorange: "reversed", type: "category" }, showlegend: false, bargap: 0.45 })];
+      const { names, cut, likelihood, n_uncut } = data.compared;
+      const bars = (values, name, fill, more = {}) => ({ type: "bar", orientation: "h", name, offsetgroup: name, x: values, y: names.map(plain), marker: { color: fill }, ...more,
+        text: values.map((v) => (v === null ? "" : ` ${v.toFixed(1)}`)), textposition: "outside", cliponaxis: false, hovertemplate: `%{y}, ${name}: %{x:.2f} σ<extra></extra>` });
+      const some = (wanted) => cut.map((v, i) => (i < n_uncut) === wanted ? v : null);
+      const traces = [bars(some(true), "no cut", color("muted"), { offsetgroup: "cut", showlegend: false }), bars(some(false), "cut", color("off"))];
+      if (likelihood) traces.unshift(bars(likelihood, "likelihood", color("other")));
+      return [traces, layout("significance / σ", "", { margin: { l: 20, r: 50, t: likelihood ? 34 : 10, b: 44 }, height: 90 + (likelihood ? 52 : 38) * names.length,
+        yaxis: { automargin: true, autorange: "reversed", type: "category" }, showlegend: likelihood !== null, bargap: likelihood ? 0.3 : 0.45, bargroupgap: 0.08 })];
     },
   };
 
   const views = [...document.querySelectorAll("article.model")].map((article) => new View(article, data.models[Number(article.dataset.model)]));
 
   function View(article, model) {
-    let at = null; // the stop of the slider; null is the result
+    let at = null; // the stop of the slider; null is the tuned cut
     const slider = article.querySelector("[data-action=threshold]");
     const reset = article.querySelector("[data-action=reset]");
     const explorer = article.querySelector("[data-section=explorer]");
@@ -131,11 +170,11 @@
     const has = { ...model, curve: model.explore, groups: model.groups.length > 0 };
 
     for (const figure of article.querySelectorAll("[data-needs]")) figure.hidden = !has[figure.dataset.needs];
-    if (model.null) show("null", `Significance of the same search in each Off region. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
+    if (model.null) show("null", `Significance of the same search in each Off region, by the ${model.statistic}. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
     if (model.explore) {
       slider.max = model.explore.threshold.length - 1;
       slider.value = model.start;
-      slider.setAttribute("aria-valuetext", "as tuned: the result");
+      slider.setAttribute("aria-valuetext", "as tuned");
     } else {
       explorer.querySelector("figure").hidden = true;
       show("thresholds", "There are no scores, so no other threshold can be shown.");
@@ -163,10 +202,10 @@
       const from = (key) => (stop === null ? model.tuned[key] : explore[key][stop]);
       for (const key of ["n_on", "n_off", "excess", "excess_error", "significance"]) show(key, from(key));
       show("threshold", stop === null ? "as tuned" : explore.threshold[stop]);
-      show("state", stop === null ? "The result" : "Exploration");
-      show("explanation", stop === null ? "These are the numbers of the result."
+      show("state", stop === null ? "Tuned cut" : "Exploration");
+      show("explanation", stop === null ? `These are the numbers of the ${model.statistic === "cut" ? "result" : "cut"}.`
         : "Not a result: the significance is too large if the threshold is chosen by looking at these events.");
-      slider.setAttribute("aria-valuetext", stop === null ? "as tuned: the result"
+      slider.setAttribute("aria-valuetext", stop === null ? "as tuned"
         : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, On ${explore.n_on[stop]}, Off ${explore.n_off[stop]}, exploration`);
       explorer.classList.toggle("exploring", stop !== null);
       const table = article.querySelector("[data-table=groups] tbody");
