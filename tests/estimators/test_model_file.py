@@ -277,7 +277,7 @@ def test_header_says_what_the_model_is(models, tmp_path):
     assert versions["python"].split(".")[:2] == [str(number) for number in sys.version_info[:2]]
     model = models["forest"]
     assert header == {
-        "format_version": 2,
+        "format_version": 3,
         "class": "OnOffForestClassifier",
         "parameters": model.get_params(),
         "n_features": 8,
@@ -559,9 +559,10 @@ def bools_of_7(header, entries, data):
 DAMAGED = "damaged or incomplete"
 HEADER_TRICKS = {
     "a newer format": (
-        with_header(format_version=3),
-        r"format version 3, but excess .* reads versions up to 2; upgrade",
+        with_header(format_version=4),
+        r"format version 4, but excess .* reads versions up to 3; upgrade",
     ),
+    "an older format": (with_header(format_version=2), "format version 2, an older one; train the model again"),
     "no format": (without("format_version"), "without a format version"),
     "format 0": (with_header(format_version=0), "without a format version"),
     "format in words": (with_header(format_version="1"), "without a format version"),

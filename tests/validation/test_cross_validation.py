@@ -79,8 +79,8 @@ def test_one_significance_over_all_hold_out_events(forest, noisy_data):
     np.testing.assert_array_equal(detection.fold, groups)
     n_on = int((selected & (y == 1)).sum())
     assert detection.counts == OnOffCounts(n_on, int(selected.sum()) - n_on, alpha)
-    assert detection.significance == detection.counts.significance == detection.significances[0]
-    assert sum(detection.counts_by_group.values()).significance == pytest.approx(detection.significance)
+    assert detection.repeats["cut"].tolist() == [detection.counts.significance]
+    assert sum(detection.counts_by_group.values()).significance == pytest.approx(detection.counts.significance)
     assert detection.curve.at(0.5) == OnOffCounts(
         int(((score > 0.5) & (y == 1)).sum()), int(((score > 0.5) & (y == 0)).sum()), alpha
     )
@@ -94,7 +94,7 @@ def test_frames(forest, noisy_data):
         forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, groups=noisy_data.groups, random_state=0
     )
     events, folds, groups = detection.to_frame(), detection.folds_frame(), detection.groups_frame()
-    assert list(events) == ["on", "score", "selected", "fold", "group"]
+    assert list(events) == ["on", "score", "selected", "fold", "ratio", "group"]
     assert len(events) == len(noisy_data.y)
     assert (folds["n_train"] + folds["n_held_out"] == len(noisy_data.y)).all()
     assert folds["n_on"].sum() == groups["n_on"].sum() == detection.counts.n_on
@@ -230,7 +230,10 @@ def test_same_result_on_any_number_of_threads(noisy_data):
         for name in model:
             np.testing.assert_array_equal(other[name].score, found[0][name].score)
             np.testing.assert_array_equal(other[name].significances, found[0][name].significances)
-            np.testing.assert_array_equal(other[name].permuted_contrasts, found[0][name].permuted_contrasts)
+            for statistic in ("likelihood", "cut"):
+                np.testing.assert_array_equal(
+                    other[name].permutations[statistic], found[0][name].permutations[statistic]
+                )
 
 
 def test_permutations_stay_within_groups(null_data):
@@ -257,8 +260,10 @@ def test_permutation_p_value(forest, noisy_data, null_data):
     assert "permutation p-value 0.05 (19 permutations)" in str(strong)
     X, y, groups = null_data
     weak = cross_val_detect(forest, X, y, alpha=0.5, groups=groups, n_permutations=19, random_state=0)
-    expected = (1 + np.sum(weak.permuted_contrasts >= weak.contrast)) / 20
-    assert weak.permutation_p_value == expected > 1 / 20
+    for statistic, p_value in weak.permutation_p_values.items():
+        expected = (1 + np.sum(weak.permutations[statistic] >= weak.contrasts[statistic])) / 20
+        assert p_value == expected > 1 / 20
+    assert weak.permutation_p_value == weak.permutation_p_values["likelihood"]
     assert np.isnan(cross_val_detect(forest, X, y, alpha=0.5, random_state=0).permutation_p_value)
 
 
@@ -320,7 +325,7 @@ def test_nothing_selected_is_no_detection():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(400, 3)), (np.arange(400) % 10 == 0).astype(int)
     model = OnOffForestClassifier(5, min_samples_leaf=50, random_state=0)
-    detection = cross_val_detect(model, X, y, alpha=5.0, random_state=0)
+    detection = cross_val_detect(model, X, y, alpha=5.0, random_state=0, statistic="cut")
     assert detection.significance == 0.0
     assert detection.p_value == 0.5
     assert "nothing was selected" in detection.verdict

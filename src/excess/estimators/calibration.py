@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
 from sklearn.isotonic import isotonic_regression
 
 from excess._core.checks import BoolArray, FloatArray
@@ -17,20 +19,23 @@ from excess.stats.curve import ThresholdCurve, compute_cell_curve
 __all__ = ["SignalCalibration", "calibrate", "calibrate_out_of_fold"]
 
 MIN_EVENTS = 20
-"""Fewest events in a step of the calibration, so that one of them does not make a score mean certainty; a step has twice
-the root of all events where that is more."""
+"""Fewest events in a step of the calibration, so that one of them does not make a score mean certainty."""
+_MAX_STEPS = 1000
 _N_FOLDS = 5
 _HALF_EVENT = 0.5
 """Off events that are added to each step, with as many On events as the background has for them: it bounds the odds."""
+_LEAST = 1e-6
+_CLOSEST_TO_CERTAIN = 1e-4
+_LARGEST_EXPONENT = 40.0
+_PRIOR = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class SignalCalibration:
     """What a score says about signal, as a function that never falls.
 
-    The calibration is made of steps of at least 20 events, or twice the root of all events if that is more, each with
-    its mean score and the share of On among its events, which isotonic regression has made monotone; between two steps
-    it is interpolated.
+    The probability of On is given at the mean scores of steps of at least 20 events, and interpolated between them. See
+    ``docs/likelihood.md`` for how it is found, and how well it holds.
 
     Attributes
     ----------
@@ -86,19 +91,23 @@ class SignalCalibration:
 
 
 def calibrate(curve: ThresholdCurve) -> SignalCalibration:
-    """Calibrate scores on the events of a curve, which the model that scored them must not have seen."""
-    n_on, n_off = -np.diff(curve.n_on), -np.diff(curve.n_off)  # at each distinct score
-    first = _steps(n_on + n_off)
-    n_on, n_off, total = (np.add.reduceat(counts, first) for counts in (n_on, n_off, curve.scores * (n_on + n_off)))
-    n = n_on + n_off
-    level = isotonic_regression(n_on / n, sample_weight=n.astype(np.float64))
-    block = np.flatnonzero(np.append(True, np.diff(level) != 0))
-    n_on, n_off, total = (np.add.reduceat(column, block) for column in (n_on, n_off, total))
-    odds = (n_on + curve.alpha * _HALF_EVENT) / (n_off + _HALF_EVENT)
-    odds = np.maximum.accumulate(odds)  # what was added may differ between steps by more than they do
-    # the excess of all steps that have one: then the ratio is a density over one, and its mean over the background is 1
-    strength = np.maximum(n_on - curve.alpha * n_off, 0.0).sum() / max(n_off.sum(), 1)
-    return SignalCalibration(total / (n_on + n_off), odds / (1 + odds), curve.alpha, float(strength))
+    """Calibrate scores on the events of a curve, which the model that scored them must not have seen.
+
+    The result is midway between two calibrations that fail in different ways: a curve of three parameters is smooth but
+    may have the wrong shape; isotonic regression follows any shape but has steps that are too high or low by chance.
+    """
+    steps = _Steps.of(curve, at_least=int(curve.n_on[0] + curve.n_off[0]) // _MAX_STEPS)
+    smooth = _smooth(steps, curve.alpha)
+    levels = _isotonic(curve)
+    # between and beyond the levels, of which there are few, the smooth curve says how it goes on
+    half = 0.5 * (levels.on_probability - np.interp(levels.score, steps.score, smooth))
+    on_probability = np.clip(smooth + np.interp(steps.score, levels.score, half), _LEAST, 1 - _LEAST)
+    on_probability = np.maximum.accumulate(on_probability)
+    odds = on_probability / (1 - on_probability)
+    # with this mean over the background, which is as large in a step as the odds say, the ratio is a density over one
+    background = (steps.n_on + steps.n_off) / (1 + odds)
+    strength = (np.maximum(odds - curve.alpha, 0.0) * background).sum() / background.sum()
+    return SignalCalibration(steps.score, on_probability, curve.alpha, float(strength))
 
 
 def calibrate_out_of_fold(
@@ -120,15 +129,76 @@ def calibrate_out_of_fold(
     return calibrate(compute_cell_curve(scores, on, ~on, alpha))
 
 
-def _steps(n: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the first distinct score of each step; steps are about equally large, and a score is in one step only."""
-    before = np.cumsum(n) - n
-    size = max(MIN_EVENTS, 2 * math.isqrt(int(n.sum())))
-    n_steps = max(int(n.sum()) // size, 1)
-    number = before * n_steps // int(n.sum())
-    first = np.flatnonzero(np.append(True, np.diff(number) != 0))
-    # many events of one score may leave too few before or after them
-    while len(first) > 1 and (small := np.add.reduceat(n, first) < size).any():
-        small[0] = False
-        first = first[~small] if small.any() else np.delete(first, 1)
-    return first
+class _Steps(NamedTuple):
+    """Events in ascending order of their scores, in steps of about equally many; a score is in one step only."""
+
+    score: FloatArray  # mean over the events of a step
+    n_on: NDArray[np.int64]
+    n_off: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, curve: ThresholdCurve, at_least: int) -> _Steps:
+        """Divide the events of a curve into as many steps as there can be."""
+        n_on, n_off = -np.diff(curve.n_on), -np.diff(curve.n_off)  # at each distinct score
+        n, n_all = n_on + n_off, int(curve.n_on[0] + curve.n_off[0])
+        size = max(MIN_EVENTS, at_least)
+        number = (np.cumsum(n) - n) * max(n_all // size, 1) // n_all
+        first = np.flatnonzero(np.append(True, np.diff(number) != 0))
+        # many events of one score may leave too few before or after them
+        while len(first) > 1 and (small := np.add.reduceat(n, first) < size).any():
+            small[0] = False
+            first = first[~small] if small.any() else np.delete(first, 1)
+        total, n_on, n_off = (np.add.reduceat(column, first) for column in (curve.scores * n, n_on, n_off))
+        return cls(total / (n_on + n_off), n_on, n_off)
+
+
+class _Levels(NamedTuple):
+    """Mean scores, and the probability of On there."""
+
+    score: FloatArray
+    on_probability: FloatArray
+
+
+def _isotonic(curve: ThresholdCurve) -> _Levels:
+    """Find the probability of On by isotonic regression on steps of many events."""
+    steps = _Steps.of(curve, at_least=2 * math.isqrt(int(curve.n_on[0] + curve.n_off[0])))
+    n = steps.n_on + steps.n_off
+    level = isotonic_regression(steps.n_on / n, sample_weight=n.astype(np.float64))
+    block = np.flatnonzero(np.append(True, np.diff(level) != 0))
+    n_on, n_off, total = (np.add.reduceat(column, block) for column in (steps.n_on, steps.n_off, steps.score * n))
+    odds = (n_on + curve.alpha * _HALF_EVENT) / (n_off + _HALF_EVENT)
+    odds = np.maximum.accumulate(odds)  # what was added may differ between steps by more than they do
+    return _Levels(total / (n_on + n_off), odds / (1 + odds))
+
+
+def _smooth(steps: _Steps, alpha: float) -> FloatArray:
+    """Return the probability of On in each step by beta calibration (Kull et al. 2017) of the signal above alpha.
+
+    The logarithm of the signal ratio is linear in ``ln s`` and ``-ln(1 - s)`` for scores from 0 to 1, and in the score
+    itself for others; neither coefficient may be negative.
+    """
+    s, n = steps.score, steps.n_on + steps.n_off
+    if s[0] >= 0 and s[-1] <= 1:
+        inner = np.clip(s, _CLOSEST_TO_CERTAIN, 1 - _CLOSEST_TO_CERTAIN)
+        terms = np.column_stack([np.log(inner), -np.log1p(-inner)])
+    else:
+        terms = s[:, None]
+    mean = np.average(terms, axis=0, weights=n)
+    spread = np.sqrt(np.average((terms - mean) ** 2, axis=0, weights=n))
+    columns = np.column_stack([np.ones(len(s)), (terms - mean) / np.where(spread > 0, spread, 1.0)])
+
+    def loss(coefficients: FloatArray) -> tuple[float, FloatArray]:
+        """Return minus the log-likelihood of the labels, with a weak prior against certainty, and its gradient."""
+        signal = np.exp(np.clip(columns @ coefficients, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
+        odds = signal + alpha
+        likelihood = (steps.n_on * np.log(odds) - n * np.log1p(odds)).sum()
+        gradient = ((steps.n_on / odds - n / (1 + odds)) * signal) @ columns
+        prior = np.append(0.0, _PRIOR * coefficients[1:])
+        return float(prior @ coefficients - likelihood), 2 * prior - gradient
+
+    start = np.append(-3.0, np.full(columns.shape[1] - 1, 0.5))
+    bounds = [(-30.0, 10.0), *[(0.0, None)] * (columns.shape[1] - 1)]
+    fitted = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
+    exponent = np.clip(columns @ fitted, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
+    odds = np.minimum(np.exp(exponent) + alpha, MIN_EVENTS / _HALF_EVENT)
+    return odds / (1 + odds)

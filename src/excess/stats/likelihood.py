@@ -61,8 +61,9 @@ class OnOffLikelihood:
     significance : float
         Signed square root of twice the log-likelihood ratio, in sigma; negative for a deficit.
     strength : float
-        Signal strength at the maximum, in units of the signal ratio: 1 is a source as strong as the one that the ratio
-        was learned from. Infinite where no Off event has a positive ratio.
+        Signal strength at the maximum, in units of the signal ratio. For ratios of normalised densities, as
+        ``signal_ratio`` of the classifiers gives them, it is the number of signal events for each Off event. Infinite
+        where no Off event has a positive ratio.
     strength_interval : tuple of float
         Signal strengths whose log-likelihood is at most 1/2 below the maximum: the interval of one sigma.
     n_signal : float
@@ -260,9 +261,8 @@ def _maximise(scaled: _ScaledCells) -> OnOffLikelihood:
         if not at_border and observed > 0 and abs(significance) > 1e-3:
             wald = covariance / expected * math.sqrt(observed)
             corrected += math.log(wald / significance) / significance
-    return OnOffLikelihood(
-        significance, strength / unit, (low / unit, high / unit), n_signal, math.sqrt(variance), corrected
-    )
+    strength, low, high = (float(value) / unit for value in (strength, low, high))
+    return OnOffLikelihood(significance, strength, (low, high), n_signal, math.sqrt(variance), corrected)
 
 
 class _Curve:

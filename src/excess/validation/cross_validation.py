@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from excess._core.checks import as_choice, as_counts, as_int, as_random_state, as_scalar
 from excess._core.progress import progress_bar
 from excess._core.threads import map_threaded, n_threads
-from excess.estimators.base import with_alpha
+from excess.estimators.base import OnOffMixin, with_alpha
 from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
 from excess.stats.thresholds import threshold_rule
@@ -310,7 +310,8 @@ def check_models(estimator: Any) -> dict[str, Any]:
 def _check_ratios(models: Mapping[str, Any]) -> None:
     """Refuse classifiers whose scores say nothing about how much more likely signal is."""
     for model in models.values():
-        if not hasattr(model, "signal_ratio") and score_method(model) != "predict_proba":
+        parts = (model, *model.get_params(deep=True).values())
+        if score_method(model) != "predict_proba" and not any(isinstance(part, OnOffMixin) for part in parts):
             raise ValueError(
                 f"statistic='likelihood' needs a classifier that says how signal-like an event is, which "
                 f"{type(model).__name__} does not; wrap it in SignificanceThresholdClassifier, or declare "

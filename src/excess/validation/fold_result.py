@@ -127,8 +127,11 @@ def _ratio(model: Any, score: FloatArray, alpha: float) -> FloatArray | None:
         return calibration.ratio(score)
     if not hasattr(model, "predict_proba"):
         return None
-    odds = np.minimum(score, _LARGEST_PROBABILITY) / (1 - np.minimum(score, _LARGEST_PROBABILITY))
-    return np.maximum(odds - alpha, 0.0)
+    probability = np.minimum(score, _LARGEST_PROBABILITY)
+    excess = np.maximum(probability / (1 - probability) - alpha, 0.0)
+    # the mean over all events, whose labels it does not use: folds must not differ by how much they found before
+    mean = excess.mean() if len(excess) else 0.0
+    return excess / mean if mean > 0 else np.ones(len(score))
 
 
 def _tuning_scores(model: Any, X: Any) -> FloatArray:
