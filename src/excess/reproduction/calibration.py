@@ -1,19 +1,22 @@
-"""Do significances of learned cuts mean what they say? A study on data sets without and with a source.
+"""Do significances of learned models mean what they say? A study on data sets without and with a source.
 
 Every data set holds 2,000 background events in five groups, eight Gaussian features, alpha = 1/5, and a source of some
-strength. A forest of 20 trees is cross-validated on it: pooled, forward, and with 39 permutations. Without a source,
+strength. A forest of 20 trees is cross-validated on it, pooled and forward, and the likelihood of all hold-out events
+and the cut are computed from the same models; some of the data sets are permuted 19 times as well. Without a source,
 significances should be standard normal and p-values uniform; with a source, the share of detections is the power.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.stats import kstest, norm
 
+from excess._core.checks import BoolArray, FloatArray
 from excess._core.errors import require
 from excess.estimators.forest import OnOffForestClassifier
 from excess.report.style import GREY, OFF, ON, OTHER
@@ -21,63 +24,98 @@ from excess.reproduction.pages import Figure, Page, Table, pm
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
 from excess.validation.cross_validation import cross_val_detect
+from excess.validation.detection import STATISTICS, Detection
 
-__all__ = ["CALIBRATION", "calibration_page"]
+__all__ = ["CALIBRATION", "calibration_page", "draw_data_set"]
 
 ALPHA = 1 / 5
-N_BACKGROUND, N_FEATURES, N_GROUPS, N_PERMUTATIONS = 2_000, 8, 5, 39
+N_BACKGROUND, N_FEATURES, N_GROUPS, N_PERMUTATIONS = 2_000, 8, 5, 19
 STRENGTHS = (20, 40, 60)
+PERMUTED_EVERY = {0: 6, **dict.fromkeys(STRENGTHS, 3)}
+"""Permutations take nearly all of the time: one data set out of so many has them, by strength."""
 RULES: dict[str, dict[str, Any]] = {"largest": {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}, "default": {}}
-"""Threshold rules: the paper's, and the forest's own."""
+"""Threshold rules: the paper's, and the forest's own. The likelihood has no threshold, so that one of them is enough."""
 LEVEL = 0.05
+STRATEGIES = ("pooled", "forward", "permutation")
 COLORS = {"pooled": ON, "forward": OFF, "permutation": OTHER, "no cut": GREY}
+LINES = {"likelihood": "-", "cut": "--"}
 
 
 def plan(settings: Settings, n_trials: int) -> list[Trial]:
-    """Return data sets without a source for each rule, and a third as many for each strength of a source."""
-    cases = [(rule, 0, n_trials) for rule in RULES]
-    cases += [("largest", n_signal, max(n_trials // 3, 1)) for n_signal in STRENGTHS]
+    """Return data sets without a source for each rule, and a sixth as many for each strength of a source."""
+    cases = [("largest", 0, n_trials), *(("largest", n_signal, max(n_trials // 6, 1)) for n_signal in STRENGTHS)]
+    cases.append(("default", 0, max(3 * n_trials // 10, 1)))
     return [
-        Trial(f"{rule}-{n_signal}-{number:04d}", {"rule": rule, "n_signal": n_signal, "trial": number})
+        Trial(
+            f"{rule}-{n_signal}-{number:04d}",
+            {
+                "rule": rule,
+                "n_signal": n_signal,
+                "trial": number,
+                "permuted": rule == "largest" and number % PERMUTED_EVERY[n_signal] == 0,
+            },
+        )
         for rule, n_signal, n in cases
         for number in range(n)
     ]
 
 
 def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
-    """Cross-validate one data set in all three ways."""
-    number, n_signal = parameters["trial"], parameters["n_signal"]
-    n_background = 300 if settings.small else N_BACKGROUND
-    n_permutations = 3 if settings.small else N_PERMUTATIONS
+    """Cross-validate one data set, pooled and forward; return a row for each statistic."""
+    number, n_signal, rule = (parameters[name] for name in ("trial", "n_signal", "rule"))
+    n_permutations = (3 if settings.small else N_PERMUTATIONS) if parameters["permuted"] else 0
     rng = np.random.default_rng([number, n_signal, settings.seed])
-    X = rng.normal(size=(n_background + n_signal, N_FEATURES))
-    X[n_background:, :2] += 1.5
-    on = np.r_[rng.random(n_background) < ALPHA / (1 + ALPHA), np.ones(n_signal, dtype=bool)]
-    groups = rng.integers(0, N_GROUPS, len(on))
-    seed = number + 1_000_003 * settings.seed
-    forest = OnOffForestClassifier(
-        20, max_depth=4, min_samples_leaf=10, random_state=seed % 2**31, **RULES[parameters["rule"]]
-    )
-    shared: dict[str, Any] = {"alpha": ALPHA, "groups": groups, "random_state": seed % 2**31}
-    pooled = cross_val_detect(forest, X, on, n_permutations=n_permutations, statistic="cut", **shared)
-    forward = cross_val_detect(forest, X, on, strategy="forward", statistic="cut", **shared)
-    permuted = pooled.permutations["cut"]
-    n_larger = np.count_nonzero(permuted > pooled.contrasts["cut"])
-    n_equal = 1 + np.count_nonzero(permuted == pooled.contrasts["cut"])
+    X, on, groups = draw_data_set(rng, 300 if settings.small else N_BACKGROUND, n_signal)
+    seed = (number + 1_000_003 * settings.seed) % 2**31
+    forest = OnOffForestClassifier(20, max_depth=4, min_samples_leaf=10, random_state=seed, **RULES[rule])
+    shared: dict[str, Any] = {"alpha": ALPHA, "groups": groups, "random_state": seed, "statistic": "cut"}
+    pooled = cross_val_detect(forest, X, on, n_permutations=n_permutations, **shared)
+    forward = cross_val_detect(forest, X, on, strategy="forward", **shared)
     return [
         {
-            "pooled": float(pooled.significance),
-            "forward": float(forward.significance),
-            "p_value": float(pooled.permutation_p_value),
-            # steps of 1/40 spread out, so that a test for uniformity applies
-            "p_value_spread": float((n_larger + rng.random() * n_equal) / (1 + n_permutations)),
+            "statistic": statistic,
+            "pooled": _significance(pooled, statistic),
+            "forward": _significance(forward, statistic),
+            "corrected": _corrected(forward) if statistic == "likelihood" else None,
+            **_permutation_p_values(pooled, statistic, rng),
             "uncut": float(pooled.uncut.significance),
-            "n_selected": int(np.count_nonzero(pooled.selected)),
+            "n_selected": int(np.count_nonzero(pooled.selected)) if statistic == "cut" else None,
         }
+        for statistic in (STATISTICS if rule == "largest" else ("cut",))
     ]
 
 
-CALIBRATION = Study("calibration", 600, plan, run, lambda settings: {})
+def draw_data_set(
+    rng: np.random.Generator, n_background: int, n_signal: int
+) -> tuple[FloatArray, BoolArray, NDArray[np.int64]]:
+    """Return features, labels and groups of one data set; two of the features tell the signal."""
+    X = rng.normal(size=(n_background + n_signal, N_FEATURES))
+    X[n_background:, :2] += 1.5
+    on = np.r_[rng.random(n_background) < ALPHA / (1 + ALPHA), np.ones(n_signal, dtype=bool)]
+    return X, on, rng.integers(0, N_GROUPS, len(on))
+
+
+def _significance(detection: Detection, statistic: str) -> float:
+    return float(detection.outcome.significances[statistic])
+
+
+def _corrected(detection: Detection) -> float | None:
+    return None if detection.likelihood is None else float(detection.likelihood.corrected_significance)
+
+
+def _permutation_p_values(detection: Detection, statistic: str, rng: np.random.Generator) -> Row:
+    """Return the p-value of permutations, and one whose steps are spread out, so that a test for uniformity applies."""
+    permuted, contrast = detection.permutations[statistic], detection.contrasts[statistic]
+    if len(permuted) == 0:
+        return {"p_value": None, "p_value_spread": None}
+    n_larger, n_equal = np.count_nonzero(permuted > contrast), 1 + np.count_nonzero(permuted == contrast)
+    return {
+        "p_value": float(detection.permutation_p_values[statistic]),
+        "p_value_spread": float((n_larger + rng.random() * n_equal) / (1 + len(permuted))),
+    }
+
+
+CALIBRATION = Study("calibration", 2_000, plan, run, lambda settings: {}, revision=2)
 
 
 def calibration_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
