@@ -31,7 +31,7 @@ __all__ = ["CALIBRATION", "calibration_page", "draw_data_set"]
 ALPHA = 1 / 5
 N_BACKGROUND, N_FEATURES, N_GROUPS, N_PERMUTATIONS = 2_000, 8, 5, 19
 STRENGTHS = (20, 40, 60)
-PERMUTED_EVERY = {0: 6, **dict.fromkeys(STRENGTHS, 3)}
+PERMUTED_EVERY = {0: 6, **dict.fromkeys(STRENGTHS, 2)}
 """Permutations take nearly all of the time: one data set out of so many has them, by strength."""
 RULES: dict[str, dict[str, Any]] = {"largest": {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}, "default": {}}
 """Threshold rules: the paper's, and the forest's own. The likelihood has no threshold: one of them is enough for it."""
@@ -42,9 +42,9 @@ LINES = {"likelihood": "-", "cut": "--"}
 
 
 def plan(settings: Settings, n_trials: int) -> list[Trial]:
-    """Return data sets without a source for each rule, and a sixth as many for each strength of a source."""
-    cases = [("largest", 0, n_trials), *(("largest", n_signal, max(n_trials // 6, 1)) for n_signal in STRENGTHS)]
-    cases.append(("default", 0, max(3 * n_trials // 10, 1)))
+    """Return data sets with sources of each strength, ten times as many without one, and some for the other rule."""
+    cases = [("largest", n_signal, max(n_trials // 10, 1)) for n_signal in STRENGTHS]
+    cases += [("largest", 0, n_trials), ("default", 0, max(n_trials // 5, 1))]
     return [
         Trial(
             f"{rule}-{n_signal}-{number:04d}",
