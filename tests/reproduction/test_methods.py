@@ -15,7 +15,7 @@ from excess import (
     supervised_reference,
 )
 from excess.analysis.models import MODELS, make_model
-from excess.reproduction import crab, imbalanced, published
+from excess.reproduction import calibration, crab, imbalanced, published
 from excess.reproduction.crab import make_crab_model
 from excess.reproduction.crab_data import crab_data
 from excess.reproduction.imbalanced import IMBALANCED
@@ -71,7 +71,57 @@ def test_a_fake_on_region_is_null_test():
     tested = null_test(tree, data.X, data.regions.region, n_regions=data.regions.n_regions, groups=data.groups)
     for region in (1, 4):
         row = crab.null_run(SMALL, {"model": "li-ma-tree", "size": 4, "trial": 0, "region": region})[0]
-        assert row["significance"] == pytest.approx(tested.detections[region].significance)
+        assert row["significance"] == pytest.approx(tested.counts[region].significance)
+        assert row["likelihood"] == pytest.approx(tested.outcomes[region].likelihood.significance)
+
+
+def test_rows_of_the_crab_have_the_likelihood_beside_the_cut():
+    """The likelihood is that of the default statistic, and does not depend on the rule for the threshold."""
+    data = crab_data(SMALL)
+    rows = crab.run(SMALL, {"model": "noisy-forest", "size": 4, "trial": 0})
+    assert [row["method"] for row in rows] == ["noisy-forest", "menon-forest", "mithal-forest"]
+    model = make_crab_model("noisy-forest", 4, SMALL, SMALL.trial_seed(0))
+    found = cross_val_detect(model, data.X, data.on, alpha=data.alpha, groups=data.groups)
+    assert [row["likelihood"] for row in rows] == pytest.approx([found.significance] * 3)
+    assert rows[0]["significance"] == pytest.approx(found.counts.significance)
+    assert rows[0]["significance"] != rows[0]["likelihood"]
+
+
+def test_a_calibration_trial_has_both_statistics_of_the_same_models():
+    parameters = {"rule": "largest", "n_signal": 40, "trial": 3, "permuted": True}
+    rows = {row["statistic"]: row for row in calibration.run(SMALL, parameters)}
+    X, on, groups = calibration.draw_data_set(np.random.default_rng([3, 40, 0]), 300, 40)
+    forest = OnOffForestClassifier(20, max_depth=4, min_samples_leaf=10, random_state=3, **calibration.RULES["largest"])
+    shared = {"alpha": 1 / 5, "groups": groups, "random_state": 3}
+    pooled = cross_val_detect(forest, X, on, n_permutations=3, **shared)
+    forward = cross_val_detect(forest, X, on, strategy="forward", **shared)
+    for statistic, values in rows.items():
+        assert values["pooled"] == pytest.approx(pooled.outcome.significances[statistic])
+        assert values["forward"] == pytest.approx(forward.outcome.significances[statistic])
+        assert values["p_value"] == pytest.approx(pooled.permutation_p_values[statistic])
+        assert values["p_value"] - 1 / 4 <= values["p_value_spread"] <= values["p_value"]
+    assert rows["likelihood"]["corrected"] == pytest.approx(forward.likelihood.corrected_significance)
+    assert rows["likelihood"]["corrected"] != rows["likelihood"]["forward"]
+    assert rows["cut"]["corrected"] is None
+    assert on[300:].all()
+    assert X[300:, :2].mean() == pytest.approx(1.5, abs=0.4)
+
+
+def test_calibration_trials_without_permutations_and_with_the_default_rule():
+    (row,) = calibration.run(SMALL, {"rule": "default", "n_signal": 0, "trial": 1, "permuted": False})
+    assert (row["statistic"], row["p_value"], row["p_value_spread"]) == ("cut", None, None)
+
+
+def test_a_short_calibration_is_the_beginning_of_a_long_one():
+    short, long = (calibration.CALIBRATION.plan(Settings(), n) for n in (60, calibration.CALIBRATION.n_trials))
+    parameters = {trial.name: trial.parameters for trial in long}
+    assert all(parameters[trial.name] == trial.parameters for trial in short)
+    assert len(parameters) == len(long)
+    null = [own for own in parameters.values() if own["rule"] == "largest" and own["n_signal"] == 0]
+    assert len(null) >= 1000
+    assert sum(own["permuted"] for own in null) >= 300
+    assert not any(own["permuted"] for own in parameters.values() if own["rule"] == "default")
+    assert {own["n_signal"] for own in parameters.values()} == {0, *calibration.STRENGTHS}
 
 
 class ScoreColumn(ClassifierMixin, BaseEstimator):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from excess.reproduction import crab_page, imbalanced, imbalanced_page, published
-from excess.reproduction.calibration import false_alarms, power
+from excess.reproduction.calibration import calibration_page, critical_values, false_alarms, power, remark
 from excess.reproduction.critical_difference import plot_critical_difference
 from excess.reproduction.datasets import IMBALANCED_SETS
 from excess.reproduction.pages import Page, Table, as_html, as_markdown, compare, pm
@@ -50,19 +50,83 @@ def test_pages_escape_what_they_show():
     assert "| x | y |\n| --- | --: |\n| <i> | 2 |" in as_markdown(page)
 
 
-def test_calibration_tables_count_what_exceeds():
-    rows = [
-        {"rule": "largest", "n_signal": 0, "pooled": s, "forward": s, "p_value": p, "p_value_spread": p, "uncut": s}
-        for s, p in zip([-1.0, 0.0, 1.0, 2.0], [0.9, 0.5, 0.2, 0.05], strict=True)
+def calibration_rows(n_signal, cut, likelihood, p_values, uncut, rule="largest"):
+    """Rows of data sets: pooled and forward are the same, and the likelihood has no p-values."""
+    rows = []
+    for trial, (s, other, p, without) in enumerate(zip(cut, likelihood, p_values, uncut, strict=True)):
+        shared = {"rule": rule, "n_signal": n_signal, "trial": trial, "uncut": without}
+        of_cut = {"statistic": "cut", "pooled": s, "forward": s, "corrected": None, "p_value": p, "p_value_spread": p}
+        rows.append({**shared, **of_cut})
+        if rule == "largest":
+            better = None if p is None else p / 2
+            of_likelihood = {"statistic": "likelihood", "pooled": other, "forward": other, "corrected": other + 0.5}
+            rows.append({**shared, **of_likelihood, "p_value": better, "p_value_spread": better})
+    return rows
+
+
+@pytest.fixture
+def calibrated():
+    """Four data sets without a source, of which three were permuted; three with one."""
+    null = calibration_rows(0, [-1.0, 0.0, 1.0, 2.0], [-2.0, -1.0, 0.0, 1.5], [0.9, 0.5, 0.05, None], [0.0] * 4)
+    source = calibration_rows(20, [5.0, 1.0, 1.0], [1.0, 1.4, 1.6], [0.08, 0.08, None], [2.0, -1.0, -1.0])
+    default = calibration_rows(0, [4.0], [0.0], [None], [0.0], rule="default")
+    return pd.DataFrame(null + source + default)
+
+
+def test_false_alarms_count_what_exceeds(calibrated):
+    lines = {line[:2]: line[2:] for line in false_alarms(calibrated).lines}
+    assert lines["cut, largest rule", "pooled"][3:6] == ("0.2500", "0.0000", "0.0000")
+    assert lines["cut, default rule", "forward"][0] == "1"
+    assert lines["cut, default rule", "forward"][5] == "1.0000"
+    assert lines["likelihood", "forward"][1].startswith("-0.375")
+    assert lines["likelihood", "forward, r*"][1].startswith("0.125")
+    assert lines["likelihood", "permutation"][0] == "3"
+    assert lines["cut, largest rule", "permutation"][3:6] == ("0.3333", "", "")  # 19 permutations reach 0.05 at best
+    assert lines["no cut", ""][1].startswith("0.000")
+    assert ("cut, default rule", "permutation") not in lines
+
+
+def test_power_is_at_critical_values_of_each_statistic(calibrated):
+    critical = critical_values(calibrated)
+    assert critical["cut", "pooled"] == pytest.approx(np.quantile([-1.0, 0.0, 1.0, 2.0], 0.95))
+    assert critical["likelihood", "forward"] == pytest.approx(np.quantile([-2.0, -1.0, 0.0, 1.5], 0.95))
+    found = power(calibrated).set_index(["signal", "value"])
+    pooled = found.loc[20, "pooled"]
+    assert (pooled["cut"], pooled["likelihood"]) == (pytest.approx(1 / 3), pytest.approx(2 / 3))  # 1.4 is above 1.275
+    assert pooled["difference"] == pytest.approx(1 / 3)
+    assert pooled["error"] == pytest.approx(np.std([-1, 1, 1], ddof=1) / np.sqrt(3))  # of pairs
+    assert pooled["no cut"] == pytest.approx(1 / 3)
+    assert pooled["mean S, cut"] == pytest.approx(7 / 3)
+    permuted = found.loc[20, "permutation"]
+    assert (permuted["data sets"], permuted["cut"], permuted["likelihood"]) == (2, 0, 1)
+    assert permuted["no cut"] == pytest.approx(0.5)  # on the data sets that were permuted
+
+
+@pytest.mark.parametrize(
+    ("no_cut", "cut", "likelihood", "said"),
+    [
+        (0.2, 0.3, 0.5, "the likelihood finds more"),
+        (0.2, 0.5, 0.3, "the cut finds more"),
+        (0.9, 0.96, 0.99, "both find nearly all"),
+        (0.6, 0.5, 0.3, "the cut finds more; no cut finds more than both"),
+        (0.2, 0.3, 0.31, "no difference beyond twice its error"),
+    ],
+)
+def test_rows_say_who_finds_more(no_cut, cut, likelihood, said):
+    rates = {"no cut": no_cut, "cut": cut, "likelihood": likelihood, "difference": likelihood - cut, "error": 0.05}
+    assert remark(rates) == said
+
+
+def test_the_calibration_page_has_its_critical_values_and_no_line_without_a_source(calibrated):
+    page = calibration_page({"calibration": calibrated}, SMALL, {})
+    assert "1.27 (likelihood, pooled), 1.85 (cut, pooled)" in page.text[1]
+    assert [line[:2] for line in page.tables[1].lines] == [
+        ("20", name) for name in ("pooled", "forward", "permutation")
     ]
-    rows.append({**rows[0], "n_signal": 20, "pooled": 5.0, "forward": 1.0, "p_value": 0.025, "uncut": 2.0})
-    frame = pd.DataFrame(rows)
-    lines = {line[1]: line for line in false_alarms(frame).lines}
-    assert lines["pooled"][4:7] == ("0.250", "0.000", "0.000")
-    assert lines["permutation"][4] == "0.250"
-    found = power(frame).set_index("signal").loc[20]
-    assert found["no cut"] == found["pooled, true level"] == found["permutation"] == 1
-    assert found["forward"] == 0
+    (figure,) = page.figures
+    styles = {line.get_label(): line.get_linestyle() for line in figure.drawing.axes[2].lines}
+    assert styles["likelihood, forward"] == "-"
+    assert styles["cut, forward"] == "--"
 
 
 def test_diagram_has_a_bar_for_each_group_and_the_best_on_the_right():
@@ -159,10 +223,10 @@ def test_equal_repetitions_have_no_error():
     assert pm(1.0, 0.001, 2) == "1.00 ± 0.00"  # small, but not none
 
 
-def crab_rows(n_of_lines):
+def crab_rows(n_of_lines, likelihood=22.0):
     return pd.DataFrame(
         [
-            {"line": line, "n_models": n_models, "significance": 20.0 + 0.1 * number}
+            {"line": line, "n_models": n_models, "significance": 20.0 + 0.1 * number, "likelihood": likelihood}
             for (line, n_models), n in n_of_lines.items()
             for number in range(n)
         ]
@@ -184,6 +248,34 @@ def test_the_crab_page_names_models_and_marks_few_repetitions():
     assert [at for at, fill in fills.items() if fill == "white"] == [(0.0,)]
     assert "ours on" not in page.figures[0].caption
     assert "Open circles" in page.figures[0].caption
+
+
+def test_the_likelihood_stands_beside_the_cut_and_is_not_compared_with_the_paper():
+    known = crab_rows({("li-ma-4", 100): 2}, likelihood=23.5)
+    page = crab_page.crab_page({"crab": known}, SMALL, {"crab": "simulated"})
+    (line,) = page.tables[0].lines
+    cells = dict(zip(page.tables[0].columns[6:], line[6:], strict=True))
+    assert cells == {
+        "T = 100, cut: published": "23.30 ± 0.33",
+        "ours": "20.05 ± 0.07",
+        "difference": "-3.25 ± 0.12",
+        "likelihood: ours": "23.50",
+        "repetitions": "2",
+    }
+    assert "blank" not in " ".join(page.text)
+    assert page.summary["mean_likelihood"].tolist() == [23.5]
+    (axes,) = page.figures[0].drawing.axes
+    (triangles,) = (line for line in axes.lines if line.get_marker() == "^" and len(line.get_xdata()))
+    assert list(triangles.get_xdata()) == [23.5]
+
+
+def test_a_likelihood_that_is_not_known_is_blank_with_a_reason():
+    rows = pd.concat([crab_rows({("li-ma-4", 100): 2}), crab_rows({("k-means-8", 1): 1}, likelihood=None)])
+    page = crab_page.crab_page({"crab": rows}, SMALL, {"crab": "simulated"})
+    blank, _ = page.tables[0].lines
+    assert blank[1:6] == ["15.42 ± 0.34", "20.00", "+4.58", "", "1"]
+    said = "blank for models that do not say how signal-like an event is: k-means, 8 clusters."
+    assert any(paragraph.endswith(said) for paragraph in page.text)
 
 
 def test_wide_tables_scroll_inside_the_page():

@@ -54,6 +54,16 @@ def test_the_crab_table_has_every_published_line(everything):
     np.testing.assert_allclose(both["difference"], both["mean"] - both["published"])
 
 
+def test_every_line_of_the_crab_table_has_a_likelihood(everything):
+    """All On/Off classifiers and the supervised reference have signal ratios."""
+    summary = pd.read_csv(everything / "crab" / "summary.csv")
+    assert np.isfinite(summary["mean_likelihood"]).all()
+    by_line = summary[summary["n_models"] == 100].set_index("line")["mean_likelihood"]
+    assert by_line["noisy-6"] == by_line["menon-6"] == by_line["mithal-6"]
+    assert by_line["noisy-6"] != by_line["li-ma-6"]
+    assert np.isfinite(pd.read_csv(everything / "crab-null" / "summary.csv")["mean_likelihood"]).all()
+
+
 def test_finished_trials_of_other_settings_make_no_page(everything, capsys):
     assert run_cli("reproduce", "crab", "--finished", "--out", everything) == 1
     assert "small is true there and false now" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,19 @@ def test_another_version_is_refused(tmp_path):
     path.write_text(json.dumps({**json.loads(path.read_text()), "excess": "0.0.1"}), encoding="utf-8")
     with pytest.raises(ValueError, match=r'excess is "0\.0\.1" there'):
         run_study(study, study.plan(Settings(), 1), Settings(), tmp_path)
+
+
+def test_trials_of_another_revision_are_refused(tmp_path):
+    first = study_of(pure)
+    second = replace(first, revision=2)
+    run_study(first, first.plan(Settings(), 1), Settings(), tmp_path / "first")
+    run_study(second, second.plan(Settings(), 1), Settings(), tmp_path / "second")
+    assert "revision" not in json.loads((tmp_path / "first" / "settings.json").read_text())
+    for study, folder, said in ((second, "first", "revision is null there and 2 now"), (first, "second", "2 there")):
+        with pytest.raises(ValueError, match=said):
+            run_study(study, study.plan(Settings(), 1), Settings(), tmp_path / folder)
+    with pytest.raises(ValueError, match="revision is null there and 2 now"):  # pages of finished trials
+        read_origin(second, Settings(), tmp_path / "first")
 
 
 def test_a_file_of_another_trial_is_refused(tmp_path):

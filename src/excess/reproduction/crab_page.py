@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
 from excess.reproduction import published
 from excess.reproduction.crab import name_of
 from excess.reproduction.crab_data import are_labelled, crab_data, fact_files, labelled_files
-from excess.reproduction.pages import Comparison, Figure, Page, Table, compare
+from excess.reproduction.pages import Comparison, Figure, Page, Table, compare, pm
 from excess.reproduction.roc import FORESTS
 from excess.reproduction.settings import Settings
 from excess.stats.significance import OnOffCounts
@@ -32,16 +32,21 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
     summary = []
     for line, n_models, part in _parts(frames["crab"], published.CRAB):
         found = compare(part["significance"], published.CRAB.get((line, str(n_models))), N_PUBLISHED)
-        cells = [*found.cells(2), str(found.n) if found.n else ""]
+        likelihood = compare(part["likelihood"].dropna(), None, 1)
+        cells = [*found.cells(2), likelihood.cells(2)[1], str(found.n) if found.n else ""]
         lines.setdefault(line, [name_of(line)]).extend(cells)
         if found.n:
-            summary.append({"line": line, "n_models": n_models, **vars(found)})
+            of_likelihood = {"mean_likelihood": likelihood.mean, "std_likelihood": likelihood.std}
+            summary.append({"line": line, "n_models": n_models, **vars(found), **of_likelihood})
     uncut = ""
     if _has_events(settings, origin):
         uncut = f" Without a cut: {crab_data(settings).regions.counts}."
     text = [
         f"Significance of the Crab Nebula in sigma: one night is held out at a time, and one significance is computed "
-        f"of all hold-out events that are selected.{uncut}",
+        f"of all hold-out events that are selected, which is the paper's statistic.{uncut}",
+        "The likelihood is not in the paper: it uses all hold-out events, each by its signal ratio, and the models are "
+        "those of the cut. It has no threshold, so that methods which differ in their rule for it alone share one "
+        f"value.{_without_likelihood(summary)}",
         "The number after a name is the number of clusters or the depth. T = 1 is a single model, T = 100 an ensemble "
         "(200 trees for the supervised forest and our default). Spreads are standard deviations over repetitions with "
         "other seeds on the same events; that of a difference is its standard error. There is none where all "
@@ -50,7 +55,7 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
     ]
     columns = ["model"]
     for size in ("T = 1", "T = 100"):
-        columns += [f"{size}: published", "ours", "difference", "repetitions"]
+        columns += [f"{size}, cut: published", "ours", "difference", "likelihood: ours", "repetitions"]
     return Page(
         "Detection of the Crab Nebula",
         describe_data(settings, origin),
@@ -61,6 +66,14 @@ def crab_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
     )
 
 
+def _without_likelihood(summary: Sequence[Mapping[str, Any]]) -> str:
+    """Say which models have no likelihood, and why."""
+    blank = [name_of(row["line"], row["n_models"]) for row in summary if np.isnan(row["mean_likelihood"])]
+    if not blank:
+        return ""
+    return f" It is blank for models that do not say how signal-like an event is: {'; '.join(blank)}."
+
+
 def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Mapping[str, Any]) -> Page:
     """Return the table with a fake On region."""
     lines, summary = [], []
@@ -69,9 +82,13 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
             continue
         found, own = _without_source(part, published.CRAB_NULL.get((line, str(n_models))))
         n_regions = part["region"].nunique()
-        counted = (str(found.n), str(n_regions), own.cells(2)[1], f"{part['significance'].max():.2f}")
+        likelihood = compare(part["likelihood"].dropna(), None, 1)
+        counted = [str(found.n), str(n_regions)]
+        for signed_values, name in ((own, "significance"), (likelihood, "likelihood")):
+            counted += [signed_values.cells(2)[1], pm(part[name].max(), float("nan"), 2) if signed_values.n else ""]
         lines.append((name_of(line, n_models), str(n_models), *found.cells(2), *counted))
         signed = {"mean_signed": own.mean, "std_signed": own.std}
+        signed |= {"mean_likelihood": likelihood.mean, "std_likelihood": likelihood.std}
         summary.append({"line": line, "n_models": n_models, **vars(found), "n_regions": n_regions, **signed})
     n_regions = load_config().regions.n_regions
     text = [
@@ -87,7 +104,8 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
         counts = [OnOffCounts(int(on.sum()), int((1 - on).sum()), 1 / (n_regions - 2)) for on in labels]
         uncut = ", ".join(f"{counted.significance:.1f}" for counted in counts)
         text.append(f"Without any cut, the regions show {uncut} sigma.")
-    columns = ("model", "T", "published", "ours", "difference", "repetitions", "regions", "ours, signed", "largest")
+    columns = ["model", "T", "cut: published", "ours", "difference", "repetitions", "regions"]
+    columns += ["ours, signed", "largest", "likelihood: ours, signed", "largest"]
     return Page(
         "A fake On region",
         describe_data(settings, origin),
@@ -214,10 +232,11 @@ def _bars(summary: pd.DataFrame, settings: Settings, origin: Mapping[str, Any]) 
             for are_few, fill in ((False, color), (True, "white")):
                 own, at = part[few == are_few], y[few == are_few]
                 if len(own):
-                    label = f"ours, {what}" + (f", fewer than {N_PUBLISHED} repetitions" if are_few else "")
+                    label = f"ours, cut, {what}" + (f", fewer than {N_PUBLISHED} repetitions" if are_few else "")
                     axes.errorbar(
                         own["mean"], at, xerr=own["std"].fillna(0.0), fmt="o", color=color, mfc=fill, ms=5, label=label
                     )
+            axes.plot(part["mean_likelihood"], y, "^", color=color, mfc="none", ms=5, label=f"ours, likelihood, {what}")
             axes.plot(part["published"], y, "|", color=color, ms=11, mew=1.8, label=f"published, {what}")
         axes.set_yticks(range(len(names)), [name_of(name) for name in names])
         axes.invert_yaxis()
@@ -226,7 +245,7 @@ def _bars(summary: pd.DataFrame, settings: Settings, origin: Mapping[str, Any]) 
         axes.set(xlabel="significance / sigma")
         axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     caption = (
-        "Significance of the Crab Nebula, published and ours. Data of ours: "
+        "Significance of the Crab Nebula, published and ours; published values are of a cut. Data of ours: "
         f"{describe_data(settings, origin)}. Open circles are means of fewer than {N_PUBLISHED} repetitions."
     )
     return Figure("significance", caption, axes.figure)

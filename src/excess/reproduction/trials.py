@@ -45,6 +45,7 @@ class Study:
     ``run`` is a function of a module, so that other processes find it; its rows are dicts of numbers and text.
     ``identify`` returns what tells the data from others, such as checksums. It fails, with a sentence that says what to
     do, where data are missing. ``has_data`` says whether the folder of data that settings name holds data of the study.
+    ``revision`` is raised when trials get other rows than before, so that nobody mixes them with those of an old run.
     """
 
     name: str  # of its folder
@@ -53,6 +54,7 @@ class Study:
     run: Callable[[Settings, Mapping[str, Any]], list[Row]]
     identify: Callable[[Settings], dict[str, Any]]
     has_data: Callable[[Settings], Any] = lambda settings: False
+    revision: int = 1
 
 
 def run_study(
@@ -215,7 +217,9 @@ def _read_settings(folder: Path) -> dict[str, Any] | None:
 def _basic_settings(study: Study, settings: Settings) -> dict[str, Any]:
     from excess._core.version import __version__
 
-    return {"excess": __version__, "study": study.name, "seed": settings.seed, "small": settings.small}
+    # folders of the first revision do not say so
+    revision = {"revision": study.revision} if study.revision > 1 else {}
+    return {"excess": __version__, "study": study.name, "seed": settings.seed, "small": settings.small, **revision}
 
 
 def _refuse_others(folder: Path, found: Mapping[str, Any], wanted: Mapping[str, Any], keys: Iterable[str]) -> None:
