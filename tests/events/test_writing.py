@@ -244,7 +244,7 @@ def test_copy_in_chunks(tmp_path):
 
 def test_columns_are_added_to_a_copy_with_all_else_in_it(tmp_path):
     source, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
-    write_events(TABLE.assign(score=0.0), source)
+    write_events(TABLE, source)
     with h5py.File(source, "r+") as file:
         file["runs/run_id"] = [1, 2, 3]
         file.attrs["sample_fraction"] = 0.5
@@ -258,6 +258,18 @@ def test_columns_are_added_to_a_copy_with_all_else_in_it(tmp_path):
     found = read_events(out)
     np.testing.assert_array_equal(found["score"], np.arange(len(TABLE)))
     pd.testing.assert_frame_equal(found[list(TABLE)], read_events(source)[list(TABLE)])
+
+
+def test_no_column_is_replaced(tmp_path):
+    source, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
+    write_events(TABLE, source)
+    with h5py.File(source, "r+") as file:
+        file["events/image"] = np.zeros((len(TABLE), 3))  # of two dimensions, which is no column of a table
+    for name in ("image", TABLE.columns[0]):
+        with pytest.raises(EventFileError, match=f"in.hdf5: has '{name}' already, and no column is replaced"):
+            with EventWriter(out, copy_of=source) as writer:
+                writer.append(pd.DataFrame({name: np.zeros(len(TABLE))}))
+        assert list(tmp_path.iterdir()) == [source]
 
 
 def test_added_columns_must_have_the_rows_of_the_file(tmp_path):

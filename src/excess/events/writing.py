@@ -41,7 +41,7 @@ class EventWriter:
         The file to write.
     copy_of : path-like or None, default=None
         Begin with a copy of a file in FACT's layout and add columns to it. Chunks then have only the new columns, for
-        as many rows as the file has. Columns of the same name are replaced; all other content of the file stays.
+        as many rows as the file has. All content of the file stays: a column of the same name is an error.
 
     See Also
     --------
@@ -180,6 +180,7 @@ class _Hdf5Sink:
         if copy_of is not None:
             self._n_wanted = count(copy_of)
             shutil.copyfile(copy_of, path)
+        self._path = path if copy_of is None else copy_of
         self._open(path, first)
 
     @defer_interrupts()
@@ -193,7 +194,9 @@ class _Hdf5Sink:
         rows = min(max(len(first), SMALLEST_CHUNK), LARGEST_CHUNK)
         for name in first.columns:
             if name in group:
-                del group[name]
+                raise EventFileError(
+                    f"{self._path}: has {name!r} already, and no column is replaced; choose another name"
+                )
             values = _for_hdf5(first[name])
             dtype = h5py.string_dtype("utf-8") if values.dtype == object else values.dtype
             group.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(rows,), dtype=dtype)

@@ -32,8 +32,10 @@ from excess._core.checks import (
 )
 from excess.stats.likelihood_kernels import (
     derivatives,
+    divide_keys,
     merge_sorted,
     merge_sorted_keys,
+    number_distinct,
     slopes_on_grid,
     sums_at_maximum,
     value_and_slope,
@@ -161,7 +163,7 @@ def on_off_likelihood(y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike) -> OnOff
     >>> from excess import li_ma_significance, on_off_likelihood
     >>> y = np.repeat([1, 0], [20, 25])
     >>> print(on_off_likelihood(y, np.ones(45), alpha=0.2))
-    15.0 +- 4.6 signal events, strength 0.6 (0.37 to 0.887), 4.4 sigma
+    15.0 +- 4.6 signal events, strength 0.6 (0.391 to 0.879), 4.4 sigma
     >>> round(li_ma_significance(20, 25, 0.2), 6) == round(on_off_likelihood(y, np.ones(45), 0.2).significance, 6)
     True
     """
@@ -210,24 +212,24 @@ def _make_cells(on: BoolArray, ratio: FloatArray, alpha: FloatArray) -> _ScaledC
         on, ratio, alpha = on[some], ratio[some], alpha[some] if alpha.ndim else alpha
     if len(ratio) == 0:
         return None
-    values = np.unique(alpha)
-    if len(values) <= _MAX_SORTED_APART:
-        owns = [alpha == value for value in values] if len(values) > 1 else [slice(None)]
-        parts = [_merge_equal(on[own], ratio[own], value) for own, value in zip(owns, values, strict=True)]
-        ratios, alphas, n_on, n_off = np.concatenate(parts, axis=1)
+    # positive floats sort like their bits, whose highest is 0 and makes room for the label
+    keys = (np.ascontiguousarray(ratio).view(np.uint64) << np.uint64(1)) | on.astype(np.uint64)
+    values, ends = alpha[None], np.array([0, len(keys)])
+    if alpha.ndim > 0:
+        values, numbers = number_distinct(alpha, _MAX_SORTED_APART)
+        keys, ends = divide_keys(keys, numbers, len(values)) if len(values) else (keys, ends)
+    if len(values):
+        parts = []
+        for part in np.argsort(values):
+            own = keys[ends[part] : ends[part + 1]]
+            own.sort()
+            parts.append(merge_sorted_keys(own, values[part]))
+        ratios, alphas, n_on, n_off = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     else:
         order = np.lexsort((ratio, alpha))
         ratios, alphas, n_on, n_off = merge_sorted(ratio[order], alpha[order], on[order])
     unit = float(ratios.max())
     return _ScaledCells(_Cells(np.maximum(ratios / unit, _SMALLEST_RATIO), alphas, n_on, n_off), unit)
-
-
-def _merge_equal(on: BoolArray, ratio: FloatArray, alpha: float) -> FloatArray:
-    """Return ratio, alpha, On and Off counts of the cells of events that share their alpha."""
-    # positive floats sort like their bits, whose highest is 0 and makes room for the label
-    keys = (np.ascontiguousarray(ratio).view(np.uint64) << np.uint64(1)) | on.astype(np.uint64)
-    keys.sort()
-    return merge_sorted_keys(keys, alpha)
 
 
 class _ScaledCells(NamedTuple):

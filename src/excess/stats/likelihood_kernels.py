@@ -50,6 +50,45 @@ def merge_sorted_keys(keys, alpha):
 
 
 @njit(cache=True, nogil=True)
+def number_distinct(values, most):
+    """Return the distinct values in the order of their first use, and the number of that of each event.
+
+    If there are more than ``most``, no value is returned.
+    """
+    found = np.empty(most)
+    numbers = np.empty(len(values), dtype=np.uint8)
+    n = 0
+    k = 0
+    for i in range(len(values)):
+        if n == 0 or found[k] != values[i]:  # events of a run mostly come one after the other
+            k = 0
+            while k < n and found[k] != values[i]:
+                k += 1
+            if k == n:
+                if n == most:
+                    return found[:0], numbers
+                found[n] = values[i]
+                n += 1
+        numbers[i] = k
+    return found[:n], numbers
+
+
+@njit(cache=True, nogil=True)
+def divide_keys(keys, numbers, n_parts):
+    """Return the keys of each part one after the other, and where the parts end."""
+    ends = np.zeros(n_parts + 1, dtype=np.int64)
+    for i in range(len(keys)):
+        ends[numbers[i] + 1] += 1
+    ends = np.cumsum(ends)
+    place = ends[:-1].copy()
+    divided = np.empty_like(keys)
+    for i in range(len(keys)):
+        divided[place[numbers[i]]] = keys[i]
+        place[numbers[i]] += 1
+    return divided, ends
+
+
+@njit(cache=True, nogil=True)
 def derivatives(m, ratio, alpha, n_on, n_off):
     """Return first and second derivative of the log-likelihood by the signal strength."""
     first = second = 0.0
