@@ -196,6 +196,16 @@ def test_many_ratios_are_exact(monkeypatch):
         np.testing.assert_allclose(quick.strength_interval, exact.strength_interval, atol=1e-4 * width)
 
 
+def test_the_border_of_few_cells_is_that_of_all():
+    """An On event that bounds the strength must not be averaged away among many others."""
+    ratio = np.concatenate([[1.0], np.linspace(0.5, 0.99, 20_000), [0.9901]])
+    alpha = np.concatenate([[1.0], np.full(20_001, 0.1)])
+    on = np.arange(20_002) == 20_001
+    found = on_off_likelihood(on, ratio, alpha)
+    assert found.significance < -50
+    assert found.strength_interval[0] < found.strength < found.strength_interval[1]
+
+
 def test_the_interval_covers_as_often_as_it_says():
     rng = np.random.default_rng(5)
     covered = 0

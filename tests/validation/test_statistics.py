@@ -163,25 +163,51 @@ def test_probabilities_of_plain_classifiers_are_ratios():
         assert found.ratio[groups == group].mean() == pytest.approx(1)
 
 
+def draw_runs(seed, alphas=(0.1, 0.3), n_off=2500, strength=0.3):
+    """Return events of runs with as many Off events each; On times, and so signal and alpha, differ."""
+    rng = np.random.default_rng(seed)
+    X, y, alpha, groups = [], [], [], []
+    for run, ratio in enumerate(alphas):
+        n_on, n_signal = rng.poisson(ratio * n_off), rng.poisson(strength * ratio * n_off)
+        events = rng.normal(size=(n_off + n_on + n_signal, 4))
+        events[n_off + n_on :, :2] += 1.5
+        X.append(events)
+        y.append(np.arange(len(events)) >= n_off)
+        alpha.append(np.full(len(events), ratio))
+        groups.append(run + 2 * rng.integers(0, 3, len(events)))
+    return np.concatenate(X), np.concatenate(y).astype(int), np.concatenate(alpha), np.concatenate(groups)
+
+
 @pytest.mark.slow
-def test_exposure_ratios_of_runs_are_kept_apart(forest):
-    """Runs with alphas of 0.1 and 0.3: counts and likelihood take each event's own, and the strength is right."""
-    strengths = {"own": [], "mean": []}
-    for seed in range(12):
-        alpha = np.where(np.arange(6000) < 3000, 0.1, 0.3)
-        X, y, _ = draw(seed, 6000, share=0.05, alpha=alpha)
-        groups = np.arange(6000) // 600
-        own = cross_val_detect(forest, X, y, alpha=alpha, groups=groups, random_state=0)
-        mean = cross_val_detect(forest, X, y, alpha=own.alpha, groups=groups, random_state=0)
-        assert own.uncut.background == pytest.approx(alpha[y == 0].sum())
-        assert own.alpha == pytest.approx(alpha[y == 0].mean())
-        # per group, one mean alpha sees signal where there is none, or the other way round
-        strengths["own"].append([own.likelihood_by_group[group].n_signal for group in (0, 9)])
-        strengths["mean"].append([mean.likelihood_by_group[group].n_signal for group in (0, 9)])
-    expected = 0.05 * 600
-    error = np.std(strengths["own"], axis=0) / 12**0.5
-    assert (np.abs(np.mean(strengths["own"], axis=0) - expected) < 4 * error).all()
-    assert (np.abs(np.mean(strengths["mean"], axis=0) - expected) > 4 * error).all()
+def test_a_steady_source_is_as_strong_in_runs_of_any_exposure(forest):
+    """Runs with alphas of 0.1 and 0.3: each event with its own gives the number of signal events, a mean does not."""
+    own, mean, expected = [], [], np.array([0.3 * 0.1 * 2500, 0.3 * 0.3 * 2500])
+    for seed in range(10):
+        X, y, alpha, groups = draw_runs(seed)
+        runs = groups % 2
+        found = cross_val_detect(forest, X, y, alpha=alpha, groups=groups, random_state=0)
+        assert found.alpha == pytest.approx(alpha[y == 0].mean())
+        assert found.uncut.background == pytest.approx(alpha[y == 0].sum())
+        strengths = [on_off_likelihood(y[runs == run], found.ratio[runs == run], alpha[runs == run]) for run in (0, 1)]
+        own.append([one.n_signal for one in strengths] + [strengths[0].strength / strengths[1].strength])
+        one_alpha = cross_val_detect(forest, X, y, alpha=found.alpha, groups=groups, random_state=0)
+        mean.append(
+            [on_off_likelihood(y[runs == run], one_alpha.ratio[runs == run], found.alpha).n_signal for run in (0, 1)]
+        )
+    error = np.std(own, axis=0) / 10**0.5
+    assert (np.abs(np.mean(own, axis=0) - [*expected, 1.0]) < 4 * error).all()
+    assert abs(np.mean(mean, axis=0)[0] - expected[0]) > 4 * error[0]
+
+
+def test_permutations_keep_exposure_ratios_apart(forest):
+    """A feature that knows the run tells nothing about a source: permutations must not mix the runs."""
+    rng = np.random.default_rng(0)
+    alpha = np.repeat([0.1, 0.6], 700)
+    y = (rng.random(1400) < alpha / (1 + alpha)).astype(int)
+    X = np.column_stack([alpha + 0.01 * rng.normal(size=1400), rng.normal(size=1400)])
+    found = cross_val_detect(forest, X, y, alpha=alpha, n_permutations=9, random_state=0)
+    assert np.abs(found.permutations["likelihood"]).max() < 4
+    assert found.permutation_p_value < 0.95
 
 
 def test_alpha_of_events_must_fit(forest):
@@ -190,6 +216,27 @@ def test_alpha_of_events_must_fit(forest):
         cross_val_detect(forest, X, y, alpha=[0.1, 0.2], groups=groups)
     with pytest.raises(ValueError, match="alpha must be positive"):
         cross_val_detect(forest, X, y, alpha=np.zeros(3000), groups=groups)
+    with pytest.raises(ValueError, match="alpha must"):
+        cross_val_detect(forest, X, y, alpha=np.full((3000, 2), 0.2), groups=groups)
+    column = np.full((3000, 1), 0.2)
+    found = cross_val_detect(forest, X, y, alpha=column, groups=groups, random_state=0)
+    assert found.event_alpha.shape == (3000,)
+
+
+def test_the_background_of_a_fitted_plain_classifier_is_not_known():
+    X, y, _ = draw(0)
+    model = LogisticRegression().fit(X, y)
+    with pytest.raises(ValueError, match="needs a classifier that says how signal-like an event is"):
+        detect(model, X, y, alpha=ALPHA)
+    assert detect(model, X, y, alpha=ALPHA, statistic="cut").likelihood is None
+
+
+def test_new_events_of_one_class_have_a_curve():
+    X, y, _ = draw(0)
+    model = OnOffForestClassifier(10, ALPHA, min_samples_leaf=20, random_state=0).fit(X, y)
+    found = detect(model, X[y == 0], y[y == 0], alpha=ALPHA)
+    assert found.significance < 0
+    assert found.curve.n_on.max() == 0
 
 
 def test_an_outcome_survives_a_file(found):

@@ -203,12 +203,13 @@ def _search_forward(
         if time is None or not np.isfinite(time).all():
             return {}, "there are neither groups nor times, so that what came first is not known"
         order = np.argsort(time, kind="stable")
+    ratio = observation.exposure_ratio
     try:
         found = cross_val_detect(
             models,
             observation.X[order],
             observation.on[order],
-            alpha=observation.alpha if observation.event_alpha is None else observation.event_alpha[order],
+            alpha=ratio[order] if isinstance(ratio, np.ndarray) else ratio,
             **{**shared, "strategy": "forward"},
         )
     except ValueError as error:

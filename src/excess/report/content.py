@@ -65,6 +65,11 @@ def model_content(
         )
     if n_unjudged := int(np.count_nonzero(~judged)):
         missing.append(f"{n_unjudged:,} of {len(judged):,} events were used for training only, and are not counted.")
+    if detection.event_alpha is not None:
+        missing.append(
+            "Exposure ratios differ between events. The significances take each event's own; the slider and the "
+            "histograms scale Off by the mean."
+        )
     explored = explore(detection, max_bytes)
     groups = _groups(detection, missing)
     marks = np.unique(detection.thresholds[np.isfinite(detection.thresholds)].round(6))

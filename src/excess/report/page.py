@@ -189,7 +189,7 @@ def _comparison_bars(detections: Mapping[str, Detection]) -> dict[str, Any] | No
     return {
         "names": [*("no cut" for _ in uncut), *detections],
         "cut": [*uncut, *(one["cut"] for one in found)],
-        "likelihood": [*(None for _ in uncut), *likelihoods] if any(likelihoods) else None,
+        "likelihood": [*(None for _ in uncut), *likelihoods] if any(one is not None for one in likelihoods) else None,
         "n_uncut": len(uncut),
     }
 

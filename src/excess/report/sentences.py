@@ -123,6 +123,8 @@ def _describe_statistic(detection: Detection) -> str:
 def describe_bins(detection: Detection) -> str:
     """Return how bins of the signal ratio make up the two significances."""
     found = detection.outcome.significances
+    if detection.likelihood is None:
+        return ""
     return (
         f"Cut: the filled bins, most of whose events it selects, as one bin ({found['cut']:.1f} σ). Likelihood: all "
         f"bins, each by its weight ({found['likelihood']:.1f} σ)."

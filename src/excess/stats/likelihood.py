@@ -172,7 +172,8 @@ def on_off_likelihood(y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike) -> OnOff
     check_same_length(y=on, ratio=ratios)
     exposure = as_alpha(alpha)
     if exposure.ndim > 0:
-        check_same_length(y=on, alpha=as_column("alpha", exposure))
+        exposure = as_column("alpha", exposure)
+        check_same_length(y=on, alpha=exposure)
     return compute_likelihood(on, ratios, exposure)
 
 
@@ -198,7 +199,11 @@ class _Cells(NamedTuple):
         if len(self.ratio) <= _MAX_FINE:
             return self
         high_bits = self.ratio.view(np.uint64) >> np.uint64(52 - 7)  # sign, exponent, and seven bits of the fraction
-        first = np.flatnonzero(np.append(True, (np.diff(high_bits) != 0) | (np.diff(self.alpha) != 0)))
+        is_first = np.append(True, (np.diff(high_bits) != 0) | (np.diff(self.alpha) != 0))
+        # the cells that bound the strength from below stay as they are
+        bounding = self.alpha <= (self.alpha / self.ratio).min() * (1 + 4 * _EPSILON) * self.ratio
+        is_first |= bounding | np.append(False, bounding[:-1])
+        first = np.flatnonzero(is_first)
         n = self.n_on + self.n_off
         ratio = np.add.reduceat(n * self.ratio, first) / np.add.reduceat(n, first)
         n_on, n_off = (np.add.reduceat(counts, first) for counts in (self.n_on, self.n_off))
@@ -252,7 +257,8 @@ def _maximise(scaled: _ScaledCells) -> OnOffLikelihood:
         at_border = strength == curve.lowest
         if curve.cells is not cells and not at_border:
             strength = _climb(start, cells, curve.lowest, math.inf)
-            low, high = max(low + strength - start, curve.lowest), high + strength - start
+            low = low if low == curve.lowest else max(low + strength - start, curve.lowest)
+            high += strength - start
         top, expected, observed, n_signal, growth, squares, covariance = sums_at_maximum(strength, *cells)
         if at_border:
             top = value_and_slope(strength, *cells)[0]

@@ -17,7 +17,7 @@ _SERIES_BELOW = 0.02
 
 @njit(cache=True, nogil=True)
 def merge_sorted(ratio, alpha, on):
-    """Return ratio, alpha, On and Off counts of the cells of events that are sorted by ratio, then by alpha."""
+    """Return ratio, alpha, On and Off counts of the cells of events that are sorted by alpha, then by ratio."""
     cells = np.empty((4, len(ratio)))
     n = -1
     for i in range(len(ratio)):

@@ -265,7 +265,7 @@ def detect(
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
         Further new events that are scored but not counted, as for `cross_val_detect`.
     statistic : {"likelihood", "cut"}, default="likelihood"
-        The statistic that counts, as for `cross_val_detect`.
+        The statistic that counts, as for `cross_val_detect`. ``"likelihood"`` needs a model with ``signal_ratio``.
     required_significance : float, default=5.0
         Significance from which the source counts as detected.
 
@@ -289,12 +289,11 @@ def detect(
     On 99, Off 5, alpha 0.2: excess 98.0 +- 10.0, 17.8 sigma
     """
     check_is_fitted(model)
-    models = check_models(model)
-    if as_choice("statistic", statistic, STATISTICS) == "likelihood":
-        _check_ratios(models)
+    check_models(model)
+    as_choice("statistic", statistic, STATISTICS)
     required = _as_significance(required_significance)
     events = check_new_events(X, y, alpha, groups, nearby, model.classes_)
-    run = FoldResults.of([predict_new(model, events, events.mean_alpha)], events.on, events.alpha)
+    run = FoldResults.of([predict_new(model, events)], events.on, events.alpha)
     return make_detection(events, [run], 1, "applied", statistic, required)
 
 
@@ -342,8 +341,7 @@ def _run_folds(
     n_jobs = n_threads(n_jobs)
     seed = int(as_random_state(random_state).randint(2**31 - 1))
     folds_of = fold_maker(cv, strategy, events.X, events.labels, events.on_class, events.groups)
-    alpha = events.mean_alpha
-    models = {name: with_alpha(model, alpha) for name, model in models.items()}
+    models = {name: with_alpha(model, events.mean_alpha(events.labels)) for name, model in models.items()}
     repeated = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]
     n_folds = len(folds_of(events.labels, _seed(seed, 0, 0)))
 
@@ -360,10 +358,11 @@ def _run_folds(
             for model in models.values():
                 seeded = _reseeded(model, own_seed, keep=repeat == 0)
                 for number, (train, held_out) in enumerate(folds):
-                    nearby = (
-                        np.empty(0, dtype=np.intp) if permutation else events.nearby_rows(held_out, number, n_shares)
-                    )
-                    yield partial(fit_and_predict, seeded, events, labels, train, held_out, nearby, rules, alpha)
+                    none = np.empty(0, dtype=np.intp)
+                    nearby = none if permutation else events.nearby_rows(held_out, number, n_shares)
+                    alpha = events.mean_alpha(labels, train)
+                    own = with_alpha(seeded, alpha) if isinstance(events.alpha, np.ndarray) else seeded
+                    yield partial(fit_and_predict, own, events, labels, train, held_out, nearby, rules, alpha)
 
     found: dict[str, list[list[FoldResults]]] = {name: [[] for _ in rules] for name in models}
     with progress_bar("Cross-validating", len(repeated) * len(models) * n_folds, shown=verbose > 0) as tick:

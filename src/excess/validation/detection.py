@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from excess._core.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
-from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.curve import ThresholdCurve, compute_cell_curve
 from excess.stats.likelihood import OnOffLikelihood, compute_likelihood
 from excess.stats.significance import OnOffCounts
 
@@ -143,7 +143,8 @@ class Detection:
     selected : ndarray of bool of shape (n_events,)
         Selected events; False for events that were only trained on.
     ratio : ndarray of shape (n_events,) or None
-        Signal ratios, NaN for events that were only trained on; None if the model has none.
+        Signal ratios, NaN for events that were only trained on; None if the model has none. Where exposure ratios
+        differ, they are multiplied by the event's own in units of the mean: a longer On exposure has more signal.
     fold : ndarray of int64 of shape (n_events,)
         The model that held the event out; -1 for events that were only trained on.
     groups : ndarray of shape (n_events,) or None
@@ -361,7 +362,8 @@ class Detection:
     def curve(self) -> ThresholdCurve:
         """Hold-out events at every cut of their score, the same for all folds: for exploration, not for a result."""
         known = self.held_out & np.isfinite(self.score)
-        return significance_curve(self.on[known], self.score[known], self.alpha)
+        on = self.on[known]  # new events may be of one class
+        return compute_cell_curve(self.score[known], on, ~on, self.alpha)
 
     @property
     def feasible(self) -> bool:
@@ -376,7 +378,7 @@ class Detection:
         if self.feasible:
             if self.strategy == "applied":
                 return f"{found}: On has more signal than Off."
-            if self.significance > self.uncut.significance:
+            if self.significance > self.uncut.significance + 1e-6:
                 return f"{found}: On has more signal than Off, and it could be learned from these labels."
             return (
                 f"{found}: On has more signal than Off, but no cut at all is as significant "

@@ -84,19 +84,19 @@ def fit_and_predict(
     return [own if rule is None else _apply_threshold(own, rule(y, scores, alpha)) for rule in rules]
 
 
-def predict_new(model: Any, events: OnOffEvents, alpha: float) -> FoldResult:
+def predict_new(model: Any, events: OnOffEvents) -> FoldResult:
     """Predict all events, nearby ones too, by a model that was fitted on others."""
-    found = _predict_fold(model, events.X, np.arange(len(events.labels)), 0, events.on_class, alpha)
+    found = _predict_fold(model, events.X, np.arange(len(events.labels)), 0, events.on_class, None)
     if events.nearby is None:
         return found
     rows = np.arange(events.nearby.n_events)
-    return found._replace(nearby=_predict(model, events.nearby.X, rows, events.on_class, alpha))
+    return found._replace(nearby=_predict(model, events.nearby.X, rows, events.on_class, None))
 
 
 def _predict_fold(
-    model: Any, X_held_out: Any, held_out: NDArray[np.intp], n_train: int, on_class: Any, alpha: float
+    model: Any, X_held_out: Any, held_out: NDArray[np.intp], n_train: int, on_class: Any, alpha: float | None
 ) -> FoldResult:
-    """Predict hold-out events by a fitted model."""
+    """Predict hold-out events by a model that was fitted with this exposure ratio; None if it is not known."""
     innermost = _innermost(model)
     return FoldResult(
         n_train=n_train,
@@ -107,7 +107,7 @@ def _predict_fold(
     )
 
 
-def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: float) -> HoldoutPrediction:
+def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: float | None) -> HoldoutPrediction:
     """Score and select events, and say how signal-like they are."""
     score = score_events(model, X)
     if not np.isfinite(score).all():
@@ -120,12 +120,12 @@ def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: f
     return HoldoutPrediction(rows, score, selected, _ratio(model, score, alpha))
 
 
-def _ratio(model: Any, score: FloatArray, alpha: float) -> FloatArray | None:
-    """Return the signal ratios that follow from scores; None if these are no probabilities."""
+def _ratio(model: Any, score: FloatArray, alpha: float | None) -> FloatArray | None:
+    """Return the signal ratios that follow from scores; None if these are no probabilities of a known background."""
     calibration = getattr(_innermost(model), "calibration_", None)
     if isinstance(calibration, SignalCalibration):
         return calibration.ratio(score)
-    if not hasattr(model, "predict_proba"):
+    if alpha is None or not hasattr(model, "predict_proba"):
         return None
     probability = np.minimum(score, _LARGEST_PROBABILITY)
     excess = np.maximum(probability / (1 - probability) - alpha, 0.0)
@@ -191,7 +191,7 @@ class FoldResults(NamedTuple):
     @classmethod
     def of(cls, folds: list[FoldResult], on: BoolArray, alpha: FloatArray | float) -> FoldResults:
         """Judge the events of all folds together."""
-        joined = _join(folds, len(on))
+        joined = _join(folds, len(on), alpha)
         judged = joined.fold >= 0
         counts = count_events(on, joined.selected, alpha)
         outcome = Outcome(counts, find_likelihood(on, joined.ratio, judged, alpha), "cut")
@@ -212,7 +212,11 @@ class _JoinedFolds(NamedTuple):
     fold: NDArray[np.int64]
 
 
-def _join(folds: list[FoldResult], n_events: int) -> _JoinedFolds:
+def _join(folds: list[FoldResult], n_events: int, alpha: FloatArray | float) -> _JoinedFolds:
+    """Put the events of all folds together.
+
+    A run with a larger exposure ratio has more signal for each Off event, and so have its ratios.
+    """
     score, selected, fold = np.full(n_events, np.nan), np.zeros(n_events, dtype=np.bool_), np.full(n_events, -1)
     ratio = np.full(n_events, np.nan)
     for number, result in enumerate(folds):
@@ -221,6 +225,8 @@ def _join(folds: list[FoldResult], n_events: int) -> _JoinedFolds:
         if result.held_out.ratio is not None:
             ratio[rows] = result.held_out.ratio
     known = all(result.held_out.ratio is not None for result in folds)
+    if isinstance(alpha, np.ndarray):
+        ratio *= alpha / alpha.mean()
     return _JoinedFolds(score, selected, ratio if known else None, fold)
 
 
@@ -245,7 +251,7 @@ def make_detection(
     median = np.argsort(significances[statistic], axis=1, kind="stable")[:, (n_repeats - 1) // 2]
     results = runs[median[0]].folds
     on = events.on
-    joined = _join(results, len(on))
+    joined = _join(results, len(on), events.alpha)
     folds = []
     for number, result in enumerate(results):
         own = joined.fold == number
@@ -260,7 +266,7 @@ def make_detection(
         **joined._asdict(),
         groups=events.groups,
         folds=tuple(folds),
-        alpha=events.mean_alpha,
+        alpha=events.mean_alpha(events.labels),
         strategy=strategy,
         statistic=statistic,
         repeats={name: values[0] for name, values in significances.items()},

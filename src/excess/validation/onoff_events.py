@@ -49,13 +49,12 @@ class OnOffEvents(NamedTuple):
         """True for On events."""
         return np.asarray(self.labels == self.on_class)
 
-    @property
-    def mean_alpha(self) -> float:
-        """Exposure ratio On/Off; the mean over the Off events where it differs."""
+    def mean_alpha(self, labels: NDArray[Any], rows: Any = slice(None)) -> float:
+        """Return the exposure ratio On/Off of some events; where it differs, the mean over those labelled Off."""
         if not isinstance(self.alpha, np.ndarray):
             return self.alpha
-        off = ~self.on
-        return float(self.alpha[off].mean() if off.any() else self.alpha.max())
+        alpha, off = self.alpha[rows], labels[rows] != self.on_class
+        return float(alpha[off].mean() if off.any() else alpha.max())
 
     def nearby_rows(self, held_out: NDArray[np.intp], number: int, n_shares: int) -> NDArray[np.intp]:
         """Return the nearby events that a fold scores: those of its groups, or its share where there are no groups."""
@@ -66,11 +65,14 @@ class OnOffEvents(NamedTuple):
         return np.flatnonzero(np.isin(self.nearby.groups, np.unique(self.groups[held_out])))
 
     def permute_labels(self, seed: int) -> NDArray[Any]:
-        """Return labels that are permuted within groups."""
+        """Return labels that are permuted within groups, and among events of the same exposure ratio."""
         n = len(self.labels)
         group = np.zeros(n, dtype=np.intp)
         if self.groups is not None:
             group = np.unique(self.groups, return_inverse=True)[1]
+        if isinstance(self.alpha, np.ndarray):
+            values, number = np.unique(self.alpha, return_inverse=True)
+            group = group * len(values) + number
         labels = np.empty_like(self.labels)
         random = np.random.default_rng(seed).random(n)
         labels[np.argsort(group, kind="stable")] = self.labels[np.lexsort((random, group))]
@@ -113,8 +115,9 @@ def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
     ratio = as_alpha(alpha)
     if ratio.ndim == 0:
         return float(ratio)
-    check_same_length(y=labels, alpha=as_column("alpha", ratio))
-    return ratio
+    column = as_column("alpha", ratio)
+    check_same_length(y=labels, alpha=column)
+    return column
 
 
 def check_groups(X: Any, groups: ArrayLike | None, **column: NDArray[Any]) -> NDArray[Any] | None:
