@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from sklearn.isotonic import isotonic_regression
 
 from excess._core.checks import BoolArray, FloatArray
@@ -28,6 +27,7 @@ _LEAST = 1e-6
 _CLOSEST_TO_CERTAIN = 1e-4
 _LARGEST_EXPONENT = 40.0
 _PRIOR = 0.01
+_RIDGE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,18 +187,49 @@ def _smooth(steps: _Steps, alpha: float) -> FloatArray:
     spread = np.sqrt(np.average((terms - mean) ** 2, axis=0, weights=n))
     columns = np.column_stack([np.ones(len(s)), (terms - mean) / np.where(spread > 0, spread, 1.0)])
 
-    def loss(coefficients: FloatArray) -> tuple[float, FloatArray]:
-        """Return minus the log-likelihood of the labels, with a weak prior against certainty, and its gradient."""
-        signal = np.exp(np.clip(columns @ coefficients, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
-        odds = signal + alpha
-        likelihood = (steps.n_on * np.log(odds) - n * np.log1p(odds)).sum()
-        gradient = ((steps.n_on / odds - n / (1 + odds)) * signal) @ columns
-        prior = np.append(0.0, _PRIOR * coefficients[1:])
-        return float(prior @ coefficients - likelihood), 2 * prior - gradient
-
-    start = np.append(-3.0, np.full(columns.shape[1] - 1, 0.5))
-    bounds = [(-30.0, 10.0), *[(0.0, None)] * (columns.shape[1] - 1)]
-    fitted = minimize(loss, start, jac=True, bounds=bounds, method="L-BFGS-B").x
-    exponent = np.clip(columns @ fitted, -_LARGEST_EXPONENT, _LARGEST_EXPONENT)
-    odds = np.minimum(np.exp(exponent) + alpha, MIN_EVENTS / _HALF_EVENT)
+    fitted = _fit_signal(columns, steps.n_on, n, alpha)
+    odds = np.minimum(_signal(columns, fitted) + alpha, MIN_EVENTS / _HALF_EVENT)
     return odds / (1 + odds)
+
+
+def _signal(columns: FloatArray, coefficients: FloatArray) -> FloatArray:
+    """Return the density of signal in On, over that of Off events, in each step."""
+    return np.exp(np.clip(columns @ coefficients, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
+
+
+def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha: float) -> FloatArray:
+    """Return the coefficients of the likeliest signal, with a weak prior against certainty, by Fisher scoring.
+
+    All but the first coefficient are 0 or more.
+    """
+    prior = np.append(0.0, np.full(columns.shape[1] - 1, 2 * _PRIOR))
+
+    def terms(coefficients: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+        """Return the log-likelihood of the labels, its gradient, and its information."""
+        signal = _signal(columns, coefficients)
+        odds = signal + alpha
+        value = (n_on * np.log(odds) - n * np.log1p(odds)).sum() - 0.5 * prior @ coefficients**2
+        gradient = ((n_on / odds - n / (1 + odds)) * signal) @ columns - prior * coefficients
+        weights = n * (signal / (1 + odds)) ** 2 / odds
+        return float(value), gradient, (columns * weights[:, None]).T @ columns + np.diag(prior + _RIDGE)
+
+    lowest = np.append(-_LARGEST_EXPONENT, np.zeros(columns.shape[1] - 1))
+    coefficients = np.append(-3.0, np.full(columns.shape[1] - 1, 0.5))
+    value, gradient, information = terms(coefficients)
+    for _ in range(200):
+        free = (coefficients > lowest) | (gradient > 0)
+        step = np.zeros(len(coefficients))
+        step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
+        for _ in range(40):
+            stepped = np.clip(coefficients + step, lowest, _LARGEST_EXPONENT)
+            new = terms(stepped)
+            if new[0] >= value:
+                break
+            step *= 0.5
+        else:
+            break
+        moved = np.abs(stepped - coefficients).max()
+        coefficients, (value, gradient, information) = stepped, new
+        if moved < 1e-9:
+            break
+    return coefficients
