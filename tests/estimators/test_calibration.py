@@ -20,7 +20,7 @@ from excess.stats.curve import significance_curve
 
 ALPHA = 0.2
 MODELS = {
-    "tree": OnOffTreeClassifier(ALPHA, max_depth=5, min_samples_leaf=20),
+    "tree": OnOffTreeClassifier(ALPHA, max_depth=5, min_samples_leaf=400),
     "forest": OnOffForestClassifier(150, ALPHA, min_samples_leaf=20, random_state=0),
     "k-means": OnOffKMeansClassifier(24, ALPHA, random_state=0),
     "ensemble": OnOffKMeansEnsembleClassifier(100, 32, ALPHA, n_jobs=2, random_state=0),

@@ -90,19 +90,22 @@ class SignalCalibration:
         return cls(score, probability, alpha, strength)
 
 
-def calibrate(curve: ThresholdCurve) -> SignalCalibration:
+def calibrate(curve: ThresholdCurve, *, smooth: bool = True) -> SignalCalibration:
     """Calibrate scores on the events of a curve, which the model that scored them must not have seen.
 
     The result is midway between two calibrations that fail in different ways: a curve of three parameters is smooth but
     may have the wrong shape; isotonic regression follows any shape but has steps that are too high or low by chance.
+    Without ``smooth`` it is isotonic regression alone.
     """
     steps = _Steps.of(curve, at_least=int(curve.n_on[0] + curve.n_off[0]) // _MAX_STEPS)
-    smooth = _smooth(steps, curve.alpha)
     levels = _isotonic(curve)
-    # between and beyond the levels, of which there are few, the smooth curve says how it goes on
-    half = 0.5 * (levels.on_probability - np.interp(levels.score, steps.score, smooth))
-    on_probability = np.clip(smooth + np.interp(steps.score, levels.score, half), _LEAST, 1 - _LEAST)
-    on_probability = np.maximum.accumulate(on_probability)
+    on_probability = np.interp(steps.score, *levels)
+    if smooth:
+        fitted = _smooth(steps, curve.alpha)
+        # between and beyond the levels, of which there are few, the smooth curve says how it goes on
+        half = 0.5 * (levels.on_probability - np.interp(levels.score, steps.score, fitted))
+        on_probability = np.clip(fitted + np.interp(steps.score, levels.score, half), _LEAST, 1 - _LEAST)
+        on_probability = np.maximum.accumulate(on_probability)
     odds = on_probability / (1 - on_probability)
     # with this mean over the background, which is as large in a step as the odds say, the ratio is a density over one
     background = (steps.n_on + steps.n_off) / (1 + odds)
@@ -111,7 +114,7 @@ def calibrate(curve: ThresholdCurve) -> SignalCalibration:
 
 
 def calibrate_out_of_fold(
-    on: BoolArray, alpha: float, score: Callable[[BoolArray, BoolArray], FloatArray]
+    on: BoolArray, alpha: float, score: Callable[[BoolArray, BoolArray], FloatArray], *, smooth: bool = True
 ) -> SignalCalibration:
     """Calibrate the scores of a model that has no out-of-bag scores.
 
@@ -126,7 +129,7 @@ def calibrate_out_of_fold(
             fold[own] = rng.permutation(np.count_nonzero(own)) % _N_FOLDS
         for number in range(_N_FOLDS):
             scores[fold == number] = score(fold != number, fold == number)
-    return calibrate(compute_cell_curve(scores, on, ~on, alpha))
+    return calibrate(compute_cell_curve(scores, on, ~on, alpha), smooth=smooth)
 
 
 class _Steps(NamedTuple):

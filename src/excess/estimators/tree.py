@@ -127,7 +127,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
             other = self._grow(plan, X[train], on[train])
             return ensemble.mean_scores(X[held_out], other.edges, other.flat, other.values, n_threads=1)
 
-        self.calibration_ = calibrate_out_of_fold(on, alpha, score)
+        # scores jump from leaf to leaf, which a smooth curve does not follow
+        self.calibration_ = calibrate_out_of_fold(on, alpha, score, smooth=False)
         self.curve_, self.threshold_ = curve, curve.best_threshold
         self._trees, self._has_missing = trees, np.isnan(X).any(axis=0)
 

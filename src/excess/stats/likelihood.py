@@ -51,6 +51,8 @@ _MAX_SORTED_APART = 100
 """Different exposure ratios up to which the events of each are sorted apart, which is faster."""
 _SMALLEST_RATIO = 1e-100
 """Smallest ratio in units of the largest; below it, sums would leave the range of floats."""
+_LARGEST_CORRECTION = 0.5
+"""Largest higher-order correction of a significance that is believed."""
 _EPSILON = np.finfo(np.float64).eps
 
 
@@ -74,7 +76,8 @@ class OnOffLikelihood:
         Its standard error.
     corrected_significance : float
         The significance with the higher-order correction of Barndorff-Nielsen (r*), as Skovgaard approximates it:
-        closer to a normal law where few events carry the signal. No correction where the strength is at its border.
+        closer to a normal law where few events carry the signal. No correction where that would exceed 0.5, as it does
+        where the strength is near its border.
 
     See Also
     --------
@@ -268,7 +271,9 @@ def _maximise(scaled: _ScaledCells) -> OnOffLikelihood:
         # significance is 0 to rounding, the ratio of two small numbers says nothing
         if not at_border and observed > 0 and abs(significance) > 1e-3:
             wald = covariance / expected * math.sqrt(observed)
-            corrected += math.log(wald / significance) / significance
+            correction = math.log(wald / significance) / significance
+            # near the border of the strength the expansion breaks down
+            corrected += correction if abs(correction) < _LARGEST_CORRECTION else 0.0
     strength, low, high = (float(value) / unit for value in (strength, low, high))
     return OnOffLikelihood(significance, strength, (low, high), n_signal, math.sqrt(variance), corrected)
 
