@@ -180,8 +180,8 @@ def null_test(
     >>> X, region = rng.normal(size=(6000, 4)), rng.integers(0, 6, 6000)
     >>> tree = OnOffTreeClassifier(max_depth=3, min_samples_leaf=50)
     >>> print(null_test(tree, X, region, n_regions=6, random_state=0))
-    5 null regions: 0.3, 0.4, 0.0, -0.1, -1.5 sigma (mean -0.18, spread 0.74)
-    Between -1.5 and 0.4 sigma: as expected where there is no source.
+    5 null regions: -0.0, 0.3, 0.0, 0.1, -1.4 sigma (mean -0.19, spread 0.71)
+    Between -1.4 and 0.3 sigma: as expected where there is no source.
     """
     n_regions = as_int("n_regions", n_regions, minimum=3)
     numbers = _as_regions(region, n_regions)
