@@ -33,6 +33,7 @@ from excess._core.checks import (
 from excess.stats.likelihood_kernels import (
     derivatives,
     divide_keys,
+    merge_similar,
     merge_sorted,
     merge_sorted_keys,
     number_distinct,
@@ -201,16 +202,7 @@ class _Cells(NamedTuple):
         """Return cells in which ratios are the same to a hundredth, where the likelihood is nearly the same."""
         if len(self.ratio) <= _MAX_FINE:
             return self
-        high_bits = self.ratio.view(np.uint64) >> np.uint64(52 - 7)  # sign, exponent, and seven bits of the fraction
-        is_first = np.append(True, (np.diff(high_bits) != 0) | (np.diff(self.alpha) != 0))
-        # the cells that bound the strength from below stay as they are
-        bounding = self.alpha <= (self.alpha / self.ratio).min() * (1 + 4 * _EPSILON) * self.ratio
-        is_first |= bounding | np.append(False, bounding[:-1])
-        first = np.flatnonzero(is_first)
-        n = self.n_on + self.n_off
-        ratio = np.add.reduceat(n * self.ratio, first) / np.add.reduceat(n, first)
-        n_on, n_off = (np.add.reduceat(counts, first) for counts in (self.n_on, self.n_off))
-        return _Cells(ratio, self.alpha[first], n_on, n_off)
+        return _Cells(*merge_similar(*self))
 
 
 def _make_cells(on: BoolArray, ratio: FloatArray, alpha: FloatArray) -> _ScaledCells | None:

@@ -50,6 +50,36 @@ def merge_sorted_keys(keys, alpha):
 
 
 @njit(cache=True, nogil=True)
+def merge_similar(ratio, alpha, n_on, n_off):
+    """Return ratio, alpha, On and Off counts of sorted cells, where ratios that are the same to a hundredth are merged.
+
+    The cells that bound the strength from below stay as they are.
+    """
+    smallest = np.inf
+    for i in range(len(ratio)):
+        smallest = min(smallest, alpha[i] / ratio[i])
+    bits = ratio.view(np.uint64)
+    cells = np.empty((4, len(ratio)))
+    n = -1
+    was_bounding = True
+    for i in range(len(ratio)):
+        bounding = alpha[i] / ratio[i] <= smallest * (1.0 + 1e-15)
+        # sign, exponent, and seven bits of the fraction
+        similar = i > 0 and bits[i] >> np.uint64(45) == bits[i - 1] >> np.uint64(45) and alpha[i] == alpha[i - 1]
+        if bounding or was_bounding or not similar:
+            n += 1
+            cells[1, n] = alpha[i]
+            cells[0, n] = cells[2, n] = cells[3, n] = 0.0
+        cells[0, n] += (n_on[i] + n_off[i]) * ratio[i]
+        cells[2, n] += n_on[i]
+        cells[3, n] += n_off[i]
+        was_bounding = bounding
+    for k in range(n + 1):
+        cells[0, k] /= cells[2, k] + cells[3, k]
+    return cells[:, : n + 1]
+
+
+@njit(cache=True, nogil=True)
 def number_distinct(values, most):
     """Return the distinct values in the order of their first use, and the number of that of each event.
 
