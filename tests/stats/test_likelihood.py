@@ -272,8 +272,7 @@ def test_numbers_survive_a_file():
 
 
 @pytest.mark.slow
-def test_a_million_events_take_about_as_long_as_to_sort_them():
-    """The limit is 3, which benchmarks/bench_threshold.py holds; here there is room for a busy machine."""
+def test_a_million_events_take_no_longer_than_three_sorts():
     rng = np.random.default_rng(0)
     on, ratio = draw_events(rng, 1_000_000)
     score = rng.random(1_000_000)
@@ -286,4 +285,4 @@ def test_a_million_events_take_about_as_long_as_to_sort_them():
         on_off_likelihood(on, ratio, 0.2)
         sorting.append(middle - start)
         computing.append(time.perf_counter() - middle)
-    assert min(computing) < 4 * min(sorting)
+    assert min(computing) < 3 * min(sorting)
