@@ -120,13 +120,18 @@ def divide_keys(keys, numbers, n_parts):
 
 @njit(cache=True, nogil=True)
 def derivatives(m, ratio, alpha, n_on, n_off):
-    """Return first and second derivative of the log-likelihood by the signal strength."""
+    """Return first and second derivative of the log-likelihood by the signal strength.
+
+    The first is infinite where an On event would be impossible.
+    """
     first = second = 0.0
     for i in range(len(ratio)):
         odds = m * ratio[i] + alpha[i]
         either = ratio[i] / (odds + 1.0)
         # of On: 1 / odds - 1 / (odds + 1) as one fraction, so that nothing cancels
         if n_on[i] > 0.0:
+            if odds <= 0.0:
+                return np.inf, -np.inf
             of_on = ratio[i] / odds
             first += n_on[i] * of_on / (odds + 1.0) - n_off[i] * either
             second += (n_on[i] + n_off[i]) * either * either - n_on[i] * of_on * of_on
@@ -158,22 +163,8 @@ def slopes_on_grid(grid, ratio, alpha, n_on, n_off):
     """Return the derivative of the log-likelihood at each signal strength of a grid."""
     slopes = np.empty(len(grid))
     for k in range(len(grid)):
-        slopes[k] = _slope(grid[k], ratio, alpha, n_on, n_off)
+        slopes[k] = derivatives(grid[k], ratio, alpha, n_on, n_off)[0]
     return slopes
-
-
-@njit(cache=True, nogil=True)
-def _slope(m, ratio, alpha, n_on, n_off):
-    """Return the derivative of the log-likelihood; infinite where an On event would be impossible."""
-    slope = 0.0
-    for i in range(len(ratio)):
-        odds = m * ratio[i] + alpha[i]
-        slope -= n_off[i] * ratio[i] / (odds + 1.0)
-        if n_on[i] > 0.0:
-            if odds <= 0.0:
-                return np.inf
-            slope += n_on[i] * ratio[i] / odds / (odds + 1.0)
-    return slope
 
 
 @njit(cache=True, nogil=True)
