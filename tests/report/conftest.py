@@ -10,7 +10,7 @@ from excess.observation import observe, simulate_observation
 from excess.report import write_report
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Outcome
+from excess.validation.outcome import Outcome
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from excess.report.content import model_content
 from excess.report.series import likelihood_bins
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold, Outcome
+from excess.validation.detection import Detection, Fold
+from excess.validation.outcome import Outcome
 
 SCRIPT = "<script>document.title='broken'</script>"
 

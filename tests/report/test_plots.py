@@ -31,8 +31,9 @@ from excess.report.series import (
 )
 from excess.report.style import GREY, OFF, ON, OTHER
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Outcome
+from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
+from excess.validation.outcome import Outcome
 
 PLOTS = [
     plot_theta_squared,
@@ -509,7 +510,7 @@ def test_importing_the_plots_imports_no_matplotlib_and_drawing_no_pyplot():
     code = (
         "import sys; from excess.report import plots; assert 'matplotlib' not in sys.modules\n"
         "from excess.validation.null_tests import NullTest; from excess.stats.significance import OnOffCounts\n"
-        "from excess.validation.detection import Outcome\n"
+        "from excess.validation.outcome import Outcome\n"
         "plots.plot_null_test(NullTest({1: Outcome(OnOffCounts(3, 12, 0.25), None, 'cut')}))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

@@ -18,7 +18,7 @@ from excess import (
     on_off_likelihood,
 )
 from excess.observation import observe, simulate_observation
-from excess.validation.detection import Outcome
+from excess.validation.outcome import Outcome
 
 ALPHA = 0.2
 DIMUON_FEATURES = ("dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d", "mu0_jetiso", "mu1_jetiso",

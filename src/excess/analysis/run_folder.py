@@ -20,8 +20,9 @@ from excess.observation.pipeline import seconds_of
 from excess.observation.regions import theta_columns
 from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import STATISTICS, Detection, Fold, Nearby, Outcome, count_events
+from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.null_tests import NullTest
+from excess.validation.outcome import STATISTICS, Outcome, count_events
 
 if TYPE_CHECKING:
     import pandas as pd

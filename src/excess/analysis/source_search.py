@@ -19,7 +19,8 @@ from excess.estimators.supervised import supervised_reference
 from excess.events import AnalysisConfig, read_events, to_features
 from excess.observation.observation import Observation, observe
 from excess.validation import cross_val_detect, detect, null_test
-from excess.validation.detection import Detection, Outcome
+from excess.validation.detection import Detection
+from excess.validation.outcome import Outcome
 
 __all__ = ["Observation", "observe", "search", "train_reference"]
 

@@ -30,8 +30,9 @@ from excess.report.series import (
     theta_squared_histogram,
 )
 from excess.stats.likelihood import OnOffLikelihood
-from excess.validation.detection import STATISTICS, Detection, Outcome
+from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
+from excess.validation.outcome import STATISTICS, Outcome
 
 __all__ = ["MAX_ROWS", "model_content"]
 

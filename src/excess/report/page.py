@@ -17,8 +17,9 @@ from excess._core.version import versions
 from excess.report.content import MAX_ROWS, model_content, null_texts
 from excess.report.exploration import MAX_BYTES
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Outcome
+from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
+from excess.validation.outcome import Outcome
 
 __all__ = ["write_report"]
 

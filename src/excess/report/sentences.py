@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from excess.validation.detection import Detection, Outcome
+from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
+from excess.validation.outcome import Outcome
 
 
 def classify_result(detection: Detection, forward: Outcome | None, null_test: NullTest | None) -> tuple[str, str]:

@@ -11,7 +11,8 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.stats.curve import ThresholdCurve
 from excess.stats.likelihood import compute_likelihood
 from excess.stats.significance import li_ma_significance
-from excess.validation.detection import Detection, count_events
+from excess.validation.detection import Detection
+from excess.validation.outcome import count_events
 
 _BINS_PER_CUT = 10
 _MAX_POINTS = 2_000

@@ -24,7 +24,8 @@ from excess.reproduction.pages import Figure, Page, Table, pm
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
 from excess.validation.cross_validation import cross_val_detect
-from excess.validation.detection import STATISTICS, Detection
+from excess.validation.detection import Detection
+from excess.validation.outcome import STATISTICS
 
 __all__ = ["CALIBRATION", "calibration_page", "draw_data_set"]
 

@@ -2,8 +2,9 @@
 
 from excess.validation.agreement import Agreement, agreement
 from excess.validation.cross_validation import cross_val_detect, cross_val_thresholds, detect
-from excess.validation.detection import Detection, Fold, Nearby, Outcome
+from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.null_tests import NullTest, null_test
+from excess.validation.outcome import Outcome
 
 __all__ = [
     "Agreement",

@@ -18,9 +18,10 @@ from excess.estimators.base import OnOffMixin, with_alpha
 from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
 from excess.stats.thresholds import threshold_rule
-from excess.validation.detection import STATISTICS, Detection
+from excess.validation.detection import Detection
 from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
 from excess.validation.onoff_events import OnOffEvents, check_events, check_new_events
+from excess.validation.outcome import STATISTICS
 
 __all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds", "detect"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,70 +13,14 @@ from scipy.special import ndtr
 
 from excess._core.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
 from excess.stats.curve import ThresholdCurve, compute_cell_curve
-from excess.stats.likelihood import OnOffLikelihood, compute_likelihood
+from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
+from excess.validation.outcome import Outcome, count_events, find_contrasts, find_likelihood
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["STATISTICS", "Detection", "Fold", "Nearby", "Outcome"]
-
-STATISTICS = ("likelihood", "cut")
-"""What a significance may be of: all events by the On/Off likelihood, or the selected ones by their counts."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What some events say about a source, by both statistics.
-
-    Parameters
-    ----------
-    counts : OnOffCounts
-        Selected events.
-    likelihood : OnOffLikelihood or None
-        All events, each by how signal-like it is; None if the model does not say.
-    statistic : {"likelihood", "cut"}
-        The one that was declared to count.
-    """
-
-    counts: OnOffCounts
-    likelihood: OnOffLikelihood | None
-    statistic: str
-
-    @property
-    def significances(self) -> dict[str, float]:
-        """Signed significance by each statistic; NaN for a likelihood that is not known."""
-        likelihood = float("nan") if self.likelihood is None else self.likelihood.significance
-        return {"likelihood": likelihood, "cut": self.counts.significance}
-
-    @property
-    def significance(self) -> float:
-        """Signed significance by the declared statistic."""
-        return self.significances[self.statistic]
-
-    @property
-    def empty(self) -> bool:
-        """Whether a cut has selected nothing, so that its significance says nothing."""
-        return self.statistic == "cut" and self.counts.n_on + self.counts.n_off == 0
-
-    @classmethod
-    def from_summary(cls, numbers: Mapping[str, Any], alpha: float, statistic: str) -> Outcome:
-        """Return the outcome whose ``summary`` this is, as it is in a file."""
-        counts = OnOffCounts(numbers["n_on"], numbers["n_off"], alpha)
-        found = {name: numbers[name] for name in OnOffLikelihood.names() if name != "significance"}
-        significance = numbers["likelihood_significance"]
-        if significance is None or significance != significance:
-            return cls(counts, None, statistic)
-        return cls(counts, OnOffLikelihood.from_summary({**found, "significance": significance}), statistic)
-
-    def summary(self) -> dict[str, Any]:
-        """Return the numbers by name, to be put into a table or a file."""
-        likelihood = {} if self.likelihood is None else self.likelihood.summary()
-        found = likelihood or dict.fromkeys(OnOffLikelihood.names(), float("nan"))
-        by_statistic = {f"{name}_significance": value for name, value in self.significances.items()}
-        return {**self.counts.summary(), "significance": self.significance, **by_statistic} | {
-            name: value for name, value in found.items() if name != "significance"
-        }
+__all__ = ["Detection", "Fold", "Nearby"]
 
 
 class Fold(NamedTuple):
@@ -499,38 +443,6 @@ class Detection:
         is_date = groups.dtype.kind in "mM"  # which would become a number
         names = [group if is_date or not hasattr(group, "item") else group.item() for group in groups]
         return [(name, self.groups == name) for name in names]
-
-
-def count_events(on: BoolArray, mask: BoolArray, alpha: FloatArray | float) -> OnOffCounts:
-    """Count some events; where their exposure ratios differ, the common one keeps the expected background."""
-    off = mask & ~on
-    n_on, n_off = int(np.count_nonzero(on & mask)), int(np.count_nonzero(off))
-    if isinstance(alpha, np.ndarray):
-        # without Off events the largest is the cautious one, as in sums of OnOffCounts
-        alpha = float(alpha[off].mean() if n_off else alpha[mask].max(initial=alpha.max() if n_on == 0 else 0.0))
-    return OnOffCounts(n_on, n_off, alpha)
-
-
-def find_likelihood(
-    on: BoolArray, ratio: FloatArray | None, mask: BoolArray, alpha: FloatArray | float
-) -> OnOffLikelihood | None:
-    """Compute the likelihood of some events; None if they have no signal ratio."""
-    if ratio is None:
-        return None
-    return compute_likelihood(on[mask], ratio[mask], alpha[mask] if isinstance(alpha, np.ndarray) else alpha)
-
-
-def find_contrasts(
-    on: BoolArray, selected: BoolArray, ratio: FloatArray | None, held_out: BoolArray, alpha: FloatArray | float
-) -> dict[str, float]:
-    """Significance, by each statistic, with which the features tell On from Off among hold-out events."""
-    everything = count_events(on, held_out, alpha)
-    if everything.n_on == 0 or everything.n_off == 0:
-        return {"likelihood": float("nan") if ratio is None else 0.0, "cut": 0.0}
-    without_excess = alpha * (everything.n_on / everything.background)
-    likelihood = find_likelihood(on, ratio, held_out, without_excess)
-    cut = count_events(on, selected, without_excess)
-    return Outcome(cut, likelihood, "cut").significances
 
 
 def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:

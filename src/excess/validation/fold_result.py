@@ -16,17 +16,9 @@ from excess.estimators.base import OnOffMixin
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import (
-    STATISTICS,
-    Detection,
-    Fold,
-    Nearby,
-    Outcome,
-    count_events,
-    find_contrasts,
-    find_likelihood,
-)
+from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.onoff_events import OnOffEvents
+from excess.validation.outcome import STATISTICS, Outcome, count_events, find_contrasts, find_likelihood
 
 _LARGEST_PROBABILITY = 0.98
 """Bounds the probability of On that a classifier without a calibration may claim, and so the weight of one event."""

@@ -15,8 +15,9 @@ from excess._core.checks import FloatArray, as_column, as_int, as_random_state
 from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
 from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect
-from excess.validation.detection import Detection, Outcome
+from excess.validation.detection import Detection
 from excess.validation.onoff_events import check_groups
+from excess.validation.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
