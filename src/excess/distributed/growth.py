@@ -213,7 +213,7 @@ class BranchGrowth:
         scratch = np.empty_like(rows)
         return grow_bag(
             len(rows), len(self.n_codes), read_only(self.n_codes), np.uint64(branch.key), branch.depth,
-            settings.depth_limit, settings.min_samples_leaf, branch.criterion, settings.alpha,
+            settings.depth_limit, settings.splitter, settings.min_samples_leaf, branch.criterion, settings.alpha,
             x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(rows) + 1)), _MASK,
             rows, as_codes(rows, np.uint8), scratch, as_codes(scratch, np.uint8),
             np.empty(settings.max_features, dtype=np.int64),
@@ -283,8 +283,8 @@ class ForestGrower:
             searched, small = np.empty((2, 2 * len(nodes)), dtype=np.int64)
             tree.n_nodes, n_searched, n_small = levels.split_nodes(
                 tree.nodes, tree.keys, tree.n_nodes, nodes, self.n_codes, chosen[own], histograms[own],
-                settings.depth_limit, settings.min_samples_leaf, self.criteria[t], settings.alpha, self._table,
-                searched, self.budget.max_moved, small,
+                settings.depth_limit, settings.splitter, settings.min_samples_leaf, self.criteria[t], settings.alpha,
+                self._table, searched, self.budget.max_moved, small,
             )  # fmt: skip
             if n_searched:
                 # the nodes of a tree may be in several batches, which are searched one after the other

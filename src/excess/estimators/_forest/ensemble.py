@@ -20,6 +20,7 @@ from excess.estimators._forest.binning import encode, find_edges, pad_edges, sam
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess.estimators._forest.grower import grow_tree
 from excess.estimators._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
+from excess.estimators._forest.splitting import BEST
 
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384
@@ -56,6 +57,7 @@ class GrowthSettings(NamedTuple):
     max_features: int
     alpha: float
     bootstrap: bool
+    splitter: int = BEST
 
     @property
     def depth_limit(self) -> int:
@@ -133,7 +135,8 @@ def grow_trees(
     def grow(tree: int, scratch: tuple[Any, ...]) -> None:
         trees[tree] = grow_tree(
             events.records, codes, events.n_features, n_codes, keys[tree], settings.bootstrap,
-            settings.depth_limit, settings.min_samples_leaf, criteria[tree], settings.alpha, table, mask, *scratch,
+            settings.depth_limit, settings.splitter, settings.min_samples_leaf, criteria[tree], settings.alpha,
+            table, mask, *scratch,
         )  # fmt: skip
         if tick is not None:
             tick(1)

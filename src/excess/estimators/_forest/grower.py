@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._core.rng import bootstrap_weights, choose_features, derive_key
+from excess._core.rng import bootstrap_weights, choose_features, derive_key, draw
 from excess.estimators._forest.histogram import clear_histograms, fill_histograms, packed_counts
 from excess.estimators._forest.layout import (
     DEPTH,
@@ -24,7 +24,15 @@ from excess.estimators._forest.layout import (
     START,
 )
 from excess.estimators._forest.partition import partition, take_bag
-from excess.estimators._forest.splitting import place_border, present_codes, search_feature, value_to_exceed
+from excess.estimators._forest.splitting import (
+    RANDOM,
+    draw_border,
+    place_border,
+    present_codes,
+    search_feature,
+    value_of_split,
+    value_to_exceed,
+)
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
@@ -33,24 +41,29 @@ _32 = np.int64(32)
 @njit(cache=True, nogil=True)
 def _find_split(
     node, nodes, keys, codes, n_features, n_codes, chosen, histograms, touched, present,
-    min_leaf, criterion, alpha, table, left_counts,
+    splitter, min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
-    """Write the best split of a node into its row; return whether there is one."""
+    """Write the split of a node into its row; return whether there is one."""
     # features are drawn by the key of the node, so that it does not matter when or where a node is searched
     choose_features(keys[node], n_features, len(chosen), chosen)
     fill_histograms(codes, nodes[node, START], nodes[node, END], n_features, chosen, histograms, touched)
     found = search_node(
-        node, nodes, n_codes, chosen, histograms, touched, present, min_leaf, criterion, alpha, table, left_counts
-    )
+        node, nodes, keys[node], n_features, n_codes, chosen, histograms, touched, present,
+        splitter, min_leaf, criterion, alpha, table, left_counts,
+    )  # fmt: skip
     clear_histograms(histograms, touched)  # the next node finds them empty
     return found
 
 
 @njit(cache=True, nogil=True)
 def search_node(
-    node, nodes, n_codes, chosen, histograms, touched, present, min_leaf, criterion, alpha, table, left_counts
+    node, nodes, key, n_features, n_codes, chosen, histograms, touched, present,
+    splitter, min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
-    """Write the best split in the histograms of a node's features into its row; return whether there is one."""
+    """Write the best split in the histograms of a node's features into its row; return whether there is one.
+
+    With random splits, the best among one of each feature.
+    """
     total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
     # every feature has to exceed the best one so far, and the first has to exceed the node as it is
     best_value = value_to_exceed(total, criterion, alpha, table)
@@ -62,13 +75,24 @@ def search_node(
             n_present = present_codes(histograms[k], n_codes[feature], None, present)
         else:
             n_present = present_codes(histograms[k], n_codes[feature], touched[k], present)
-        value, position, missing_left, left = search_feature(
-            histograms[k], present, n_present, total, min_leaf, criterion, alpha, table, best_value
-        )
-        if position >= 0:
+        better = False
+        if splitter == RANDOM:
+            # the counters below n_features have chosen the features
+            bits = draw(key, np.uint64(n_features + feature))
+            code, missing_left, left = draw_border(histograms[k], present, n_present, total, min_leaf, bits)
+            if code >= 0:
+                value = value_of_split(left, total, criterion, alpha, table)
+                better = value > best_value
+        else:
+            value, position, missing_left, left = search_feature(
+                histograms[k], present, n_present, total, min_leaf, criterion, alpha, table, best_value
+            )
+            better = position >= 0
+            if better:
+                code = place_border(present, n_present, position, n_codes[feature])
+        if better:
             found = True
             best_value = value
-            code = place_border(present, n_present, position, n_codes[feature])
             if present[0] != 0:
                 # no missing value in this node: later ones go where most events go
                 n_left = (left >> _32) + (left & _LOW)
@@ -84,7 +108,7 @@ def search_node(
 @njit(cache=True, nogil=True)
 def grow_tree(
     records, codes, n_features, n_codes, key, bootstrap,
-    max_depth, min_leaf, criterion, alpha, table, mask,
+    max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree on records; return its nodes in breadth-first order.
@@ -99,14 +123,14 @@ def grow_tree(
             weights[i] = 1
     n_bag = take_bag(records, codes, n_features, weights, bag, bag_codes)
     return grow_bag(
-        n_bag, n_features, n_codes, derive_key(key, 1), 0, max_depth, min_leaf, criterion, alpha, table, mask,
+        n_bag, n_features, n_codes, derive_key(key, 1), 0, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
         bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def grow_bag(
-    n_bag, n_features, n_codes, root_key, root_depth, max_depth, min_leaf, criterion, alpha, table, mask,
+    n_bag, n_features, n_codes, root_key, root_depth, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order.
@@ -130,7 +154,7 @@ def grow_bag(
     n_nodes, n_pending = 1, 0
     if may_split(nodes, 0, max_depth, min_leaf) and _find_split(
         0, nodes, keys, bag_codes, n_features, n_codes, chosen, histograms, touched, present,
-        min_leaf, criterion, alpha, table, left_counts,
+        splitter, min_leaf, criterion, alpha, table, left_counts,
     ):  # fmt: skip
         pending[0] = 0
         n_pending = 1
@@ -179,7 +203,7 @@ def grow_bag(
             child = left + side
             if may_split(nodes, child, max_depth, min_leaf) and _find_split(
                 child, nodes, keys, child_codes, n_features, n_codes, chosen, histograms, touched, present,
-                min_leaf, criterion, alpha, table, left_counts,
+                splitter, min_leaf, criterion, alpha, table, left_counts,
             ):  # fmt: skip
                 pending[n_pending] = child
                 n_pending += 1

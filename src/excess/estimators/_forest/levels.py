@@ -136,7 +136,7 @@ def choose_for_nodes(keys, active, n_features, chosen):
 @njit(cache=True, nogil=True)
 def split_nodes(
     nodes, keys, n_nodes, active, n_codes, chosen, histograms,
-    max_depth, min_leaf, criterion, alpha, table, searched, moved, waiting,
+    max_depth, splitter, min_leaf, criterion, alpha, table, searched, moved, waiting,
 ):  # fmt: skip
     """Split the active nodes of a tree where their histograms allow; there must be room for two children each.
 
@@ -160,8 +160,9 @@ def split_nodes(
         for k in range(len(own)):
             own[k] = chosen[i, k]
         if not search_node(
-            node, nodes, n_codes, own, histograms[i], None, present, min_leaf, criterion, alpha, table, left_counts
-        ):
+            node, nodes, keys[node], len(n_codes), n_codes, own, histograms[i], None, present,
+            splitter, min_leaf, criterion, alpha, table, left_counts,
+        ):  # fmt: skip
             continue
         # as in `grower`: children are neighbours, and the right one has what the left one has not
         left = n_nodes
