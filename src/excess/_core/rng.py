@@ -40,20 +40,21 @@ def derive_key(key, number):
 
 
 @njit(cache=True, nogil=True)
-def choose_features(key, n_features, n_chosen, chosen):
-    """Write ``n_chosen`` distinct features into ``chosen``, ascending, all sets equally likely."""
-    if n_chosen == n_features:
-        for j in range(n_features):
-            chosen[j] = j
+def choose_features(key, used, chosen):
+    """Fill ``chosen`` with distinct features out of ``used``, in their order, all sets equally likely."""
+    n_used, n_chosen = len(used), len(chosen)
+    if n_chosen == n_used:
+        for j in range(n_used):
+            chosen[j] = used[j]
         return
     found = 0
-    for j in range(n_features):
+    for j in range(n_used):
         # selection sampling: take j with probability (still wanted) / (still left)
-        left = np.uint64(n_features - j)
+        left = np.uint64(n_used - j)
         # 32 bits as a fixed-point number in [0, 1), times left: a whole number from 0 to left - 1 without a division
         fraction = ((draw(key, np.uint64(j)) >> _32) * left) >> _32
         if fraction < np.uint64(n_chosen - found):
-            chosen[found] = j
+            chosen[found] = used[j]
             found += 1
             if found == n_chosen:
                 return

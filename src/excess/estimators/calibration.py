@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import xlogy
 from sklearn.isotonic import isotonic_regression
 
 from excess._core.checks import BoolArray, FloatArray
@@ -132,6 +133,25 @@ def calibrate_out_of_fold(
     return calibrate(compute_cell_curve(scores, on, ~on, alpha), smooth=smooth)
 
 
+def log_likelihoods(counts: NDArray[np.int64], alpha: float) -> tuple[float, float]:
+    """Return the log-likelihood of labels under their scores, and that under calibrated scores.
+
+    ``counts`` of shape (2, n_cells) has the Off and the On events in cells that divide scores from 0 to 1 evenly. The
+    calibration is the smooth one, of three parameters, so that what it learns from the labels is negligible.
+    """
+    n_off, n_on = counts
+    filled = np.flatnonzero(n_off + n_on)
+    if len(filled) == 0:
+        return -np.inf, -np.inf
+    score = (filled + 0.5) / len(n_on)
+    n_all = int(n_off.sum() + n_on.sum())
+    steps = _Steps.of_cells(score, n_on[filled], n_off[filled], at_least=n_all // _MAX_STEPS)
+    return (
+        float(xlogy(n_on[filled], score).sum() + xlogy(n_off[filled], 1 - score).sum()),
+        steps.log_likelihood(_smooth(steps, alpha, tolerance=1e-3)),
+    )
+
+
 class _Steps(NamedTuple):
     """Events in ascending order of their scores, in steps of about equally many; a score is in one step only."""
 
@@ -142,8 +162,13 @@ class _Steps(NamedTuple):
     @classmethod
     def of(cls, curve: ThresholdCurve, at_least: int) -> _Steps:
         """Divide the events of a curve into as many steps as there can be."""
-        n_on, n_off = -np.diff(curve.n_on), -np.diff(curve.n_off)  # at each distinct score
-        n, n_all = n_on + n_off, int(curve.n_on[0] + curve.n_off[0])
+        return cls.of_cells(curve.scores, -np.diff(curve.n_on), -np.diff(curve.n_off), at_least)
+
+    @classmethod
+    def of_cells(cls, score: FloatArray, n_on: NDArray[np.int64], n_off: NDArray[np.int64], at_least: int) -> _Steps:
+        """Divide the events of cells, each with a score, into as many steps as there can be."""
+        n = n_on + n_off
+        n_all = int(n.sum())
         size = max(MIN_EVENTS, at_least)
         number = (np.cumsum(n) - n) * max(n_all // size, 1) // n_all
         first = np.flatnonzero(np.append(True, np.diff(number) != 0))
@@ -151,8 +176,12 @@ class _Steps(NamedTuple):
         while len(first) > 1 and (small := np.add.reduceat(n, first) < size).any():
             small[0] = False
             first = first[~small] if small.any() else np.delete(first, 1)
-        total, n_on, n_off = (np.add.reduceat(column, first) for column in (curve.scores * n, n_on, n_off))
+        total, n_on, n_off = (np.add.reduceat(column, first) for column in (score * n, n_on, n_off))
         return cls(total / (n_on + n_off), n_on, n_off)
+
+    def log_likelihood(self, on_probability: FloatArray) -> float:
+        """Return the log-likelihood of the labels under the probability of On in each step."""
+        return float((self.n_on * np.log(on_probability) + self.n_off * np.log1p(-on_probability)).sum())
 
 
 class _Levels(NamedTuple):
@@ -174,11 +203,11 @@ def _isotonic(curve: ThresholdCurve) -> _Levels:
     return _Levels(total / (n_on + n_off), odds / (1 + odds))
 
 
-def _smooth(steps: _Steps, alpha: float) -> FloatArray:
+def _smooth(steps: _Steps, alpha: float, tolerance: float = 1e-9) -> FloatArray:
     """Return the probability of On in each step by beta calibration (Kull et al. 2017) of the signal above alpha.
 
     The logarithm of the signal ratio is linear in ``ln s`` and ``-ln(1 - s)`` for scores from 0 to 1, and in the score
-    itself for others; neither coefficient may be negative.
+    itself for others; neither coefficient may be negative. Coefficients are found to within a tolerance.
     """
     s, n = steps.score, steps.n_on + steps.n_off
     if s[0] >= 0 and s[-1] <= 1:
@@ -190,7 +219,7 @@ def _smooth(steps: _Steps, alpha: float) -> FloatArray:
     spread = np.sqrt(np.average((terms - mean) ** 2, axis=0, weights=n))
     columns = np.column_stack([np.ones(len(s)), (terms - mean) / np.where(spread > 0, spread, 1.0)])
 
-    fitted = _fit_signal(columns, steps.n_on, n, alpha)
+    fitted = _fit_signal(columns, steps.n_on, n, alpha, tolerance)
     odds = np.minimum(_signal(columns, fitted) + alpha, MIN_EVENTS / _HALF_EVENT)
     return odds / (1 + odds)
 
@@ -200,7 +229,7 @@ def _signal(columns: FloatArray, coefficients: FloatArray) -> FloatArray:
     return np.exp(np.clip(columns @ coefficients, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
 
 
-def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha: float) -> FloatArray:
+def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha: float, tolerance: float) -> FloatArray:
     """Return the coefficients of the likeliest signal, with a weak prior against certainty, by Fisher scoring.
 
     All but the first coefficient are 0 or more.
@@ -217,7 +246,9 @@ def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha:
         return float(value), gradient, (columns * weights[:, None]).T @ columns + np.diag(prior + _RIDGE)
 
     lowest = np.append(-_LARGEST_EXPONENT, np.zeros(columns.shape[1] - 1))
-    coefficients = np.append(-3.0, np.full(columns.shape[1] - 1, 0.5))
+    # a steep start is far off where a few scores are many times the spread away from the others
+    starts = [np.append(-3.0, np.full(columns.shape[1] - 1, slope)) for slope in (0.5, 0.1, 0.0)]
+    coefficients = max(starts, key=lambda start: terms(start)[0])
     value, gradient, information = terms(coefficients)
     for _ in range(200):
         free = (coefficients > lowest) | (gradient > 0)
@@ -233,6 +264,6 @@ def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha:
             break
         moved = np.abs(stepped - coefficients).max()
         coefficients, (value, gradient, information) = stepped, new
-        if moved < 1e-9:
+        if moved < tolerance:
             break
     return coefficients

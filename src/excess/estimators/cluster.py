@@ -329,7 +329,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         def member(number: int) -> tuple[ClusterCells, BoolArray, FloatArray]:
             key = np.uint64(derive_key(seed, number))
             features = np.empty(n_features, dtype=np.int64)
-            choose_features(np.uint64(derive_key(key, 1)), X.shape[1], n_features, features)
+            choose_features(np.uint64(derive_key(key, 1)), np.arange(X.shape[1]), features)
             weights = np.empty(len(X), dtype=np.uint8)
             bootstrap_weights(key, 0, weights)
             start = int(derive_key(key, 2)) % (2**31 - 1)

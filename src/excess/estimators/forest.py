@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
+from excess._core.checks import BoolArray, FloatArray, as_choice, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import CRITERIA
+from excess.estimators._forest.splitting import SPLITTERS
 from excess.estimators.calibration import calibrate
-from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
-from excess.estimators.model_state import State, StoredArrays, saveable
+from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth
+from excess.estimators.members import (
+    N_CELLS,
+    GrownForest,
+    LabelCounts,
+    MemberPlan,
+    MemberShare,
+    TreeGrower,
+    choose_members,
+    tree_criteria,
+)
+from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.stats.curve import ThresholdCurve
-from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_log_likelihood
+from excess.stats.score_kernels import count_labels, count_labels_without
 from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
 
 __all__ = ["OnOffForestClassifier"]
-
-LEAF_SIZES = (160, 40, 10)
-"""What ``min_samples_leaf="auto"`` chooses from, in this order; the largest is the fastest to grow."""
 
 
 @saveable
@@ -42,11 +51,16 @@ class OnOffForestClassifier(BaseOnOffTrees):
         (Eq. 6), or the one in every other tree and the other in the rest.
     max_depth : int or None, default=None
         Largest number of cuts on the way to a leaf.
+    splitter : {"auto", "best", "random"}, default="auto"
+        What a node tries on each of its features: all cuts, to find the best, or a single one that is drawn at random.
     min_samples_leaf : int or "auto", default="auto"
-        Fewest events in a leaf, bootstrap weights included. ``"auto"`` grows a forest with 160, then with 40,
-        then with 10, as long as the out-of-bag likelihood increases, and keeps the best.
-    max_features : int, float, "sqrt", "log2" or None, default="sqrt"
-        Features that a node looks at, drawn anew for each; None is all of them.
+        Fewest events in a leaf, bootstrap weights included. ``"auto"`` averages over trees of several leaf sizes, and,
+        where these are ``"auto"`` too, with both splitters and several numbers of features per node: the more likely
+        they make the labels of events out of their bags, the more trees a kind gets. With a number, all trees are
+        alike, and ``"auto"`` is ``"best"`` for the splitter and ``"sqrt"`` for the features.
+    max_features : "auto", int, float, "sqrt", "log2" or None, default="auto"
+        Features that a node looks at, drawn anew for each; None is all of them. ``"auto"``, with leaf sizes that are
+        ``"auto"`` too, also leaves out features that say nothing.
     max_bins : int or None, default=255
         Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None
         searches every distinct value of all features.
@@ -83,8 +97,12 @@ class OnOffForestClassifier(BaseOnOffTrees):
         The training events at every cut of their out-of-bag scores.
     calibration_ : SignalCalibration
         What a score says about signal, from these events; ``signal_ratio`` and ``predict_signal_proba`` use it.
-    min_samples_leaf_ : int
-        The leaf size in use.
+    members_ : tuple of MemberShare
+        The kinds of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the out-of-bag
+        ``log_likelihood`` of a small forest of them (NaN if there is one kind only), and how many trees of the forest
+        they are (``n_trees``).
+    used_features_ : ndarray of bool of shape (n_features,)
+        False for features that were left out because they say nothing.
     n_features_in_, feature_names_in_
         Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
@@ -121,9 +139,10 @@ class OnOffForestClassifier(BaseOnOffTrees):
         alpha: float = 1.0,
         *,
         criterion: str = "mixed",
+        splitter: str = "auto",
         max_depth: int | None = None,
         min_samples_leaf: int | str = "auto",
-        max_features: int | float | str | None = "sqrt",
+        max_features: int | float | str | None = "auto",
         max_bins: int | None = 255,
         output: str = "fraction",
         threshold: str | Callable[..., float] | float = "significance",
@@ -136,6 +155,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self.n_estimators = n_estimators
         self.alpha = alpha
         self.criterion = criterion
+        self.splitter = splitter
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
@@ -161,67 +181,60 @@ class OnOffForestClassifier(BaseOnOffTrees):
         alpha = as_scalar_alpha(self.alpha)
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
+        as_choice("splitter", self.splitter, ("auto", *SPLITTERS))
         size = self.min_samples_leaf
         if isinstance(size, str) and size != "auto":
             raise ValueError(f"min_samples_leaf must be a number or 'auto', got {size!r}")
-        sizes = LEAF_SIZES if isinstance(size, str) else (as_int("min_samples_leaf", size, minimum=1),)
+        size = size if isinstance(size, str) else as_int("min_samples_leaf", size, minimum=1)
         rule = out_of_bag_rule(self)
         verbose = as_int("verbose", self.verbose, minimum=0) > 0
         seed = as_random_state(self.random_state).randint(2**31 - 1)
-        if self.criterion == "mixed":
-            criteria = [tuple(CRITERIA.values())[tree % 2] for tree in range(n_trees)]
-        else:
-            criteria = [CRITERIA[self.criterion]] * n_trees
-        keys = ensemble.tree_keys(seed, n_trees)
-        return ForestPlan(alpha, keys, criteria, self.max_depth, sizes, rule, seed, verbose)
+        members = choose_members(self.splitter, size, self.max_features)
+        screens = isinstance(self.max_features, str) and self.max_features == "auto"
+        growth = MemberPlan(members, tree_criteria(self.criterion), n_trees, alpha, seed, screens)
+        return ForestPlan(alpha, growth, self.max_depth, rule, seed, verbose)
 
     def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> None:
-        leaf_size, trees, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
-        self._finish(trees, leaf_size, *plan.rule(on, score, plan.alpha, plan.seed), score)
+        forest, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
+        self._finish(forest, *plan.rule(on, score, plan.alpha, plan.seed), score)
 
-    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> tuple[int, GrownTrees, FloatArray]:
-        """Return leaf size, trees and out-of-bag scores."""
+    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> tuple[GrownForest, FloatArray]:
+        """Return the trees and their out-of-bag scores."""
         threads = n_threads(self.n_jobs)
-        events = self._bin_events(X, on, threads)
-        max_features = resolve_max_features(self.max_features, X.shape[1])
-
-        def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
-            settings = plan.settings(len(X), leaf_size, max_features)
-            tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
-            return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
-
-        def out_of_bag(trees: GrownTrees) -> FloatArray:
-            return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads)
-
-        leaf_size, trees = plan.grow(len(X), grow, lambda trees: sum_log_likelihood(on, out_of_bag(trees)))
+        grower = _GrowerInMemory(self._bin_events(X, on, threads), on, plan, threads)
+        forest = plan.grow(grower)
         if self.output == "assignment":
-            trees = trees.with_votes(plan.alpha)
-        return leaf_size, trees, out_of_bag(trees)
+            forest = replace(forest, trees=forest.trees.with_votes(plan.alpha))
+        return forest, grower.score([forest.trees.bagged(forest.keys)])[0]
 
     def _finish(
-        self,
-        trees: GrownTrees,
-        leaf_size: int,
-        threshold: float,
-        curve: ThresholdCurve,
-        oob_score: FloatArray | None,
+        self, forest: GrownForest, threshold: float, curve: ThresholdCurve, oob_score: FloatArray | None
     ) -> None:
         """Set the attributes of a fitted forest, all at once."""
         self.threshold_ = threshold
-        self.min_samples_leaf_ = leaf_size
+        self.members_ = forest.members
+        self.used_features_ = np.isin(np.arange(self.n_features_in_), forest.used)
         self.curve_ = curve
         self.calibration_ = calibrate(curve)
         self._oob_score = oob_score
         self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
-        self._trees = trees
+        self._trees = forest.trees
 
     def _get_state(self) -> State:
-        attributes = {"min_samples_leaf": self.min_samples_leaf_, "oob_significance": self.oob_significance_}
-        return attributes, self._trees.to_arrays()
+        members = [
+            {**member._asdict(), "log_likelihood": None if np.isnan(member.log_likelihood) else member.log_likelihood}
+            for member in self.members_
+        ]
+        attributes = {"members": members, "oob_significance": self.oob_significance_}
+        return attributes, {**self._trees.to_arrays(), "used_features": self.used_features_}
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
-        self.min_samples_leaf_ = int(attributes["min_samples_leaf"])
+        self.used_features_ = arrays.take("used_features", np.bool_, self.n_features_in_)
+        members = [MemberShare(**{"log_likelihood": np.nan, **_without_none(own)}) for own in attributes["members"]]
+        n_trees = sum(member.n_trees for member in members)
+        require(n_trees == len(self._trees.flat.depths), "its members do not add up to its trees")
+        self.members_ = tuple(members)
         self.oob_significance_ = float(attributes["oob_significance"])
 
 
@@ -230,46 +243,63 @@ class ForestPlan:
     """What the parameters of a forest mean for its growth, wherever its events are."""
 
     alpha: float
-    keys: NDArray[np.uint64]  # from which the random choices of each tree follow
-    criteria: list[int]  # of each tree
+    members: MemberPlan
     max_depth: int | None
-    wanted_leaf_sizes: tuple[int, ...]  # to choose from
     rule: OutOfBagRule  # how the threshold is tuned
     seed: int  # of everything random
     verbose: bool
 
-    def grow(
-        self,
-        n_events: int,
-        grow: Callable[[int, ensemble.Tick], GrownTrees],
-        log_likelihood: Callable[[GrownTrees], tuple[int, int]],
-    ) -> tuple[int, GrownTrees]:
-        """Grow a forest of each leaf size as long as they get better; return the leaf size of the best, and its trees.
+    def grow(self, grower: TreeGrower) -> GrownForest:
+        """Grow all trees, with a progress bar."""
+        with progress_bar("Growing trees", self.members.n_expected, shown=self.verbose) as tick:
+            return self.members.grow(grower, tick)
 
-        ``grow`` grows all trees of a leaf size, and ticks for each. ``log_likelihood`` returns the out-of-bag
-        log-likelihood of the labels under some trees, summed in whole units, and the number of events in the sum.
-        """
-        first, *smaller = (min(size, n_events) for size in self.wanted_leaf_sizes)
-        n_trees = len(self.keys)
-        with progress_bar("Growing trees", n_trees * (1 + len(smaller)), shown=self.verbose) as tick:
-            best = first, grow(first, tick)
-            if smaller:
-                likelihood = mean_log_likelihood(*log_likelihood(best[1]))
-            for number, size in enumerate(smaller, start=1):
-                trees = grow(size, tick)
-                before, likelihood = likelihood, mean_log_likelihood(*log_likelihood(trees))
-                if likelihood <= before:
-                    tick(n_trees * (len(smaller) - number))
-                    break
-                best = size, trees
-        return best
-
-    def settings(self, n_events: int, leaf_size: int, max_features: int) -> ensemble.GrowthSettings:
-        """Return what shapes each tree besides the events."""
+    def settings(self, n_events: int, used: NDArray[np.int64]) -> ensemble.GrowthSettings:
+        """Return what shapes all trees besides the events."""
         max_depth = None if self.max_depth is None else min(self.max_depth, n_events)
-        return ensemble.GrowthSettings(max_depth, leaf_size, max_features, self.alpha, bootstrap=True)
+        return ensemble.GrowthSettings(max_depth, self.alpha, used)
 
 
-def mean_log_likelihood(total: int, n: int) -> float:
-    """Return the mean log-likelihood of labels under their out-of-bag On fractions, from its sum in whole units."""
-    return total / LOG_LIKELIHOOD_SCALE / n if n > 0 else -np.inf
+class _GrowerInMemory:
+    """Grows trees on events in memory, and counts their scores."""
+
+    def __init__(self, events: ensemble.BinnedEvents, on: BoolArray, plan: ForestPlan, n_threads: int) -> None:
+        self.n_events, self.n_features = len(on), events.n_features
+        self._events, self._on, self._plan, self._n_threads = events, on, plan, n_threads
+
+    def grow(
+        self, trees: Sequence[ensemble.TreeSettings], used: NDArray[np.int64], tick: ensemble.Tick | None
+    ) -> list[NDArray[np.int64]]:
+        """Return the nodes of each tree."""
+        return ensemble.grow_trees(self._events, trees, self._plan.settings(self.n_events, used), self._n_threads, tick)
+
+    def assemble(self, tables: list[NDArray[np.int64]]) -> GrownTrees:
+        """Return trees that score events."""
+        return GrownTrees.from_tables(tables, self._events.edges, "fraction", self._plan.alpha, prior=self._on.mean())
+
+    def score(self, forests: Sequence[ensemble.BaggedTrees]) -> list[FloatArray]:
+        """Return out-of-bag scores from each of some forests."""
+        return ensemble.score_out_of_bag(self._events.codes, 0, forests, self._n_threads)
+
+    def count_scores(self, forests: Sequence[ensemble.BaggedTrees]) -> LabelCounts:
+        """Count events by their out-of-bag scores from each of some forests."""
+        counts = np.zeros((len(forests), 2, N_CELLS), dtype=np.int64)
+        for own, score in zip(counts, self.score(forests), strict=True):
+            count_labels(self._on, score, own)
+        return counts
+
+    def count_without(self, forest: ensemble.BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
+        """Count events by their out-of-bag scores less what each of some features contributes."""
+        total = np.zeros((len(features), 2, N_CELLS), dtype=np.int64)
+        lock = Lock()
+
+        def count(rows: slice, scores: FloatArray, contributions: FloatArray) -> None:
+            with lock:  # counting is quick beside the walk through the trees
+                count_labels_without(self._on[rows], scores, contributions, features, total)
+
+        ensemble.contributions_out_of_bag(self._events.codes, 0, self.n_features, forest, count, self._n_threads)
+        return total
+
+
+def _without_none(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -125,6 +125,10 @@ class GrownTrees:
         """True for the nodes that are leaves."""
         return leaf_mask(self.flat)
 
+    def bagged(self, keys: NDArray[np.uint64]) -> ensemble.BaggedTrees:
+        """Return the trees with their keys, to score events out of their bags."""
+        return ensemble.BaggedTrees(self.flat, self.values, keys)
+
     def with_votes(self, alpha: float) -> GrownTrees:
         """Return the same trees with 0 and 1 by the assignment of their leaves in place of On fractions."""
         votes, leaves = np.zeros(len(self.n_on)), self.leaves

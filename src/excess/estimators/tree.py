@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import BoolArray, FloatArray, as_column, as_int, as_random_state, as_scalar_alpha
+from excess._core.checks import BoolArray, FloatArray, as_choice, as_column, as_int, as_random_state, as_scalar_alpha
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.criterion import CRITERIA
+from excess.estimators._forest.splitting import SPLITTERS
 from excess.estimators.calibration import calibrate_out_of_fold
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, require, saveable
@@ -31,6 +32,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     criterion : {"information", "li_ma"}, default="information"
         What a split maximises: ``S_left^2 + S_right^2``, which is information gain whatever alpha is (Eq. 7 of the
         paper), or ``max(S_left, S_right)``, one-sided (Eq. 6). A node is not split when that does not increase.
+    splitter : {"best", "random"}, default="best"
+        What a node tries on each of its features: all cuts, to find the best, or a single one that is drawn at random.
     max_depth : int or None, default=None
         Largest number of cuts on the way to a leaf.
     min_samples_leaf : int, default=1
@@ -43,7 +46,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     output : {"fraction", "assignment"}, default="fraction"
         What ``predict_proba`` gives: the On fraction of the leaf, or 0 and 1 by the leaf's assignment.
     random_state : int, RandomState instance or None, default=None
-        Seed of the features that nodes look at.
+        Seed of the features that nodes look at, and of random cuts.
 
     Attributes
     ----------
@@ -94,6 +97,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         alpha: float = 1.0,
         *,
         criterion: str = "information",
+        splitter: str = "best",
         max_depth: int | None = None,
         min_samples_leaf: int = 1,
         max_features: int | float | str | None = None,
@@ -103,6 +107,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     ) -> None:
         self.alpha = alpha
         self.criterion = criterion
+        self.splitter = splitter
         self.max_depth = max_depth
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
@@ -114,6 +119,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         """Check all parameters; return exposure ratio, leaf size and seed."""
         alpha = as_scalar_alpha(self.alpha)
         check_growth(self, tuple(CRITERIA))
+        as_choice("splitter", self.splitter, tuple(SPLITTERS))
         min_samples_leaf = as_int("min_samples_leaf", self.min_samples_leaf, minimum=1)
         return alpha, min_samples_leaf, as_random_state(self.random_state).randint(2**31 - 1)
 
@@ -136,13 +142,16 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         """Grow a tree on some events."""
         alpha, min_samples_leaf, seed = plan
         max_depth = None if self.max_depth is None else min(self.max_depth, len(X))
-        max_features = resolve_max_features(self.max_features, X.shape[1])
-        settings = ensemble.GrowthSettings(
-            max_depth, min(min_samples_leaf, len(X)), max_features, alpha, bootstrap=False
+        tree = ensemble.TreeSettings(
+            ensemble.tree_keys(seed, 1)[0],
+            CRITERIA[self.criterion],
+            SPLITTERS[self.splitter],
+            min(min_samples_leaf, len(X)),
+            resolve_max_features(self.max_features, X.shape[1]),
         )
+        settings = ensemble.GrowthSettings(max_depth, alpha, np.arange(X.shape[1]), bootstrap=False)
         events = self._bin_events(X, on, n_threads=1)
-        keys = ensemble.tree_keys(seed, 1)
-        tables = ensemble.grow_trees(events, keys, [CRITERIA[self.criterion]], settings, n_threads=1)
+        tables = ensemble.grow_trees(events, [tree], settings, n_threads=1)
         return GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:

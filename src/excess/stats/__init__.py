@@ -15,7 +15,7 @@ from excess.stats.metrics import (
 )
 from excess.stats.noise import alpha_from_p_minus, clean_counts, inject_label_noise, p_minus_from_alpha
 from excess.stats.significance import OnOffCounts, li_ma_p_value, li_ma_significance, n_on_for_significance
-from excess.stats.thresholds import THRESHOLD_METHODS, significance_threshold, tune_threshold
+from excess.stats.thresholds import THRESHOLD_METHODS, f1_threshold, significance_threshold, tune_threshold
 
 __all__ = [
     "THRESHOLD_METHODS",
@@ -31,6 +31,7 @@ __all__ = [
     "corrected_recall_score",
     "count_selected",
     "default_threshold",
+    "f1_threshold",
     "inject_label_noise",
     "li_ma_p_value",
     "li_ma_significance",

@@ -221,14 +221,26 @@ def strictest_argmax(objective: FloatArray) -> int:
     return len(objective) - 1 - int(np.argmax(objective[::-1]))
 
 
-def strictest_near_best(significance: FloatArray, tolerance: float) -> int:
-    """Return the strictest cut whose squared significance is within ``tolerance`` of the largest one.
+def f1_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatArray:
+    """Estimate F1 at every cut: twice the signal events over the selected events plus all signal events.
+
+    The signal among selected events is their excess, all signal the largest excess of a cut; both are On events.
+    """
+    excess = np.maximum(n_on - alpha * n_off, 0.0)
+    selected = n_on + n_off
+    return np.divide(2 * excess, selected + excess.max(), out=np.zeros(len(excess)), where=excess > 0)
+
+
+def near_best_cut(
+    n_on: NDArray[Any], n_off: NDArray[Any], significance: FloatArray, alpha: float, tolerance: float
+) -> int:
+    """Return the cut of largest F1 among those whose squared significance is within ``tolerance`` of the largest one.
 
     The square is twice a log-likelihood ratio, so that 1 spans the one-sigma interval of the best cut and 4 that of two
-    sigma. A tolerance of 0 is the argmax.
+    sigma. A tolerance of 0 is the cut of largest significance.
     """
     if tolerance == 0:
         return strictest_argmax(significance)
     floor = np.sqrt(max(float(significance.max()) ** 2 - tolerance, 0.0))
-    near = np.flatnonzero((significance >= floor) & (significance > 0))
-    return int(near[-1]) if len(near) else len(significance) - 1
+    near = (significance >= floor) & (significance > 0)
+    return strictest_argmax(np.where(near, f1_of_cuts(n_on, n_off, alpha), 0.0))

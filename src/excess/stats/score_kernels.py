@@ -1,12 +1,10 @@
-"""Counts of scored events: in cells of a grid of scores, and between cuts in bootstrap resamples.
+"""Counts of scored events: in cells of the scale of scores, and between cuts in bootstrap resamples.
 
 Counts, smallest and largest scores do not depend on the order of events, so that parts of the events can be counted
 apart and put together.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 from numba import njit
@@ -15,11 +13,6 @@ from excess._core.rng import bootstrap_weights
 
 _BLOCK = 4096
 """Events whose cuts are looked up once for all resamples; their places and weights stay in the cache."""
-
-LOG_LIKELIHOOD_SCALE = float(1 << 24)
-"""Steps per unit of a log-likelihood. It is summed in whole steps, so that the order of events does not matter."""
-_LEAST_PROBABILITY = 1e-6
-"""Bounds what one event can add: 14 units, so that 64 bits hold the sum over more than 10^10 events."""
 
 
 @njit(cache=True, nogil=True)
@@ -80,13 +73,28 @@ def count_resamples(on, score, first, cuts, keys, counts):
 
 
 @njit(cache=True, nogil=True)
-def sum_log_likelihood(on, score):
-    """Return the log-likelihood of labels under their scores in whole units, and how many events have a score."""
-    total, n = np.int64(0), np.int64(0)
+def count_labels(on, score, counts):
+    """Add events with scores to ``counts[label, cell]``, where cells divide the scale from 0 to 1 evenly.
+
+    Scores beyond the ends of the scale count at the ends; events without a score (NaN) do not count.
+    """
+    n_cells = counts.shape[1]
     for i in range(len(score)):
-        if not np.isnan(score[i]):
-            probability = score[i] if on[i] else 1.0 - score[i]
-            # rounded to whole steps before the sum: integers add up to the same in any order, floats do not
-            total += np.int64(np.rint(math.log(max(probability, _LEAST_PROBABILITY)) * LOG_LIKELIHOOD_SCALE))
-            n += 1
-    return total, n
+        s = score[i]
+        if np.isnan(s):
+            continue
+        cell = min(max(np.int64(s * n_cells), 0), n_cells - 1)
+        counts[1 if on[i] else 0, cell] += 1
+
+
+@njit(cache=True, nogil=True)
+def count_labels_without(on, score, contributions, features, counts):
+    """Add events to ``counts[k, label, cell]`` by their scores less the contribution of the feature ``features[k]``."""
+    n_cells = counts.shape[2]
+    for i in range(len(score)):
+        if np.isnan(score[i]):
+            continue
+        label = 1 if on[i] else 0
+        for k in range(len(features)):
+            s = score[i] - contributions[i, features[k]]
+            counts[k, label, min(max(np.int64(s * n_cells), 0), n_cells - 1)] += 1

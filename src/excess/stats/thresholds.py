@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import (
     BoolArray,
@@ -22,11 +23,19 @@ from excess._core.checks import (
 )
 from excess._core.rng import derive_key
 from excess.stats.baselines import BASELINES
-from excess.stats.curve import ThresholdCurve, midway_thresholds, selected_sums, significance_curve, strictest_near_best
+from excess.stats.curve import (
+    ThresholdCurve,
+    f1_of_cuts,
+    midway_thresholds,
+    near_best_cut,
+    selected_sums,
+    significance_curve,
+    strictest_argmax,
+)
 from excess.stats.score_cells import EventsInMemory, ScoreCells, ScoredEvents
 from excess.stats.significance import significance_of_cuts
 
-__all__ = ["THRESHOLD_METHODS", "significance_threshold", "threshold_rule", "tune_threshold"]
+__all__ = ["THRESHOLD_METHODS", "f1_threshold", "significance_threshold", "threshold_rule", "tune_threshold"]
 
 _MAX_RESAMPLED_CUTS = 10_000
 """Cuts at which a resample is evaluated where there are more."""
@@ -52,10 +61,10 @@ def significance_threshold(
     alpha : float
         Exposure ratio On/Off.
     tolerance : float, default=0.0
-        Take the strictest cut whose squared significance is at most this much below the largest. The square is twice a
-        log-likelihood ratio, so that 1 covers the cuts within one sigma of the best, and 4 those within two. Where the
-        signal is strong that changes next to nothing; where it is weak, it prefers the purer of two cuts that the
-        events cannot tell apart.
+        Take the cut of largest F1, as `f1_threshold` estimates it, among those whose squared significance is at most
+        this much below the largest. The square is twice a log-likelihood ratio, so that 1 covers the cuts within one
+        sigma of the best, and 4 those within two. Where the signal is strong that changes next to nothing; where it is
+        weak, it prefers the better classifier of two cuts that the events cannot tell apart.
     n_bootstrap : int, default=0
         With a positive number, return the median of the thresholds of so many bootstrap resamples of the events,
         which varies less than the threshold of the events themselves. A resample weights each event with a
@@ -84,21 +93,77 @@ def significance_threshold(
     tolerance = as_scalar("tolerance", as_counts("tolerance", tolerance))
     if as_int("n_bootstrap", n_bootstrap, minimum=0) == 0:
         curve = significance_curve(y, score, alpha)
-        return float(curve.thresholds[strictest_near_best(curve.significance, tolerance)])
+        return float(curve.thresholds[_near_best(curve.n_on, curve.n_off, curve.alpha, tolerance)])
     on, scores = as_scored_events(y, score)
     events = EventsInMemory(on, scores, exact=True)
-    return median_threshold(events, events.cells(), as_scalar_alpha(alpha), tolerance, n_bootstrap, random_state)
+    rule = partial(_near_best, tolerance=tolerance)
+    return median_threshold(events, events.cells(), as_scalar_alpha(alpha), rule, n_bootstrap, random_state)
 
 
-THRESHOLD_METHODS: dict[str, Callable[..., float]] = {"significance": significance_threshold, **BASELINES}
+def f1_threshold(
+    y: ArrayLike, score: ArrayLike, alpha: float, *, n_bootstrap: int = 0, random_state: Any = None
+) -> float:
+    """Threshold of largest F1 against the signal, as far as On and Off events tell it.
+
+    Selected signal events are the excess of selected events, ``n_on - alpha n_off``, and all signal events the largest
+    excess of any cut. Signal events that are labelled Off, which have no place in On and Off regions, count as
+    background.
+
+    Parameters
+    ----------
+    y, score, alpha
+        As for `significance_threshold`.
+    n_bootstrap, random_state
+        As for `significance_threshold`.
+
+    Returns
+    -------
+    float
+        A threshold midway between two neighbouring scores, or +inf (select nothing) where no cut shows an excess.
+
+    See Also
+    --------
+    menon_threshold : The same for known or estimated noise rates of both classes.
+
+    Examples
+    --------
+    >>> from excess import f1_threshold
+    >>> f1_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], alpha=1.0)
+    0.45
+    """
+    on, scores = as_scored_events(y, score)
+    exposure = as_scalar_alpha(alpha)
+    events = EventsInMemory(on, scores, exact=True)
+    cells = events.cells()
+    if as_int("n_bootstrap", n_bootstrap, minimum=0) > 0:
+        return median_threshold(events, cells, exposure, _largest_f1, n_bootstrap, random_state)
+    curve = cells.curve(exposure)
+    return float(curve.thresholds[_largest_f1(curve.n_on, curve.n_off, exposure)])
+
+
+def _near_best(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float, tolerance: float) -> int:
+    """Return the cut of largest significance, or of largest F1 near it."""
+    return near_best_cut(n_on, n_off, significance_of_cuts(n_on, n_off, alpha), alpha, tolerance)
+
+
+def _largest_f1(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> int:
+    """Return the cut of largest F1."""
+    return strictest_argmax(f1_of_cuts(n_on, n_off, alpha))
+
+
+THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
+    "significance": significance_threshold,
+    "f1": f1_threshold,
+    **BASELINES,
+}
 """Every threshold rule by the name that estimators accept as ``method``."""
 
 
 def threshold_rule(method: Any, n_bootstrap: int = 0, *, name: str = "method") -> Callable[..., float]:
     """Return the rule of a name, or the function that was given instead; refuse options it does not have."""
     as_int("n_bootstrap", n_bootstrap, minimum=0)
-    if n_bootstrap > 0 and method not in ("significance", significance_threshold):
-        raise ValueError(f"bootstrap resamples go with {name} 'significance' only, got {method!r}")
+    if n_bootstrap > 0 and method not in ("significance", significance_threshold, "f1", f1_threshold):
+        raise ValueError(f"bootstrap resamples go with {name} 'significance' and 'f1' only, got {method!r}")
     if callable(method):
         return method
     if isinstance(method, str) and method in THRESHOLD_METHODS:
@@ -156,9 +221,16 @@ def tune_threshold(
 
 
 def median_threshold(
-    events: ScoredEvents, cells: ScoreCells, alpha: float, tolerance: float, n_bootstrap: int, random_state: Any
+    events: ScoredEvents,
+    cells: ScoreCells,
+    alpha: float,
+    rule: Callable[[Any, Any, float], int],
+    n_bootstrap: int,
+    random_state: Any,
 ) -> float:
     """Return the curve's threshold at the median, over bootstrap resamples, of their thresholds.
+
+    ``rule`` returns the number of the cut, from the selected On and Off events at every cut, and alpha.
 
     Weights are keyed by the number of an event, so that they depend neither on the order of equal scores nor on
     where events are.
@@ -173,7 +245,7 @@ def median_threshold(
     for i, counts in enumerate(events.resampled(cuts, keys)):
         n_off, n_on = (selected_sums(column, np.arange(len(cuts))) for column in counts.T)
         n_all = n_on + n_off
-        cut = strictest_near_best(significance_of_cuts(n_on, n_off, alpha), tolerance)
+        cut = rule(n_on, n_off, alpha)
         # midway between the scores that the resample has on either side of the cut
         same = int(np.searchsorted(-n_all, -n_all[cut]))
         low = cuts[same - 1] if same > 0 else -np.inf
@@ -209,13 +281,20 @@ class OutOfBagRule:
         curve = cells.curve(alpha)
         if self.rule is None:
             return as_threshold("threshold", self.given), curve
-        if self.rule is not significance_threshold:  # any other rule sees all scores in one place
+        choose = self._cut_rule()
+        if choose is None:  # a rule that sees all scores in one place
             threshold = self.rule(*events.arrays(), alpha)
         elif self.n_bootstrap > 0:
-            threshold = median_threshold(events, cells, alpha, self.tolerance, self.n_bootstrap, seed)
+            threshold = median_threshold(events, cells, alpha, choose, self.n_bootstrap, seed)
         else:
-            threshold = float(curve.thresholds[strictest_near_best(curve.significance, self.tolerance)])
+            threshold = float(curve.thresholds[choose(curve.n_on, curve.n_off, alpha)])
         return as_threshold(f"the threshold from {self.given!r}", threshold), curve
+
+    def _cut_rule(self) -> Callable[[Any, Any, float], int] | None:
+        """Return the rule as one that needs no more than the counts at every cut, or None."""
+        if self.rule is significance_threshold:
+            return partial(_near_best, tolerance=self.tolerance)
+        return _largest_f1 if self.rule is f1_threshold else None
 
 
 def out_of_bag_rule(estimator: Any) -> OutOfBagRule:

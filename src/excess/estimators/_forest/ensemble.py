@@ -6,7 +6,7 @@ times that per thread for the bags, with one byte per event for the weights; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from excess.estimators._forest.binning import encode, find_edges, pad_edges, sam
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess.estimators._forest.grower import grow_tree
 from excess.estimators._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
-from excess.estimators._forest.splitting import BEST
 
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384
@@ -49,15 +48,23 @@ class BinnedEvents:
         return as_codes(self.records, edges_code_type(self.edges))
 
 
-class GrowthSettings(NamedTuple):
-    """What shapes a tree besides the events."""
+class TreeSettings(NamedTuple):
+    """What shapes one tree besides the events."""
 
-    max_depth: int | None
+    key: np.uint64  # from which all its random choices follow
+    criterion: int
+    splitter: int
     min_samples_leaf: int
     max_features: int
+
+
+class GrowthSettings(NamedTuple):
+    """What shapes all trees besides the events."""
+
+    max_depth: int | None
     alpha: float
-    bootstrap: bool
-    splitter: int = BEST
+    used: NDArray[np.int64]  # features that nodes may look at, ascending
+    bootstrap: bool = True
 
     @property
     def depth_limit(self) -> int:
@@ -99,79 +106,134 @@ def encode_events(
     return records
 
 
-def tree_keys(seed: int, n_trees: int) -> NDArray[np.uint64]:
-    """Return the key of each tree, from which all its random choices follow."""
-    return np.array([derive_key(np.uint64(seed), np.uint64(t)) for t in range(n_trees)], dtype=np.uint64)
+def tree_keys(seed: int, n_trees: int, first: int = 0, step: int = 1) -> NDArray[np.uint64]:
+    """Return the keys of trees, whose numbers begin with ``first``; all random choices of a tree follow from its key."""
+    numbers = range(first, first + step * n_trees, step)
+    return np.array([derive_key(np.uint64(seed), np.uint64(number)) for number in numbers], dtype=np.uint64)
 
 
-def _allocate_scratch(events: BinnedEvents, max_features: int) -> tuple[Any, ...]:
-    """Return the memory of one thread, used again for every tree that it grows: the last arguments of ``grow_tree``."""
-    n_rows, dtype = len(events.records), events.codes.dtype
-    width = max(256, 64 * -(-int(events.n_codes.max()) // 64))
-    # one more record than events, because a record of weight 0 is written before it is dropped
-    bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
-    moved = np.empty_like(bag)
-    weights, chosen = np.empty(n_rows, dtype=np.uint8), np.empty(max_features, dtype=np.int64)
-    histograms = np.zeros((max_features, width), dtype=np.int64)
-    touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
-    present = np.empty(width + 1, dtype=np.int64)
-    return weights, bag, bag.view(dtype), moved, moved.view(dtype), chosen, histograms, touched, present
+class _Scratch(NamedTuple):
+    """The memory of one thread, used again for every tree that it grows: the last arguments of ``grow_tree``."""
+
+    weights: NDArray[np.uint8]
+    bag: NDArray[np.uint64]
+    bag_codes: NDArray[Any]
+    moved: NDArray[np.uint64]
+    moved_codes: NDArray[Any]
+    chosen: NDArray[np.int64]
+    histograms: NDArray[np.int64]
+    touched: NDArray[np.uint8] | None
+    present: NDArray[np.int64]
+
+    @classmethod
+    def allocate(cls, events: BinnedEvents, max_features: int) -> _Scratch:
+        """Allocate memory for trees whose nodes look at so many features at most."""
+        n_rows, dtype = len(events.records), events.codes.dtype
+        width = max(256, 64 * -(-int(events.n_codes.max()) // 64))
+        # one more record than events, because a record of weight 0 is written before it is dropped
+        bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
+        moved = np.empty_like(bag)
+        weights, chosen = np.empty(n_rows, dtype=np.uint8), np.empty(max_features, dtype=np.int64)
+        histograms = np.zeros((max_features, width), dtype=np.int64)
+        touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
+        present = np.empty(width + 1, dtype=np.int64)
+        return cls(weights, bag, bag.view(dtype), moved, moved.view(dtype), chosen, histograms, touched, present)
+
+    def for_features(self, n: int) -> _Scratch:
+        """Return the memory of a tree whose nodes look at ``n`` features."""
+        touched = None if self.touched is None else self.touched[:n]
+        return self._replace(chosen=self.chosen[:n], histograms=self.histograms[:n], touched=touched)
 
 
 def grow_trees(
     events: BinnedEvents,
-    keys: NDArray[np.uint64],
-    criteria: Iterable[int],
+    trees: Sequence[TreeSettings],
     settings: GrowthSettings,
     n_threads: int,
     tick: Tick | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Grow one tree per key, each by its criterion, and return their nodes."""
+    """Grow trees and return their nodes."""
     codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
     table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1))
-    trees: list[Any] = [None] * len(keys)
-    criteria = list(criteria)
+    grown: list[Any] = [None] * len(trees)
 
-    def grow(tree: int, scratch: tuple[Any, ...]) -> None:
-        trees[tree] = grow_tree(
-            events.records, codes, events.n_features, n_codes, keys[tree], settings.bootstrap,
-            settings.depth_limit, settings.splitter, settings.min_samples_leaf, criteria[tree], settings.alpha,
-            table, mask, *scratch,
+    def grow(number: int, scratch: _Scratch) -> None:
+        tree = trees[number]
+        grown[number] = grow_tree(
+            events.records, codes, events.n_features, settings.used, n_codes, tree.key, settings.bootstrap,
+            settings.depth_limit, tree.splitter, tree.min_samples_leaf, tree.criterion, settings.alpha, table, mask,
+            *scratch.for_features(tree.max_features),
         )  # fmt: skip
         if tick is not None:
             tick(1)
 
-    run_tasks(range(len(keys)), grow, lambda: _allocate_scratch(events, settings.max_features), n_threads)
-    return trees
+    most = max(tree.max_features for tree in trees)
+    run_tasks(range(len(trees)), grow, lambda: _Scratch.allocate(events, most), n_threads)
+    return grown
+
+
+class BaggedTrees(NamedTuple):
+    """Trees that score events, with the keys that tell which events are in their bags."""
+
+    flat: predictor.FlatTrees
+    values: NDArray[np.float64]  # of each node
+    keys: NDArray[np.uint64]  # of each tree
 
 
 def score_out_of_bag(
-    codes: NDArray[Any],
-    first_row: int,
-    trees: predictor.FlatTrees,
-    values: NDArray[np.float64],
-    keys: NDArray[np.uint64],
-    n_threads: int,
-) -> NDArray[np.float64]:
-    """Return each event's mean value over the trees that have not seen it; NaN where all have.
+    codes: NDArray[Any], first_row: int, forests: Sequence[BaggedTrees], n_threads: int
+) -> list[NDArray[np.float64]]:
+    """Return, for each of some forests, each event's mean value over the trees that have not seen it; NaN where all have.
 
     ``first_row`` is the number of the first event among all.
     """
     mask = code_mask(codes)
-    scores = np.zeros(len(codes))
-    n_trees = np.zeros(len(codes), dtype=np.int32)
+    scores = np.zeros((len(forests), len(codes)))
 
-    def score(start: int, _: None) -> None:
-        end = min(start + _ROWS_PER_TASK, len(codes))
-        for first in range(start, end, predictor.BLOCK):
-            rows = slice(first, min(first + predictor.BLOCK, end))
+    def score(rows: slice, _: None) -> None:
+        for own, forest in zip(scores, forests, strict=True):
+            n_trees = np.zeros(rows.stop - rows.start, dtype=np.int32)
             predictor.add_out_of_bag_scores(
-                codes[rows], first_row + first, *trees, values, mask, keys, scores[rows], n_trees[rows]
+                codes[rows], first_row + rows.start, *forest.flat, forest.values, mask, forest.keys, own[rows], n_trees
             )
+            with np.errstate(invalid="ignore"):
+                own[rows] /= n_trees
 
-    run_tasks(range(0, len(codes), _ROWS_PER_TASK), score, lambda: None, n_threads)
-    with np.errstate(invalid="ignore"):
-        return scores / n_trees
+    _for_blocks_of_rows(score, len(codes), n_threads)
+    return list(scores)
+
+
+def contributions_out_of_bag(
+    codes: NDArray[Any],
+    first_row: int,
+    n_features: int,
+    forest: BaggedTrees,
+    consume: Callable[[slice, NDArray[np.float64], NDArray[np.float64]], None],
+    n_threads: int,
+) -> None:
+    """Call ``consume(rows, scores, contributions)`` for blocks of events, on threads.
+
+    Contributions have the shape (events, features): how much the cuts on a feature move an event's score, from the
+    value of a root to that of a leaf. They and the scores are means over the trees that have not seen the event.
+    """
+    mask = code_mask(codes)
+
+    def work(rows: slice, _: None) -> None:
+        n = rows.stop - rows.start
+        scores, moves, n_trees = np.zeros(n), np.zeros((n, n_features)), np.zeros(n, dtype=np.int32)
+        predictor.add_out_of_bag_contributions(
+            codes[rows], first_row + rows.start, *forest.flat, forest.values, mask, forest.keys, scores, moves, n_trees
+        )
+        with np.errstate(invalid="ignore"):
+            consume(rows, scores / n_trees, moves / n_trees[:, None])
+
+    _for_blocks_of_rows(work, len(codes), n_threads)
+
+
+def _for_blocks_of_rows(work: Callable[[slice, None], None], n_rows: int, n_threads: int) -> None:
+    """Call a function with blocks of rows whose codes, beside a tree, fit into the cache."""
+    blocks = [slice(first, min(first + predictor.BLOCK, n_rows)) for first in range(0, n_rows, predictor.BLOCK)]
+    run_tasks(range(len(blocks)), lambda number, memory: work(blocks[number], memory), lambda: None, n_threads)
 
 
 def mean_scores(

@@ -40,12 +40,12 @@ _32 = np.int64(32)
 
 @njit(cache=True, nogil=True)
 def _find_split(
-    node, nodes, keys, codes, n_features, n_codes, chosen, histograms, touched, present,
+    node, nodes, keys, codes, n_features, used, n_codes, chosen, histograms, touched, present,
     splitter, min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
     """Write the split of a node into its row; return whether there is one."""
     # features are drawn by the key of the node, so that it does not matter when or where a node is searched
-    choose_features(keys[node], n_features, len(chosen), chosen)
+    choose_features(keys[node], used, chosen)
     fill_histograms(codes, nodes[node, START], nodes[node, END], n_features, chosen, histograms, touched)
     found = search_node(
         node, nodes, keys[node], n_features, n_codes, chosen, histograms, touched, present,
@@ -107,13 +107,13 @@ def search_node(
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    records, codes, n_features, n_codes, key, bootstrap,
+    records, codes, n_features, used, n_codes, key, bootstrap,
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree on records; return its nodes in breadth-first order.
 
-    ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
+    Nodes look at some of the features ``used``, as many as ``chosen`` has room for. ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
     """
     # the key of a tree has two parts: 0 for the weights of its bag, 1 for its root
     if bootstrap:
@@ -123,14 +123,14 @@ def grow_tree(
             weights[i] = 1
     n_bag = take_bag(records, codes, n_features, weights, bag, bag_codes)
     return grow_bag(
-        n_bag, n_features, n_codes, derive_key(key, 1), 0, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
+        n_bag, n_features, used, n_codes, derive_key(key, 1), 0, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
         bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def grow_bag(
-    n_bag, n_features, n_codes, root_key, root_depth, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
+    n_bag, n_features, used, n_codes, root_key, root_depth, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order.
@@ -153,7 +153,7 @@ def grow_bag(
     keys[0] = root_key
     n_nodes, n_pending = 1, 0
     if may_split(nodes, 0, max_depth, min_leaf) and _find_split(
-        0, nodes, keys, bag_codes, n_features, n_codes, chosen, histograms, touched, present,
+        0, nodes, keys, bag_codes, n_features, used, n_codes, chosen, histograms, touched, present,
         splitter, min_leaf, criterion, alpha, table, left_counts,
     ):  # fmt: skip
         pending[0] = 0
@@ -202,7 +202,7 @@ def grow_bag(
         for side in range(1, -1, -1):
             child = left + side
             if may_split(nodes, child, max_depth, min_leaf) and _find_split(
-                child, nodes, keys, child_codes, n_features, n_codes, chosen, histograms, touched, present,
+                child, nodes, keys, child_codes, n_features, used, n_codes, chosen, histograms, touched, present,
                 splitter, min_leaf, criterion, alpha, table, left_counts,
             ):  # fmt: skip
                 pending[n_pending] = child

@@ -124,11 +124,11 @@ def take_nodes(records, codes, first_row, n_features, nodes, root, depth, mask, 
 
 
 @njit(cache=True, nogil=True)
-def choose_for_nodes(keys, active, n_features, chosen):
+def choose_for_nodes(keys, active, used, chosen):
     """Write the features of the nodes into the rows of ``chosen``."""
     own = np.empty(chosen.shape[1], dtype=np.int64)
     for i in range(len(active)):
-        choose_features(keys[active[i]], n_features, chosen.shape[1], own)
+        choose_features(keys[active[i]], used, own)
         for k in range(chosen.shape[1]):
             chosen[i, k] = own[k]
 

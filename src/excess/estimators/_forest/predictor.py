@@ -151,6 +151,35 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
 
 
 @njit(cache=True, nogil=True)
+def add_out_of_bag_contributions(
+    codes, first_row, nodes, roots, depths, values, mask, keys, scores, contributions, n_trees
+):  # fmt: skip
+    """Add, for trees that have not seen a row, what each cut on its way adds to the value of the node above.
+
+    ``contributions[row, feature]`` sums that over the cuts on a feature; ``scores`` are those of
+    `add_out_of_bag_scores`.
+    """
+    n_rows = len(scores)
+    weights = np.empty(n_rows, dtype=np.uint8)
+    pairs, mask = nodes.view(np.uint64), np.uint64(mask)
+    for tree in range(len(depths)):
+        bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
+        for r in range(n_rows):
+            if weights[r] > 0:
+                continue
+            node = np.uint64(roots[tree])
+            value = values[node]
+            for _ in range(depths[tree]):
+                child = _step(codes, r, pairs, node, mask)
+                if child == node:
+                    break  # a leaf leads to itself
+                contributions[r, nodes[node, 0]] += values[child] - value
+                node, value = child, values[child]
+            scores[r] += value
+            n_trees[r] += 1
+
+
+@njit(cache=True, nogil=True)
 def number_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, leaves):
     """Write the number of the leaf within its tree, for rows ``first`` to ``last`` of X and all trees."""
     block = len(codes)  # as many rows as there is room for
