@@ -20,6 +20,11 @@ _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 MAX_WEIGHT = 12
 """Largest bootstrap weight: a larger Poisson(1) draw is rarer than 2^-32, the resolution of the draws."""
 
+WEIGHT_LIMIT = 127
+"""Largest weight that the record of an event has room for."""
+LARGEST_MEAN = 64.0
+"""Largest mean of a Poisson draw: beyond the limit, draws are rarer than 2^-32 up to here."""
+
 
 @njit(cache=True, nogil=True)
 def draw(key, counter):
@@ -66,6 +71,9 @@ def poisson_thresholds() -> NDArray[np.uint64]:
 
 
 _THRESHOLDS = tuple(int(t) for t in poisson_thresholds())
+_SHARE_IN_BAG = np.uint64(2**32 - _THRESHOLDS[0])
+import os
+_MODE = int(os.environ.get("BAGMODE", "0"))
 
 
 @njit(cache=True, nogil=True)
@@ -79,6 +87,88 @@ def bootstrap_weights(key, first_row, weights):
         for threshold in _THRESHOLDS:
             weight += bits >= threshold
         weights[i] = weight
+
+
+@njit(cache=True, nogil=True)
+def poisson_weights(key, first_row, part_row, means, weights):
+    """Fill ``weights`` (uint8) with Poisson draws of given means, which must be at most ``LARGEST_MEAN``."""
+    for i in range(len(weights)):
+        mean = means[part_row + i]
+        # the middle of the 2^32 parts of [0, 1) in which the draw lies
+        share = (np.float64(draw(key, np.uint64(first_row + i)) >> _32) + 0.5) * 2.0**-32
+        # inverse of the distribution function: the terms of its sum follow from each other
+        term = math.exp(-mean)
+        total = term
+        weight = 0
+        while share >= total and weight < WEIGHT_LIMIT:
+            weight += 1
+            term *= mean / weight
+            total += term
+        weights[i] = weight
+
+
+@njit(cache=True, nogil=True)
+def choose_groups(key, in_bag):
+    """Fill ``in_bag`` (uint8, one per group) with 1 for the groups that the tree of a key may see, and 0 for others.
+
+    Each is in with probability 1 - 1/e, as an event is in a bootstrap sample. Of two groups or more, at least one is in
+    and one out.
+    """
+    n_in = 0
+    lowest, highest = 0, 0
+    for group in range(len(in_bag)):
+        bits = draw(key, np.uint64(group))
+        in_bag[group] = (bits >> _32) < _SHARE_IN_BAG
+        n_in += in_bag[group]
+        if bits < draw(key, np.uint64(lowest)):
+            lowest = group
+        if bits > draw(key, np.uint64(highest)):
+            highest = group
+    # the one closest to the border changes sides where all are on one; no two groups have the same draw
+    if n_in == 0:
+        in_bag[lowest] = 1
+    elif n_in == len(in_bag):
+        in_bag[highest] = 0
+
+
+@njit(cache=True, nogil=True)
+def bag_weights(key, first_row, part_row, groups, in_bag, means, weights):
+    """Fill ``weights`` (uint8) with those of consecutive rows in the bag of the tree of a key.
+
+    ``first_row`` is the number of the first row among all events, ``part_row`` that among the events of ``groups`` and
+    ``means``. Either may be None: ``groups`` has the group of each event, with 1 in ``in_bag`` for the groups that the
+    tree may see, ``means`` the mean weight of each event.
+    """
+    # known when this is compiled: without groups and means it is the bootstrap alone
+    if means is not None:
+        poisson_weights(key, first_row, part_row, means, weights)
+        if groups is not None:
+            for i in range(len(weights)):
+                weights[i] *= in_bag[groups[part_row + i]]
+    elif groups is None:
+        bootstrap_weights(key, first_row, weights)
+    else:
+        if _MODE == 0:
+            bootstrap_weights(key, first_row, weights)
+        elif _MODE == 2:
+            for i in range(len(weights)):
+                bits = np.int64(draw(key, np.uint64(first_row + i)) >> _32)
+                bits = _THRESHOLDS[0] + np.int64(bits * (1 - _THRESHOLDS[0] / 2.0**32))
+                weight = 0
+                for threshold in _THRESHOLDS:
+                    weight += bits >= threshold
+                weights[i] = weight
+        else:
+            for i in range(len(weights)):
+                weights[i] = 1
+        if _MODE == 3:
+            gw = np.empty(len(in_bag), dtype=np.uint8)
+            bootstrap_weights(key, 0, gw)
+            for i in range(len(weights)):
+                weights[i] = in_bag[groups[part_row + i]] * max(1, gw[groups[part_row + i]])
+        else:
+            for i in range(len(weights)):
+                weights[i] *= in_bag[groups[part_row + i]]
 
 
 def bottom_rows(n_rows: int, n_wanted: int) -> NDArray[np.int64]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators.calibration import calibrate
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
@@ -156,6 +157,32 @@ class OnOffForestClassifier(BaseOnOffTrees):
             raise AttributeError("oob_decision_function_ is there after a fit; a model file does not keep it")
         return np.column_stack([1 - score, score])
 
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from On and Off events, and choose the threshold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+        groups : array-like of shape (n_events,) or None, default=None
+            What differs from training to use, such as nights. With two groups or more, an event is out of the bag of a
+            tree when the tree has seen nothing of its group, so that leaf size, threshold and calibration are tuned for
+            events of groups that the forest has not seen.
+        sample_weight : array-like of shape (n_events,) or None, default=None
+            The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit.
+            With other weights, which must then be at most 64, the weight of an event in a bag is a Poisson draw of this
+            mean, and the out-of-bag curve counts weights.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_weighted(X, y, groups, sample_weight)
+
     def _plan(self) -> ForestPlan:
         """Check all parameters; return what they mean for the growth of this forest."""
         alpha = as_scalar_alpha(self.alpha)
@@ -175,14 +202,14 @@ class OnOffForestClassifier(BaseOnOffTrees):
         keys = ensemble.tree_keys(seed, n_trees)
         return ForestPlan(alpha, keys, criteria, self.max_depth, sizes, rule, seed, verbose)
 
-    def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> None:
-        leaf_size, trees, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
+    def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
+        leaf_size, trees, score = self._grow(plan, X, on, bag)  # its copy of the events is gone when it returns
         self._finish(trees, leaf_size, *plan.rule(on, score, plan.alpha, plan.seed), score)
 
-    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> tuple[int, GrownTrees, FloatArray]:
+    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag) -> tuple[int, GrownTrees, FloatArray]:
         """Return leaf size, trees and out-of-bag scores."""
         threads = n_threads(self.n_jobs)
-        events = self._bin_events(X, on, threads)
+        events = self._bin_events(X, on, threads, bag)
         max_features = resolve_max_features(self.max_features, X.shape[1])
 
         def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
@@ -191,7 +218,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
             return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
 
         def out_of_bag(trees: GrownTrees) -> FloatArray:
-            return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads)
+            return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads, bag)
 
         leaf_size, trees = plan.grow(len(X), grow, lambda trees: sum_log_likelihood(on, out_of_bag(trees)))
         if self.output == "assignment":

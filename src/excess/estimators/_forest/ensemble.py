@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.rng import MAX_WEIGHT, derive_key
+from excess._core.rng import MAX_WEIGHT, WEIGHT_LIMIT, derive_key
 from excess._core.threads import run_tasks
 from excess.estimators._forest import predictor
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.binning import encode, find_edges, pad_edges, sampled_rows
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess.estimators._forest.grower import grow_tree
@@ -32,6 +33,7 @@ class BinnedEvents:
 
     records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `layout`
     edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
+    bag: Bag = WHOLE
 
     @property
     def n_features(self) -> int:
@@ -70,7 +72,9 @@ def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
     return code_type(max((len(e) for e in edges), default=0) + 1)
 
 
-def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_threads: int) -> BinnedEvents:
+def bin_events(
+    X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_threads: int, bag: Bag = WHOLE
+) -> BinnedEvents:
     """Find bin edges and write events as records."""
     edges: list[Any] = [None] * X.shape[1]
     sampled = sampled_rows(len(X))
@@ -79,7 +83,7 @@ def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_t
         edges[feature] = find_edges(X[:, feature], sampled, max_bins)
 
     run_tasks(range(X.shape[1]), find, lambda: None, n_threads)
-    return BinnedEvents(encode_events(X, on, edges, n_threads), edges)
+    return BinnedEvents(encode_events(X, on, edges, n_threads), edges, bag)
 
 
 def encode_events(
@@ -128,13 +132,16 @@ def grow_trees(
 ) -> list[NDArray[np.int64]]:
     """Grow one tree per key, each by its criterion, and return their nodes."""
     codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
-    table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1))
+    bag, in_bag = events.bag, events.bag.groups_of_trees(keys)
+    largest = MAX_WEIGHT if bag.weights is None else WEIGHT_LIMIT
+    table = x_log_x_table(min(TABLE_SIZE, largest * len(events.records) + 1))
     trees: list[Any] = [None] * len(keys)
     criteria = list(criteria)
 
     def grow(tree: int, scratch: tuple[Any, ...]) -> None:
         trees[tree] = grow_tree(
             events.records, codes, events.n_features, n_codes, keys[tree], settings.bootstrap,
+            bag.groups, None if in_bag is None else in_bag[tree], bag.weights,
             settings.depth_limit, settings.splitter, settings.min_samples_leaf, criteria[tree], settings.alpha,
             table, mask, *scratch,
         )  # fmt: skip
@@ -152,11 +159,13 @@ def score_out_of_bag(
     values: NDArray[np.float64],
     keys: NDArray[np.uint64],
     n_threads: int,
+    bag: Bag = WHOLE,
 ) -> NDArray[np.float64]:
-    """Return each event's mean value over the trees that have not seen it; NaN where all have.
+    """Return each event's mean value over the trees that have not seen it or, with groups, its group; NaN for none.
 
     ``first_row`` is the number of the first event among all.
     """
+    in_bag = bag.groups_of_trees(keys)
     mask = code_mask(codes)
     scores = np.zeros(len(codes))
     n_trees = np.zeros(len(codes), dtype=np.int32)
@@ -165,9 +174,11 @@ def score_out_of_bag(
         end = min(start + _ROWS_PER_TASK, len(codes))
         for first in range(start, end, predictor.BLOCK):
             rows = slice(first, min(first + predictor.BLOCK, end))
+            own = bag.part(rows)
             predictor.add_out_of_bag_scores(
-                codes[rows], first_row + first, *trees, values, mask, keys, scores[rows], n_trees[rows]
-            )
+                codes[rows], first_row + first, own.groups, in_bag, own.weights,
+                *trees, values, mask, keys, scores[rows], n_trees[rows],
+            )  # fmt: skip
 
     run_tasks(range(0, len(codes), _ROWS_PER_TASK), score, lambda: None, n_threads)
     with np.errstate(invalid="ignore"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._core.rng import bootstrap_weights, choose_features, derive_key, draw
+from excess._core.rng import bag_weights, choose_features, derive_key, draw
 from excess.estimators._forest.histogram import clear_histograms, fill_histograms, packed_counts
 from excess.estimators._forest.layout import (
     DEPTH,
@@ -107,17 +107,18 @@ def search_node(
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    records, codes, n_features, n_codes, key, bootstrap,
+    records, codes, n_features, n_codes, key, bootstrap, groups, in_bag, means,
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree on records; return its nodes in breadth-first order.
 
-    ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
+    ``groups``, ``in_bag`` and ``means`` are those of `bag_weights`. ``weights`` to ``present`` are scratch memory of the
+    calling thread. ``max_depth`` is negative for no limit.
     """
     # the key of a tree has two parts: 0 for the weights of its bag, 1 for its root
     if bootstrap:
-        bootstrap_weights(derive_key(key, 0), 0, weights)
+        bag_weights(derive_key(key, 0), 0, 0, groups, in_bag, means, weights)
     else:
         for i in range(len(weights)):
             weights[i] = 1

@@ -1,0 +1,69 @@
+"""Groups and weights of training events: their checks, and what they mean for bags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from excess._core.checks import BoolArray, FloatArray, as_floats, as_labels, check_same_length
+
+_MAX_TOTAL = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class EventWeights:
+    """Weights of events, as rows that are repeated or, where they are not whole numbers, as weights of rows."""
+
+    rows: NDArray[np.intp] | None = None  # the events to train on; None for all of them once
+    weights: FloatArray | None = None  # of each of them; None for 1
+
+    @classmethod
+    def of(cls, sample_weight: ArrayLike | None, on: BoolArray) -> EventWeights:
+        """Check the weights of events, of which ``on`` says who is On."""
+        if sample_weight is None:
+            return cls()
+        weights = as_floats("sample_weight", sample_weight)
+        if weights.ndim != 1:
+            raise ValueError(f"sample_weight must be one-dimensional, got the shape {weights.shape}")
+        check_same_length(y=on, sample_weight=weights)
+        if not np.isfinite(weights).all() or (weights < 0).any():
+            raise ValueError("sample_weight must be finite and not negative")
+        for name, own in (("On", on), ("Off", ~on)):
+            if not weights[own].any():
+                raise ValueError(f"sample_weight is 0 for all {name} events, but events of both classes are needed")
+        if weights.sum() > _MAX_TOTAL:
+            raise ValueError(f"sample_weight adds up to {weights.sum():g}; at most {_MAX_TOTAL} events can be counted")
+        if (weights == 1).all():
+            return cls()
+        if (weights == np.rint(weights)).all():
+            return cls(np.repeat(np.arange(len(weights)), weights.astype(np.int64)))
+        rows = np.flatnonzero(weights)
+        return cls(rows, weights[rows])
+
+    def take(self, events: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of an array, one for each event to train on."""
+        return events if self.rows is None else events[self.rows]
+
+    def mean_of_copies(self, values: FloatArray, n_events: int) -> FloatArray:
+        """Return the mean of each event's values over its copies, without NaN; NaN for an event that has none."""
+        if self.rows is None:
+            return values
+        known = ~np.isnan(values)
+        rows = self.rows[known]
+        total = np.bincount(rows, values[known], minlength=n_events)
+        with np.errstate(invalid="ignore"):
+            return total / np.bincount(rows, minlength=n_events)
+
+
+def number_groups(groups: ArrayLike, on: BoolArray) -> tuple[NDArray[np.int32], int]:
+    """Return the number of each event's group, by the order of their names, and how many groups there are."""
+    labels = as_labels(groups, name="groups")
+    check_same_length(y=on, groups=labels)
+    try:
+        names, numbers = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ValueError("groups mixes values that cannot be ordered") from error
+    return numbers.astype(np.int32), len(names)
