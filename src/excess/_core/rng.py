@@ -108,27 +108,30 @@ def poisson_weights(key, first_row, part_row, means, weights):
 
 
 @njit(cache=True, nogil=True)
-def choose_groups(key, in_bag):
-    """Fill ``in_bag`` (uint8, one per group) with 1 for the groups that the tree of a key may see, and 0 for others.
+def choose_groups(keys, in_bag):
+    """Fill ``in_bag`` (uint8, trees by groups) with 1 where the tree of a key may see a group, and 0 elsewhere.
 
-    Each is in with probability 1 - 1/e, as an event is in a bootstrap sample. Of two groups or more, at least one is in
-    and one out.
+    A group is in with probability 1 - 1/e, as an event is in a bootstrap sample. Of two groups or more, a tree sees at
+    least one and not all.
     """
-    n_in = 0
-    lowest, highest = 0, 0
-    for group in range(len(in_bag)):
-        bits = draw(key, np.uint64(group))
-        in_bag[group] = (bits >> _32) < _SHARE_IN_BAG
-        n_in += in_bag[group]
-        if bits < draw(key, np.uint64(lowest)):
-            lowest = group
-        if bits > draw(key, np.uint64(highest)):
-            highest = group
-    # the one closest to the border changes sides where all are on one; no two groups have the same draw
-    if n_in == 0:
-        in_bag[lowest] = 1
-    elif n_in == len(in_bag):
-        in_bag[highest] = 0
+    for tree in range(len(keys)):
+        # the key of a tree has three parts: 0 for the weights of its bag, 1 for its root, 2 for its groups
+        key = derive_key(keys[tree], 2)
+        n_in, lowest, highest = 0, 0, 0
+        for group in range(in_bag.shape[1]):
+            bits = draw(key, np.uint64(group))
+            is_in = (bits >> _32) < _SHARE_IN_BAG
+            in_bag[tree, group] = is_in
+            n_in += is_in
+            if bits < draw(key, np.uint64(lowest)):
+                lowest = group
+            if bits > draw(key, np.uint64(highest)):
+                highest = group
+        # where all are on one side, the one closest to the other side changes; no two groups have the same draw
+        if n_in == 0:
+            in_bag[tree, lowest] = 1
+        elif n_in == in_bag.shape[1]:
+            in_bag[tree, highest] = 0
 
 
 @njit(cache=True, nogil=True)

@@ -29,6 +29,7 @@ from excess.distributed.survey import (
     sample_cutoff,
     survey_partition,
 )
+from excess.estimators._forest.bags import join_bags
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.ensemble import Tick, encode_events
 from excess.estimators._forest.layout import empty_records
@@ -52,10 +53,11 @@ def fit_forest(
     ----------
     estimator : OnOffForestClassifier
         The forest to fit; it is not changed. ``max_bins=None``, which needs all distinct values, is refused.
-    chunks : iterable of (X, y) pairs, or a dataset
-        The events. An iterable must give the same pairs each time it is iterated over, such as a list; a dataset, such
-        as `EventFiles`, has partitions that workers read for themselves. The result depends on the order of events, but
-        not on how they are divided into chunks.
+    chunks : iterable of (X, y) pairs or (X, y, groups) triples, or a dataset
+        The events, with the groups of ``estimator.fit`` or without; it has no weights. An iterable must give the same
+        chunks each time it is iterated over, such as a list; a dataset, such as `EventFiles`, has partitions that
+        workers read for themselves. The result depends on the order of events, but not on how they are divided into
+        chunks.
     executor : None, dask.distributed.Client, str or Executor, default=None
         What runs the work: None for threads of this process (``estimator.n_jobs``); the client of a Dask cluster or the
         address of its scheduler; or an executor, such as ``Dask(client, max_moved=10_000)``.
@@ -93,17 +95,19 @@ def fit_forest(
         survey, firsts = _survey(executor, partitions, estimator.max_bins, shown=plan.verbose)
         classes, edges = survey.classes(), survey.edges()
         n_events, n_features, n_on = survey.n_rows, survey.n_features, survey.n_on()
+        groups = survey.group_names()
         if not 2 <= n_events <= MAX_EVENTS:
             raise ValueError(f"chunks hold {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")
         forest.n_features_in_ = n_features
         if survey.names is not None:
             forest.feature_names_in_ = np.array(survey.names, dtype=object)
         if _reads_here(executor, partitions):
-            store = stack.enter_context(RecordStore(n_events, n_features, memory))
-            _store_records(store, partitions, firsts, classes[1], edges, threads, shown=plan.verbose)
+            store = stack.enter_context(RecordStore(n_events, n_features, memory, len(groups)))
+            _store_records(store, partitions, firsts, classes[1], edges, groups, threads, shown=plan.verbose)
             parts = executor.scatter(store.parts())
         else:
-            arguments = [(partition, *rows, classes[1], edges) for partition, rows in _rows_of(partitions, firsts)]
+            binning = classes[1], edges, groups
+            arguments = [(partition, *rows, *binning) for partition, rows in _rows_of(partitions, firsts)]
             with progress_bar("Binning files", len(partitions), shown=plan.verbose) as tick:
                 parts = executor.create_parts(bin_partition, arguments, tick)
 
@@ -189,6 +193,7 @@ def _store_records(
     firsts: Sequence[int],
     on: Any,
     edges: list[FloatArray],
+    groups: list[Any],
     threads: int,
     *,
     shown: bool,
@@ -198,17 +203,23 @@ def _store_records(
         for partition, (_, n_rows) in _rows_of(partitions, firsts):
             n_found = 0
             for chunk in read_ahead(check_chunks(partition)):
-                store.append(_to_records(chunk, on, edges, threads))
+                store.append(_to_records(chunk, on, edges, threads), chunk.bag(groups))
                 n_found += len(chunk.labels)
                 tick(len(chunk.labels))
             check_unchanged(partition, n_rows, n_found)
 
 
-def bin_partition(partition: Partition, first_row: int, n_rows: int, on: Any, edges: list[FloatArray]) -> EventRecords:
+def bin_partition(
+    partition: Partition, first_row: int, n_rows: int, on: Any, edges: list[FloatArray], groups: list[Any]
+) -> EventRecords:
     """Return the events of a partition, which must still have ``n_rows`` events, as records."""
-    records = [_to_records(chunk, on, edges, 1) for chunk in check_chunks(partition)]
+    records, bags = [], []
+    for chunk in check_chunks(partition):
+        records.append(_to_records(chunk, on, edges, 1))
+        bags.append(chunk.bag(groups))
     check_unchanged(partition, n_rows, sum(map(len, records)))
-    return EventRecords(np.concatenate([empty_records(0, len(edges), np.uint8), *records]), first_row, len(edges))
+    joined = np.concatenate([empty_records(0, len(edges), np.uint8), *records])
+    return EventRecords(joined, first_row, len(edges), join_bags(bags))
 
 
 def _to_records(chunk: CheckedChunk, on: Any, edges: list[FloatArray], threads: int) -> NDArray[np.uint64]:

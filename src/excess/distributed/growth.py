@@ -8,6 +8,7 @@ The trees are those of the fit in memory, to the bit, because
 - the random choices of a node follow from its key, and that from the key of its tree and its path from the root, not
   from the order in which nodes are searched;
 - the bootstrap weight of an event follows from the key of the tree and the number of the event among all events;
+  whether a tree may see a group follows from its key and the number of the group among all groups;
 - histograms are integers, so that their sum does not depend on how events are divided into parts;
 - the search of a node depends on the counts of its events only, not on their order.
 """
@@ -146,7 +147,7 @@ class Histograms:
         """Count the events of a part."""
         nodes, roots, depths, keys, slots = self.routes.arrays()
         levels.fill_nodes(
-            events.codes, events.first_row, events.n_features,
+            events.codes, events.first_row, events.bag.groups, events.bag.groups_of_trees(keys), events.n_features,
             nodes, roots, depths, _MASK, keys, slots, read_only(self.chosen), total,
         )  # fmt: skip
         return total
@@ -189,9 +190,11 @@ class BranchGrowth:
         """Return, for each tree of a job, the records in its nodes, sorted by slot, and where each slot begins."""
         nodes, roots, depths, keys, slots = self.routes[job].arrays()
         piece = []
+        in_bag = events.bag.groups_of_trees(keys)
         for tree, (first, last) in enumerate(pairwise(self.routes[job].first_slots)):
             records, counts = levels.take_nodes(
-                events.records, events.codes, events.first_row, events.n_features,
+                events.records, events.codes, events.first_row,
+                events.bag.groups, None if in_bag is None else in_bag[tree], events.n_features,
                 nodes, roots[tree], depths[tree], _MASK, keys[tree], slots, first, last - first,
             )  # fmt: skip
             piece.append((records, np.concatenate([[0], np.cumsum(counts)])))

@@ -33,7 +33,7 @@ class OutOfBag:
         nodes, roots, depths = self.trees
         trees = predictor.FlatTrees(read_only(nodes), read_only(roots), read_only(depths))
         scores = ensemble.score_out_of_bag(
-            events.codes, events.first_row, trees, read_only(self.values), read_only(self.keys), n_threads=1
+            events.codes, events.first_row, trees, read_only(self.values), read_only(self.keys), 1, events.bag
         )
         return EventScores(events.on, scores, events.first_row)
 

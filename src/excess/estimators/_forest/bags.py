@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.rng import choose_groups, derive_key
+from excess._core.rng import choose_groups
 
 
 @dataclass(frozen=True)
@@ -18,20 +18,33 @@ class Bag:
     n_groups: int = 0
     weights: NDArray[np.float64] | None = None  # events that each event stands for; None for one each
 
+    def __post_init__(self) -> None:
+        """Make the arrays read-only, as they are in other processes: Numba compiles kernels for either kind."""
+        for name in ("groups", "weights"):
+            array = getattr(self, name)
+            if array is not None:
+                view = array.view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
+
     def groups_of_trees(self, keys: NDArray[np.uint64]) -> NDArray[np.uint8] | None:
         """Return, for the tree of each key and all groups, 1 if the tree may see the group, otherwise 0."""
         if self.groups is None:
             return None
         in_bag = np.empty((len(keys), self.n_groups), dtype=np.uint8)
-        for key, own in zip(keys, in_bag, strict=True):
-            # the key of a tree has three parts: 0 for the weights of its bag, 1 for its root, 2 for its groups
-            choose_groups(np.uint64(derive_key(key, 2)), own)
+        choose_groups(keys, in_bag)
         return in_bag
 
     def part(self, rows: slice) -> Bag:
         """Return the bag of some of the events."""
         groups = None if self.groups is None else self.groups[rows]
         return Bag(groups, self.n_groups, None if self.weights is None else self.weights[rows])
+
+
+def join_bags(bags: list[Bag]) -> Bag:
+    """Return the bag of the events of several bags, one after the other, which have groups or not but no weights."""
+    groups = [bag.groups for bag in bags if bag.groups is not None]
+    return Bag(np.concatenate(groups), bags[0].n_groups) if groups else WHOLE
 
 
 WHOLE = Bag()
