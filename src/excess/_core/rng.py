@@ -16,14 +16,15 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
 
 MAX_WEIGHT = 12
 """Largest bootstrap weight: a larger Poisson(1) draw is rarer than 2^-32, the resolution of the draws."""
 
 WEIGHT_LIMIT = 127
 """Largest weight that the record of an event has room for."""
-LARGEST_MEAN = 64.0
-"""Largest mean of a Poisson draw: beyond the limit, draws are rarer than 2^-32 up to here."""
+LARGEST_FACTOR = 16.0
+"""Most events that one may stand for in a bag: up to here, larger weights than the limit are rarer than 10^-5."""
 
 
 @njit(cache=True, nogil=True)
@@ -72,8 +73,6 @@ def poisson_thresholds() -> NDArray[np.uint64]:
 
 _THRESHOLDS = tuple(int(t) for t in poisson_thresholds())
 _SHARE_IN_BAG = np.uint64(2**32 - _THRESHOLDS[0])
-import os
-_MODE = int(os.environ.get("BAGMODE", "0"))
 
 
 @njit(cache=True, nogil=True)
@@ -90,21 +89,15 @@ def bootstrap_weights(key, first_row, weights):
 
 
 @njit(cache=True, nogil=True)
-def poisson_weights(key, first_row, part_row, means, weights):
-    """Fill ``weights`` (uint8) with Poisson draws of given means, which must be at most ``LARGEST_MEAN``."""
+def scale_weights(key, first_row, part_row, factors, weights):
+    """Multiply the bootstrap weights (uint8) of consecutive rows with factors, and round them up or down at random.
+
+    The mean of what is rounded is what it was; a factor of 1 changes nothing.
+    """
     for i in range(len(weights)):
-        mean = means[part_row + i]
-        # the middle of the 2^32 parts of [0, 1) in which the draw lies
-        share = (np.float64(draw(key, np.uint64(first_row + i)) >> _32) + 0.5) * 2.0**-32
-        # inverse of the distribution function: the terms of its sum follow from each other
-        term = math.exp(-mean)
-        total = term
-        weight = 0
-        while share >= total and weight < WEIGHT_LIMIT:
-            weight += 1
-            term *= mean / weight
-            total += term
-        weights[i] = weight
+        # the lower half of the draw: the upper one has given the bootstrap weight
+        share = np.float64(draw(key, np.uint64(first_row + i)) & _LOW) * 2.0**-32
+        weights[i] = min(np.int64(weights[i] * factors[part_row + i] + share), WEIGHT_LIMIT)
 
 
 @njit(cache=True, nogil=True)
@@ -135,43 +128,20 @@ def choose_groups(keys, in_bag):
 
 
 @njit(cache=True, nogil=True)
-def bag_weights(key, first_row, part_row, groups, in_bag, means, weights):
+def bag_weights(key, first_row, part_row, groups, in_bag, factors, weights):
     """Fill ``weights`` (uint8) with those of consecutive rows in the bag of the tree of a key.
 
     ``first_row`` is the number of the first row among all events, ``part_row`` that among the events of ``groups`` and
-    ``means``. Either may be None: ``groups`` has the group of each event, with 1 in ``in_bag`` for the groups that the
-    tree may see, ``means`` the mean weight of each event.
+    ``factors``. Either may be None: ``groups`` has the group of each event, with 1 in ``in_bag`` for the groups that
+    the tree may see; ``factors`` has the number of events that each event stands for.
     """
-    # known when this is compiled: without groups and means it is the bootstrap alone
-    if means is not None:
-        poisson_weights(key, first_row, part_row, means, weights)
-        if groups is not None:
-            for i in range(len(weights)):
-                weights[i] *= in_bag[groups[part_row + i]]
-    elif groups is None:
-        bootstrap_weights(key, first_row, weights)
-    else:
-        if _MODE == 0:
-            bootstrap_weights(key, first_row, weights)
-        elif _MODE == 2:
-            for i in range(len(weights)):
-                bits = np.int64(draw(key, np.uint64(first_row + i)) >> _32)
-                bits = _THRESHOLDS[0] + np.int64(bits * (1 - _THRESHOLDS[0] / 2.0**32))
-                weight = 0
-                for threshold in _THRESHOLDS:
-                    weight += bits >= threshold
-                weights[i] = weight
-        else:
-            for i in range(len(weights)):
-                weights[i] = 1
-        if _MODE == 3:
-            gw = np.empty(len(in_bag), dtype=np.uint8)
-            bootstrap_weights(key, 0, gw)
-            for i in range(len(weights)):
-                weights[i] = in_bag[groups[part_row + i]] * max(1, gw[groups[part_row + i]])
-        else:
-            for i in range(len(weights)):
-                weights[i] *= in_bag[groups[part_row + i]]
+    bootstrap_weights(key, first_row, weights)
+    # known when this is compiled: in the plain case nothing follows
+    if factors is not None:
+        scale_weights(key, first_row, part_row, factors, weights)
+    if groups is not None:
+        for i in range(len(weights)):
+            weights[i] *= in_bag[groups[part_row + i]]
 
 
 def bottom_rows(n_rows: int, n_wanted: int) -> NDArray[np.int64]:

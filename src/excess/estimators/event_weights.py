@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from excess._core.checks import BoolArray, FloatArray, as_floats, as_labels, check_same_length
+from excess._core.checks import BoolArray, FloatArray, as_column, as_counts, as_labels, check_same_length
+from excess._core.rng import LARGEST_FACTOR
 
 _MAX_TOTAL = 2**31 - 1
 
@@ -25,23 +26,25 @@ class EventWeights:
         """Check the weights of events, of which ``on`` says who is On."""
         if sample_weight is None:
             return cls()
-        weights = as_floats("sample_weight", sample_weight)
-        if weights.ndim != 1:
-            raise ValueError(f"sample_weight must be one-dimensional, got the shape {weights.shape}")
+        weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
         check_same_length(y=on, sample_weight=weights)
-        if not np.isfinite(weights).all() or (weights < 0).any():
-            raise ValueError("sample_weight must be finite and not negative")
         for name, own in (("On", on), ("Off", ~on)):
             if not weights[own].any():
                 raise ValueError(f"sample_weight is 0 for all {name} events, but events of both classes are needed")
-        if weights.sum() > _MAX_TOTAL:
-            raise ValueError(f"sample_weight adds up to {weights.sum():g}; at most {_MAX_TOTAL} events can be counted")
+        total = weights.sum()
+        if not 2 <= total <= _MAX_TOTAL:
+            raise ValueError(
+                f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {total:g}; a weight is the number "
+                "of events that an event stands for"
+            )
         if (weights == 1).all():
             return cls()
         if (weights == np.rint(weights)).all():
             return cls(np.repeat(np.arange(len(weights)), weights.astype(np.int64)))
-        rows = np.flatnonzero(weights)
-        return cls(rows, weights[rows])
+        # events of large weight are divided into copies
+        copies = np.ceil(weights / LARGEST_FACTOR).astype(np.int64)
+        rows = np.repeat(np.arange(len(weights)), copies)
+        return cls(rows, weights[rows] / copies[rows])
 
     def take(self, events: NDArray[Any]) -> NDArray[Any]:
         """Return the rows of an array, one for each event to train on."""

@@ -19,7 +19,7 @@ from excess.estimators.calibration import calibrate
 from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.estimators.model_state import State, StoredArrays, saveable
 from excess.stats.curve import ThresholdCurve
-from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_log_likelihood
+from excess.stats.score_kernels import LOG_LIKELIHOOD_SCALE, sum_weighted_log_likelihood
 from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
 
 __all__ = ["OnOffForestClassifier"]
@@ -174,8 +174,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
             events of groups that the forest has not seen.
         sample_weight : array-like of shape (n_events,) or None, default=None
             The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit.
-            With other weights, which must then be at most 64, the weight of an event in a bag is a Poisson draw of this
-            mean, and the out-of-bag curve counts weights.
+            With other weights, an event in a bag counts by its bootstrap weight times this, rounded up or down at
+            random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"`` or a number.
 
         Returns
         -------
@@ -204,7 +204,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
         leaf_size, trees, score = self._grow(plan, X, on, bag)  # its copy of the events is gone when it returns
-        self._finish(trees, leaf_size, *plan.rule(on, score, plan.alpha, plan.seed), score)
+        self._finish(trees, leaf_size, *plan.rule(on, score, plan.alpha, plan.seed, bag.weights), score)
 
     def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag) -> tuple[int, GrownTrees, FloatArray]:
         """Return leaf size, trees and out-of-bag scores."""
@@ -215,12 +215,15 @@ class OnOffForestClassifier(BaseOnOffTrees):
         def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
             settings = plan.settings(len(X), leaf_size, max_features)
             tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
-            return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=on.mean())
+            return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=np.average(on, weights=bag.weights))
 
         def out_of_bag(trees: GrownTrees) -> FloatArray:
             return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads, bag)
 
-        leaf_size, trees = plan.grow(len(X), grow, lambda trees: sum_log_likelihood(on, out_of_bag(trees)))
+        def log_likelihood(trees: GrownTrees) -> tuple[int, float]:
+            return sum_weighted_log_likelihood(on, out_of_bag(trees), bag.weights)
+
+        leaf_size, trees = plan.grow(len(X), grow, log_likelihood)
         if self.output == "assignment":
             trees = trees.with_votes(plan.alpha)
         return leaf_size, trees, out_of_bag(trees)
@@ -269,7 +272,7 @@ class ForestPlan:
         self,
         n_events: int,
         grow: Callable[[int, ensemble.Tick], GrownTrees],
-        log_likelihood: Callable[[GrownTrees], tuple[int, int]],
+        log_likelihood: Callable[[GrownTrees], tuple[int, float]],
     ) -> tuple[int, GrownTrees]:
         """Grow a forest of each leaf size as long as they get better; return the leaf size of the best, and its trees.
 
@@ -297,6 +300,6 @@ class ForestPlan:
         return ensemble.GrowthSettings(max_depth, leaf_size, max_features, self.alpha, bootstrap=True)
 
 
-def mean_log_likelihood(total: int, n: int) -> float:
+def mean_log_likelihood(total: int, n: float) -> float:
     """Return the mean log-likelihood of labels under their out-of-bag On fractions, from its sum in whole units."""
     return total / LOG_LIKELIHOOD_SCALE / n if n > 0 else -np.inf

@@ -87,8 +87,8 @@ class GrownTrees:
 
     flat: FlatTrees
     edges: list[FloatArray]  # inner edges of each feature's bins
-    n_on: NDArray[np.int64]  # training events in each node, bootstrap weights included
-    n_off: NDArray[np.int64]
+    n_on: NDArray[Any]  # training events in each node, bootstrap weights included
+    n_off: NDArray[Any]
     values: FloatArray  # what a node says about its events: its On fraction, or for leaves 0 and 1 by their assignment
 
     @classmethod
@@ -124,7 +124,7 @@ class GrownTrees:
         depths = arrays.take("depths", np.int64, None)
         flat = FlatTrees(nodes, arrays.take("roots", np.int64, len(depths) + 1), depths)
         edges = cut_array(arrays.take("edges", np.float64, None), arrays.take("n_edges", np.int64, n_features))
-        n_on, n_off = (arrays.take(name, np.int64, len(nodes)) for name in ("n_on", "n_off"))
+        n_on, n_off = (arrays.take_counts(name, len(nodes)) for name in ("n_on", "n_off"))
         trees = cls(flat, edges, n_on, n_off, arrays.take("values", np.float64, len(nodes)))
         trees.check_nodes()
         return trees

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from excess._core.rng import bootstrap_weights
 
@@ -90,3 +91,16 @@ def sum_log_likelihood(on, score):
             total += np.int64(np.rint(math.log(max(probability, _LEAST_PROBABILITY)) * LOG_LIKELIHOOD_SCALE))
             n += 1
     return total, n
+
+
+def sum_weighted_log_likelihood(
+    on: NDArray[np.bool_], score: NDArray[np.float64], weights: NDArray[np.float64] | None
+) -> tuple[int, float]:
+    """Return what `sum_log_likelihood` does where events have weights, and the weights of those that have a score."""
+    if weights is None:
+        return sum_log_likelihood(on, score)
+    scored = ~np.isnan(score)
+    own = weights[scored]
+    probability = np.where(on, score, 1.0 - score)[scored]
+    steps = np.rint(np.log(np.maximum(probability, _LEAST_PROBABILITY)) * own * LOG_LIKELIHOOD_SCALE)
+    return int(steps.astype(np.int64).sum()), float(own.sum())

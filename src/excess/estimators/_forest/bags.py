@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.rng import choose_groups
+from excess.estimators._forest.layout import pack_weights
+
+_LARGEST_SUM = 2.0**30
+"""Half of what the counts of a histogram hold, because weights are rounded."""
 
 
 @dataclass(frozen=True)
@@ -17,10 +22,21 @@ class Bag:
     groups: NDArray[np.int32] | None = None  # number of each event's group, by the order of the groups' names
     n_groups: int = 0
     weights: NDArray[np.float64] | None = None  # events that each event stands for; None for one each
+    counts: NDArray[np.uint32] | None = None  # the same without a bootstrap, in fixed point as wide elements hold them
+
+    @classmethod
+    def in_fixed_point(cls, weights: NDArray[np.float64]) -> tuple[Bag, float]:
+        """Return the bag of a tree without a bootstrap, whose counts are larger than the weights by a factor, and this.
+
+        Criteria are homogeneous in the counts, so that the factor does not change the splits. It is a power of two, so
+        that weights such as 0.5 are exact; others are rounded to 2^-30 of their sum, or finer.
+        """
+        factor = 2.0 ** math.floor(math.log2(_LARGEST_SUM / weights.sum()))
+        return cls(counts=pack_weights(np.rint(weights * factor).astype(np.int64))), factor
 
     def __post_init__(self) -> None:
         """Make the arrays read-only, as they are in other processes: Numba compiles kernels for either kind."""
-        for name in ("groups", "weights"):
+        for name in ("groups", "weights", "counts"):
             array = getattr(self, name)
             if array is not None:
                 view = array.view()
@@ -36,7 +52,7 @@ class Bag:
         return in_bag
 
     def part(self, rows: slice) -> Bag:
-        """Return the bag of some of the events."""
+        """Return the bag of some of the events of a forest."""
         groups = None if self.groups is None else self.groups[rows]
         return Bag(groups, self.n_groups, None if self.weights is None else self.weights[rows])
 

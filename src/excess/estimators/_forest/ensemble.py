@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.rng import MAX_WEIGHT, WEIGHT_LIMIT, derive_key
+from excess._core.rng import MAX_WEIGHT, derive_key
 from excess._core.threads import run_tasks
 from excess.estimators._forest import predictor
 from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.binning import encode, find_edges, pad_edges, sampled_rows
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess.estimators._forest.grower import grow_tree
-from excess.estimators._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
+from excess.estimators._forest.layout import LEFT, LIMIT, ON_BIT, as_codes, code_mask, code_type, empty_records
 from excess.estimators._forest.splitting import BEST
 
 Tick = Callable[[int], None]
@@ -47,8 +47,8 @@ class BinnedEvents:
 
     @property
     def codes(self) -> NDArray[Any]:
-        """The records as codes."""
-        return as_codes(self.records, edges_code_type(self.edges))
+        """The records as codes, which are wide where weights need the room."""
+        return as_codes(self.records, edges_code_type(self.edges) if self.bag.counts is None else np.uint32)
 
 
 class GrowthSettings(NamedTuple):
@@ -83,15 +83,17 @@ def bin_events(
         edges[feature] = find_edges(X[:, feature], sampled, max_bins)
 
     run_tasks(range(X.shape[1]), find, lambda: None, n_threads)
-    return BinnedEvents(encode_events(X, on, edges, n_threads), edges, bag)
+    dtype = edges_code_type(edges) if bag.counts is None else np.uint32
+    return BinnedEvents(encode_events(X, on, edges, n_threads, dtype), edges, bag)
 
 
 def encode_events(
-    X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int
+    X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int, dtype: Any = None
 ) -> NDArray[np.uint64]:
-    """Write events as records, by given edges."""
-    records = empty_records(len(X), X.shape[1], edges_code_type(edges))
-    codes = as_codes(records, edges_code_type(edges))
+    """Write events as records, by given edges; codes have the type that these need, unless another one is given."""
+    dtype = edges_code_type(edges) if dtype is None else dtype
+    records = empty_records(len(X), X.shape[1], dtype)
+    codes = as_codes(records, dtype)
     padded, features = pad_edges(edges), np.arange(X.shape[1])
 
     def write(start: int, _: None) -> None:
@@ -115,7 +117,8 @@ def _allocate_scratch(events: BinnedEvents, max_features: int) -> tuple[Any, ...
     # one more record than events, because a record of weight 0 is written before it is dropped
     bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
     moved = np.empty_like(bag)
-    weights, chosen = np.empty(n_rows, dtype=np.uint8), np.empty(max_features, dtype=np.int64)
+    weights = np.empty(n_rows, dtype=np.uint8 if events.bag.counts is None else np.uint32)
+    chosen = np.empty(max_features, dtype=np.int64)
     histograms = np.zeros((max_features, width), dtype=np.int64)
     touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
     present = np.empty(width + 1, dtype=np.int64)
@@ -133,18 +136,23 @@ def grow_trees(
     """Grow one tree per key, each by its criterion, and return their nodes."""
     codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
     bag, in_bag = events.bag, events.bag.groups_of_trees(keys)
-    largest = MAX_WEIGHT if bag.weights is None else WEIGHT_LIMIT
-    table = x_log_x_table(min(TABLE_SIZE, largest * len(events.records) + 1))
+    plain = bag.weights is None and bag.counts is None
+    table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1) if plain else TABLE_SIZE)
+    # a leaf sends all codes to the left, also those of events that are scored with narrow codes
+    largest_code = np.iinfo(edges_code_type(events.edges)).max
     trees: list[Any] = [None] * len(keys)
     criteria = list(criteria)
 
     def grow(tree: int, scratch: tuple[Any, ...]) -> None:
         trees[tree] = grow_tree(
             events.records, codes, events.n_features, n_codes, keys[tree], settings.bootstrap,
-            bag.groups, None if in_bag is None else in_bag[tree], bag.weights,
+            bag.groups, None if in_bag is None else in_bag[tree], bag.weights if settings.bootstrap else bag.counts,
             settings.depth_limit, settings.splitter, settings.min_samples_leaf, criteria[tree], settings.alpha,
             table, mask, *scratch,
         )  # fmt: skip
+        if mask != largest_code:
+            leaves = trees[tree][:, LEFT] == np.arange(len(trees[tree]))
+            trees[tree][leaves, LIMIT] = largest_code
         if tick is not None:
             tick(1)
 
@@ -176,7 +184,7 @@ def score_out_of_bag(
             rows = slice(first, min(first + predictor.BLOCK, end))
             own = bag.part(rows)
             predictor.add_out_of_bag_scores(
-                codes[rows], first_row + first, own.groups, in_bag, own.weights,
+                codes[rows], first_row + first, own.groups, in_bag,
                 *trees, values, mask, keys, scores[rows], n_trees[rows],
             )  # fmt: skip
 

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from excess._core.rng import bag_weights, derive_key
+from excess._core.rng import bootstrap_weights, derive_key
 from excess.estimators._forest.binning import encode
 from excess.estimators._forest.layout import FEATURE, LEFT, LIMIT, SHIFT
 
@@ -131,12 +131,12 @@ def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mas
 
 @njit(cache=True, nogil=True)
 def add_out_of_bag_scores(
-    codes, first_row, groups, in_bag, means, nodes, roots, depths, values, mask, keys, scores, n_trees
+    codes, first_row, groups, in_bag, nodes, roots, depths, values, mask, keys, scores, n_trees
 ):  # fmt: skip
     """Add, for trees that have not seen a row, the value of its leaf to its score, and count those trees.
 
     With ``groups``, which has one per row, these are the trees that have seen nothing of its group: ``in_bag`` (trees
-    by groups) is 0 there. Otherwise they are those where it has weight 0; ``means`` are those of `bag_weights`.
+    by groups) is 0 there.
     """
     n_rows = len(scores)
     weights = np.empty(n_rows, dtype=np.uint8)
@@ -145,7 +145,7 @@ def add_out_of_bag_scores(
     for tree in range(len(depths)):
         if groups is None:
             # the weights are drawn again from the key of the tree, which is faster than to keep them for all trees
-            bag_weights(derive_key(keys[tree], 0), first_row, 0, None, None, means, weights)
+            bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
         else:
             for r in range(n_rows):
                 weights[r] = in_bag[tree, groups[r]]
