@@ -25,6 +25,8 @@ WEIGHT_LIMIT = 127
 """Largest weight that the record of an event has room for."""
 LARGEST_FACTOR = 16.0
 """Most events that one may stand for in a bag: up to here, larger weights than the limit are rarer than 10^-5."""
+SHARE_OF_GROUPS = 0.8
+"""Probability that a tree may see a group: more than that of an event, 1 - 1/e, because groups may be few."""
 
 
 @njit(cache=True, nogil=True)
@@ -72,7 +74,6 @@ def poisson_thresholds() -> NDArray[np.uint64]:
 
 
 _THRESHOLDS = tuple(int(t) for t in poisson_thresholds())
-_SHARE_IN_BAG = np.uint64(2**32 - _THRESHOLDS[0])
 
 
 @njit(cache=True, nogil=True)
@@ -104,8 +105,7 @@ def scale_weights(key, first_row, part_row, factors, weights):
 def choose_groups(keys, in_bag):
     """Fill ``in_bag`` (uint8, trees by groups) with 1 where the tree of a key may see a group, and 0 elsewhere.
 
-    A group is in with probability 1 - 1/e, as an event is in a bootstrap sample. Of two groups or more, a tree sees at
-    least one and not all.
+    A group is in with probability ``SHARE_OF_GROUPS``; of two groups or more, a tree sees at least one and not all.
     """
     for tree in range(len(keys)):
         # the key of a tree has three parts: 0 for the weights of its bag, 1 for its root, 2 for its groups
@@ -113,7 +113,7 @@ def choose_groups(keys, in_bag):
         n_in, lowest, highest = 0, 0, 0
         for group in range(in_bag.shape[1]):
             bits = draw(key, np.uint64(group))
-            is_in = (bits >> _32) < _SHARE_IN_BAG
+            is_in = np.float64(bits >> _32) < SHARE_OF_GROUPS * 2.0**32
             in_bag[tree, group] = is_in
             n_in += is_in
             if bits < draw(key, np.uint64(lowest)):

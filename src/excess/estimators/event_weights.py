@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_column, as_counts, as_labels, check_same_length
-from excess._core.rng import LARGEST_FACTOR
+from excess.estimators._forest.bags import Bag
 
 _MAX_TOTAL = 2**31 - 1
 
@@ -22,15 +22,15 @@ class EventWeights:
     weights: FloatArray | None = None  # of each of them; None for 1
 
     @classmethod
-    def of(cls, sample_weight: ArrayLike | None, on: BoolArray) -> EventWeights:
-        """Check the weights of events, of which ``on`` says who is On."""
+    def of(cls, sample_weight: ArrayLike | None, on: BoolArray, largest: float) -> EventWeights:
+        """Check the weights of events, of which ``on`` says who is On; ``largest`` is for weights of any size."""
         if sample_weight is None:
             return cls()
         weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
         check_same_length(y=on, sample_weight=weights)
         for name, own in (("On", on), ("Off", ~on)):
             if not weights[own].any():
-                raise ValueError(f"sample_weight is 0 for all {name} events, but events of both classes are needed")
+                raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
         total = weights.sum()
         if not 2 <= total <= _MAX_TOTAL:
             raise ValueError(
@@ -41,10 +41,13 @@ class EventWeights:
             return cls()
         if (weights == np.rint(weights)).all():
             return cls(np.repeat(np.arange(len(weights)), weights.astype(np.int64)))
-        # events of large weight are divided into copies
-        copies = np.ceil(weights / LARGEST_FACTOR).astype(np.int64)
-        rows = np.repeat(np.arange(len(weights)), copies)
-        return cls(rows, weights[rows] / copies[rows])
+        if weights.max() > largest:
+            raise ValueError(
+                f"sample_weight must be at most {largest:g} where not all weights are whole numbers, got "
+                f"{weights.max():g}; divide all of them by a number, or round them"
+            )
+        rows = np.flatnonzero(weights)
+        return cls(rows, weights[rows])
 
     def take(self, events: NDArray[Any]) -> NDArray[Any]:
         """Return the rows of an array, one for each event to train on."""
@@ -61,12 +64,16 @@ class EventWeights:
             return total / np.bincount(rows, minlength=n_events)
 
 
-def number_groups(groups: ArrayLike, on: BoolArray) -> tuple[NDArray[np.int32], int]:
-    """Return the number of each event's group, by the order of their names, and how many groups there are."""
+def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:
+    """Return the bag of the events to train on; groups are numbered by the order of their names."""
+    if groups is None:
+        return Bag(weights=weights.weights)
     labels = as_labels(groups, name="groups")
-    check_same_length(y=on, groups=labels)
+    check_same_length(y=range(n_events), groups=labels)
     try:
-        names, numbers = np.unique(labels, return_inverse=True)
+        names, numbers = np.unique(weights.take(labels), return_inverse=True)
     except TypeError as error:
         raise ValueError("groups mixes values that cannot be ordered") from error
-    return numbers.astype(np.int32), len(names)
+    if len(names) == 1:  # a single group cannot be left out: its events are left out one by one
+        return Bag(weights=weights.weights)
+    return Bag(numbers.astype(np.int32), len(names), weights.weights)

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
+from excess._core.rng import LARGEST_FACTOR
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.bags import WHOLE, Bag
@@ -116,6 +117,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     On 351, Off 49, alpha 0.2: excess 341.2 +- 18.8, 31.3 sigma
     """
 
+    _largest_weight = LARGEST_FACTOR
+
     def __init__(
         self,
         n_estimators: int = 200,
@@ -173,9 +176,10 @@ class OnOffForestClassifier(BaseOnOffTrees):
             tree when the tree has seen nothing of its group, so that leaf size, threshold and calibration are tuned for
             events of groups that the forest has not seen.
         sample_weight : array-like of shape (n_events,) or None, default=None
-            The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit.
-            With other weights, an event in a bag counts by its bootstrap weight times this, rounded up or down at
-            random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"`` or a number.
+            The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit;
+            as these do, the copies of an event fall into different bags, unless they have a group of their own. With
+            other weights, at most 16, an event counts in a bag by its bootstrap weight times this, rounded up or down
+            at random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"`` or a number.
 
         Returns
         -------

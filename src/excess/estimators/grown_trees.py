@@ -21,7 +21,7 @@ from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
 from excess.estimators.base import BaseOnOffClassifier
-from excess.estimators.event_weights import EventWeights, number_groups
+from excess.estimators.event_weights import EventWeights, make_bag
 from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.assignment import assign_cells
 
@@ -32,6 +32,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
     """Base of On/Off trees and forests."""
 
     _takes_missing = True
+    _largest_weight = math.inf
     _trees: GrownTrees
     _oob_score: FloatArray | None
     max_bins: int | None
@@ -53,10 +54,8 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         events, labels = self._validate(X, as_binary_target(y), ensure_min_samples=2)
         off, on = binary_classes(labels)
         is_on = np.asarray(labels == on)
-        numbers, n_groups = (None, 0) if groups is None else number_groups(groups, is_on)
-        weights = EventWeights.of(sample_weight, is_on)
-        # a single group cannot be left out: its events are left out one by one
-        bag = Bag(None if numbers is None or n_groups == 1 else weights.take(numbers), n_groups, weights.weights)
+        weights = EventWeights.of(sample_weight, is_on, self._largest_weight)
+        bag = make_bag(groups, weights, len(is_on))
         self._fit(plan, weights.take(events), weights.take(is_on), bag)
         if self.__dict__.get("_oob_score") is not None:
             self._oob_score = weights.mean_of_copies(self._oob_score, len(is_on))
