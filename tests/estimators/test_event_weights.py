@@ -129,7 +129,7 @@ class TestKernels:
         plain, found = np.empty((2, 200_000), dtype=np.uint8)
         bootstrap_weights(np.uint64(4), 0, plain)
         for factor in (0.1, 1.0, 2.3):
-            bag_weights(np.uint64(4), 0, 0, None, None, np.full(len(found), factor), found)
+            bag_weights(np.uint64(4), 0, 0, None, None, 0, np.full(len(found), factor), found)
             assert found.mean() == pytest.approx(factor, rel=0.02)
             assert (found[plain == 0] == 0).all()
             assert (np.abs(found - factor * plain) < 1).all()

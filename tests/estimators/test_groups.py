@@ -39,9 +39,10 @@ class TestChooseGroups:
 
     def test_weights_are_those_of_the_bootstrap_within_groups_that_are_in(self):
         groups = np.arange(1000, dtype=np.int32) % 3
+        in_bag = np.array([[0, 0, 0], [1, 0, 1]], dtype=np.uint8)
         plain, found = np.empty((2, 600), dtype=np.uint8)
         bootstrap_weights(np.uint64(9), 1300, plain)
-        bag_weights(np.uint64(9), 1300, 300, groups, np.array([1, 0, 1], dtype=np.uint8), None, found)
+        bag_weights(np.uint64(9), 1300, 300, groups, in_bag, 1, None, found)
         np.testing.assert_array_equal(found, np.where(groups[300:900] == 1, 0, plain))
         assert found.any()
 

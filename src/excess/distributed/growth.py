@@ -194,7 +194,7 @@ class BranchGrowth:
         for tree, (first, last) in enumerate(pairwise(self.routes[job].first_slots)):
             records, counts = levels.take_nodes(
                 events.records, events.codes, events.first_row,
-                events.bag.groups, None if in_bag is None else in_bag[tree], events.n_features,
+                events.bag.groups, in_bag, tree, events.n_features,
                 nodes, roots[tree], depths[tree], _MASK, keys[tree], slots, first, last - first,
             )  # fmt: skip
             piece.append((records, np.concatenate([[0], np.cumsum(counts)])))

@@ -34,8 +34,8 @@ class EventWeights:
         total = weights.sum()
         if not 2 <= total <= _MAX_TOTAL:
             raise ValueError(
-                f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {total:g}; a weight is the number "
-                "of events that an event stands for"
+                f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {total:g}; a weight is the "
+                "number of events that an event stands for"
             )
         if (weights == 1).all():
             return cls()

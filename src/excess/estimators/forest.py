@@ -219,7 +219,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
         def grow(leaf_size: int, tick: ensemble.Tick) -> GrownTrees:
             settings = plan.settings(len(X), leaf_size, max_features)
             tables = ensemble.grow_trees(events, plan.keys, plan.criteria, settings, threads, tick)
-            return GrownTrees.from_tables(tables, events.edges, "fraction", plan.alpha, prior=np.average(on, weights=bag.weights))
+            return GrownTrees.from_tables(
+                tables, events.edges, "fraction", plan.alpha, prior=np.average(on, weights=bag.weights)
+            )
 
         def out_of_bag(trees: GrownTrees) -> FloatArray:
             return ensemble.score_out_of_bag(events.codes, 0, trees.flat, trees.values, plan.keys, threads, bag)

@@ -57,8 +57,9 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         weights = EventWeights.of(sample_weight, is_on, self._largest_weight)
         bag = make_bag(groups, weights, len(is_on))
         self._fit(plan, weights.take(events), weights.take(is_on), bag)
-        if self.__dict__.get("_oob_score") is not None:
-            self._oob_score = weights.mean_of_copies(self._oob_score, len(is_on))
+        score = self.__dict__.get("_oob_score")
+        if score is not None:
+            self._oob_score = weights.mean_of_copies(score, len(is_on))
         self.classes_ = np.array([off, on])
         return self
 
@@ -66,9 +67,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
     def _fit(self, plan: Any, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
         """Learn from events that have been checked."""
 
-    def _bin_events(
-        self, X: NDArray[Any], on: BoolArray, n_threads: int, bag: Bag = WHOLE
-    ) -> ensemble.BinnedEvents:
+    def _bin_events(self, X: NDArray[Any], on: BoolArray, n_threads: int, bag: Bag = WHOLE) -> ensemble.BinnedEvents:
         """Return events as records of codes, once the kernels for them are compiled."""
         if len(X) > _MAX_EVENTS:
             raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")

@@ -28,7 +28,7 @@ def takes_groups(estimator: Any, groups: NDArray[Any] | None) -> bool:
     """Say whether an estimator can be tuned by group on events of these groups, which may be None."""
     if groups is None or not has_fit_parameter(estimator, "groups"):
         return False
-    # with out-of-bag scores or a fitted estimator, a tuned threshold knows of no groups; a single one cannot be left out
+    # a threshold that is tuned out of bag or on a fitted estimator knows of no groups; a single one cannot be left out
     return not isinstance(getattr(estimator, "cv", None), str) and bool((groups != groups[0]).any())
 
 

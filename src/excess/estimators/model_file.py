@@ -275,7 +275,9 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> An
     model.threshold_ = as_threshold("threshold", header["threshold"])
     scores = arrays.take("curve_scores", np.float64, None)
     n_cuts = len(scores) + 1
-    thresholds, significance = (arrays.take(f"curve_{name}", np.float64, n_cuts) for name in ("thresholds", "significance"))
+    thresholds, significance = (
+        arrays.take(f"curve_{name}", np.float64, n_cuts) for name in ("thresholds", "significance")
+    )
     n_on, n_off = (arrays.take_counts(f"curve_{name}", n_cuts) for name in ("n_on", "n_off"))
     model.curve_ = ThresholdCurve(scores, thresholds, n_on, n_off, significance, as_scalar_alpha(header["alpha"]))
     model.calibration_ = SignalCalibration.from_arrays(arrays, model.curve_.alpha)

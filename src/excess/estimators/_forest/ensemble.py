@@ -146,7 +146,7 @@ def grow_trees(
     def grow(tree: int, scratch: tuple[Any, ...]) -> None:
         trees[tree] = grow_tree(
             events.records, codes, events.n_features, n_codes, keys[tree], settings.bootstrap,
-            bag.groups, None if in_bag is None else in_bag[tree], bag.weights if settings.bootstrap else bag.counts,
+            bag.groups, in_bag, tree, bag.weights if settings.bootstrap else bag.counts,
             settings.depth_limit, settings.splitter, settings.min_samples_leaf, criteria[tree], settings.alpha,
             table, mask, *scratch,
         )  # fmt: skip

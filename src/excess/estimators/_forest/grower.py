@@ -107,19 +107,18 @@ def search_node(
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    records, codes, n_features, n_codes, key, bootstrap, groups, in_bag, factors,
+    records, codes, n_features, n_codes, key, bootstrap, groups, in_bag, tree, factors,
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree on records; return its nodes in breadth-first order.
 
-    ``groups``, ``in_bag`` and ``factors`` are those of `bag_weights`; without ``bootstrap``, ``factors`` are the weights
-    themselves. ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no
-    limit.
+    ``groups`` to ``factors`` are those of `bag_weights`; without ``bootstrap``, ``factors`` are the weights themselves.
+    ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
     """
     # the key of a tree has two parts: 0 for the weights of its bag, 1 for its root
     if bootstrap:
-        bag_weights(derive_key(key, 0), 0, 0, groups, in_bag, factors, weights)
+        bag_weights(derive_key(key, 0), 0, 0, groups, in_bag, tree, factors, weights)
     elif factors is None:
         for i in range(len(weights)):
             weights[i] = 1

@@ -25,9 +25,11 @@ _32 = np.int64(32)
 
 
 @njit(cache=True, nogil=True)
-def _rows_in_bag(codes, first_row, part_row, groups, in_bag, key, nodes, root, depth, mask, weights, rows, places):
+def _rows_in_bag(
+    codes, first_row, part_row, groups, in_bag, tree, key, nodes, root, depth, mask, weights, rows, places
+):  # fmt: skip
     """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
-    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, None, weights)
+    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, None, weights)
     # without a branch: each row is written, and overwritten unless it is in the bag; rows has one element more
     n_in = 0
     for r in range(len(weights)):
@@ -44,9 +46,10 @@ def fill_nodes(
     """Add the bags of rows to the histograms of the nodes that have a slot.
 
     The events of this part begin with row ``first_row`` of all events; ``groups`` has the group of each, and ``in_bag``
-    (trees by groups) whether a tree may see it; both are None where there are no groups. ``nodes``, ``roots`` and ``depths`` are the
-    trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree. ``slots`` (int32, one per node, -1
-    for none) says which histograms belong to a node, ``chosen`` (uint32, slots by features) which features a slot has.
+    (trees by groups) whether a tree may see it; both are None where there are no groups. ``nodes``,
+    ``roots`` and ``depths`` are the trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
+    ``slots`` (int32, one per node, -1 for none) says which histograms belong to a node, ``chosen`` (uint32, slots by
+    features) which features a slot has.
     ``histograms`` are packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
     """
     n_rows = len(codes)
@@ -61,17 +64,10 @@ def fill_nodes(
         n = min(_BLOCK, n_rows - start)
         block = codes[start : start + n]
         for tree in range(len(depths)):
-            # two calls, because numba types None and an array differently
-            if in_bag is None:
-                n_in = _rows_in_bag(
-                    block, first_row + start, start, groups, None,
-                    keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places,
-                )  # fmt: skip
-            else:
-                n_in = _rows_in_bag(
-                    block, first_row + start, start, groups, in_bag[tree],
-                    keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places,
-                )  # fmt: skip
+            n_in = _rows_in_bag(
+                block, first_row + start, start, groups, in_bag, tree,
+                keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places,
+            )  # fmt: skip
             for i in range(np.uint64(n_in)):
                 slot = slots[places[i]]
                 if slot < 0:
@@ -93,12 +89,13 @@ def fill_nodes(
 
 @njit(cache=True, nogil=True)
 def take_nodes(
-    records, codes, first_row, groups, in_bag, n_features, nodes, root, depth, mask, key, slots, first_slot, n_slots
+    records, codes, first_row, groups, in_bag, tree, n_features, nodes, root, depth, mask, key,
+    slots, first_slot, n_slots,
 ):  # fmt: skip
     """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has.
 
-    The wanted nodes have the slots from ``first_slot`` on. ``groups`` and ``in_bag`` are the group of each event and
-    whether the tree may see it, or None. Weights are noted in the records.
+    The wanted nodes have the slots from ``first_slot`` on. ``groups`` and ``in_bag`` are those of `fill_nodes`, and
+    ``tree`` is the number of the tree there. Weights are noted in the records.
     """
     n_rows = len(codes)
     weights = np.empty(n_rows, dtype=np.uint8)
@@ -111,7 +108,7 @@ def take_nodes(
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
         n_in = _rows_in_bag(
-            codes[start : start + n], first_row + start, start, groups, in_bag, key, nodes, root, depth, mask,
+            codes[start : start + n], first_row + start, start, groups, in_bag, tree, key, nodes, root, depth, mask,
             weights[start : start + n], rows, places,
         )  # fmt: skip
         for i in range(n_in):
