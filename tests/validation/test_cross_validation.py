@@ -69,7 +69,7 @@ def test_one_significance_over_all_hold_out_events(forest, noisy_data):
     selected, score = np.zeros(len(y), dtype=bool), np.zeros(len(y))
     for group in range(6):
         model = OnOffForestClassifier(20, alpha, max_depth=4, min_samples_leaf=10, random_state=0)
-        model.fit(X[groups != group], y[groups != group])
+        model.fit(X[groups != group], y[groups != group], groups=groups[groups != group])
         selected[groups == group] = model.predict(X[groups == group]) == 1
         score[groups == group] = model.predict_proba(X[groups == group])[:, 1]
         assert detection.folds[group].threshold == model.threshold_

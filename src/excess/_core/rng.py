@@ -132,8 +132,8 @@ def bag_weights(key, first_row, part_row, groups, in_bag, tree, factors, weights
     """Fill ``weights`` (uint8) with those of consecutive rows in the bag of the tree of a key.
 
     ``first_row`` is the number of the first row among all events, ``part_row`` that among the events of ``groups`` and
-    ``factors``. Either may be None: ``groups`` has the group of each event, with 1 in row ``tree`` of ``in_bag`` for the
-    groups that the tree may see; ``factors`` has the number of events that each event stands for.
+    ``factors``. Either may be None: ``groups`` has the group of each event, with 1 in row ``tree`` of ``in_bag`` for
+    the groups that the tree may see; ``factors`` has the number of events that each event stands for.
     """
     bootstrap_weights(key, first_row, weights)
     # known when this is compiled: in the plain case nothing follows

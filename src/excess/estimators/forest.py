@@ -77,7 +77,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     threshold_ : float
         An event is selected when its score exceeds it.
     oob_decision_function_ : ndarray of shape (n_events, 2)
-        Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree.
+        Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree, or has the
+        weight 0. That of an event of a larger weight is the mean over its copies.
     oob_significance_ : float
         Significance of the training events by their out-of-bag scores, at ``threshold_``. The threshold was chosen on
         these events, so this is not a result to quote; cross-validate the whole for that.
@@ -103,8 +104,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
     for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
 
-    ``predict`` follows ``threshold_``, not the larger of the two probabilities. Out-of-bag scores do not know of
-    nights; to tune a threshold by group, wrap the forest in `SignificanceThresholdClassifier` with folds.
+    ``predict`` follows ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree
+    sees four fifths of them, at least one and not all, and out of bag means out of the group.
 
     Examples
     --------

@@ -20,8 +20,8 @@ _ONE, _FIVE = np.uint64(1), np.uint64(5)
 def packed_counts(element):
     """Return the weight of an event as packed counts, from the element that holds label and weight."""
     bits = np.uint64(element)
-    # bit 7 is the label, the bits below and above it are the weight; a narrow element has none above, which the compiler
-    # knows. The weight is shifted by 32 for On and by 0 for Off, without a branch
+    # bit 7 is the label, the bits below and above it are the weight; a narrow element has none above, which the
+    # compiler knows. The weight is shifted by 32 for On and by 0 for Off, without a branch
     weight = (bits & _WEIGHT) | ((bits >> _ABOVE) << _ON_SHIFT)
     return np.int64(weight << (((bits >> _ON_SHIFT) & _ONE) << _FIVE))
 
