@@ -1,6 +1,6 @@
 """What groups in the bag give where nights differ: simulated observations whose features drift from night to night.
 
-python benchmarks/drifting_nights.py                    seeds 20 to 24, drifts of 0, 0.1, 0.25 and 0.5 standard deviations
+python benchmarks/drifting_nights.py                    seeds 20 to 24, drifts from 0 to 0.5 standard deviations
 python benchmarks/drifting_nights.py --seeds 20 21      two observations
 python benchmarks/drifting_nights.py --drifts 0 0.5     two drifts
 

@@ -40,7 +40,9 @@ class StoredArrays:
     def take_counts(self, name: str, *shape: int | None) -> NDArray[Any]:
         """Return an array of counts: int64, or float64 where events have weights."""
         weighted = name in self._left and self._left[name].dtype == np.float64
-        return self.take(name, np.float64 if weighted else np.int64, *shape)
+        counts = self.take(name, np.float64 if weighted else np.int64, *shape)
+        require(bool(((counts >= 0) & (counts < np.inf)).all()), f"{name} holds what is no count")
+        return counts
 
     def check_all_taken(self) -> None:
         """Raise ValueError if an array is left."""
