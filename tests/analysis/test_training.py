@@ -16,7 +16,9 @@ def test_training_on_files_of_an_observation(tmp_path):
     config = load_config()
     paths = write_nights(tmp_path, 3, 60_000)
     observation = observe(paths, config)
-    expected = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on)
+    plain = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on)
+    expected = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on, groups=observation.groups)
+    assert model_bits(expected, tmp_path) != model_bits(plain, tmp_path)
     for trained in (
         train(observation, make_forest()),
         train_in_chunks(paths, config, make_forest(), chunk_rows=17_000),
@@ -24,6 +26,8 @@ def test_training_on_files_of_an_observation(tmp_path):
         assert model_bits(trained.model, tmp_path) == model_bits(expected, tmp_path)
         assert str(trained) == str(observation)
         assert trained.groups == sorted(set(observation.groups.tolist()))
+    without = train_in_chunks(paths, config, make_forest(), groups="none", chunk_rows=17_000)
+    assert model_bits(without.model, tmp_path) == model_bits(plain, tmp_path)
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_histograms_of_nodes_equal_naive_counts(events):
     counts = np.zeros(chosen.size * levels.WIDTH, dtype=np.int64)
     for start in (0, 1000, 1010):  # parts of the events
         end = {0: 1000, 1000: 1010, 1010: len(X)}[start]
-        levels.fill_nodes(binned.codes[start:end], start, 6, *trees, 255, keys, slots, chosen, counts)
+        levels.fill_nodes(binned.codes[start:end], start, None, None, 6, *trees, 255, keys, slots, chosen, counts)
     counts = counts.reshape(len(wanted), 3, levels.WIDTH)
     leaves = ensemble.leaf_numbers(X, binned.edges, trees, 1)
     for tree in range(3):

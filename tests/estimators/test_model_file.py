@@ -624,7 +624,9 @@ CONTENT_TRICKS = {
     "classes that are objects": (with_header(classes_dtype="|O"), r"its classes have the dtype '\|O'"),
     "classes of wide text": (with_header(classes_dtype="<U999999999"), "its classes have the dtype '<U999999999'"),
     "classes beyond the type": (with_header(classes=[0, 2**70]), "does not hold a valid"),
-    "counts as floats": (change("n_on", dtype="F64"), "n_on is an array of float64"),
+    "depths as floats": (change("depths", dtype="F64"), "depths is an array of float64"),
+    "negative counts": (put("n_on", 0, -1), "n_on holds what is no count"),
+    "negative counts of the curve": (put("curve_n_off", 0, -1), "curve_n_off holds what is no count"),
     "values in two dimensions": (change("roots", shape=[2, 1]), "roots is an array of int64 of shape"),
     "unknown array": (lambda header, entries, data: entries.update(
         new={"dtype": "F64", "shape": [0], "data_offsets": [len(data)] * 2}) and None, "nothing is known of new"),

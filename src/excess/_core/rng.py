@@ -16,9 +16,17 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLIER_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MULTIPLIER_2 = np.uint64(0x94D049BB133111EB)
 _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
 
 MAX_WEIGHT = 12
 """Largest bootstrap weight: a larger Poisson(1) draw is rarer than 2^-32, the resolution of the draws."""
+
+WEIGHT_LIMIT = 127
+"""Largest weight that the record of an event has room for."""
+LARGEST_FACTOR = 16.0
+"""Most events that one may stand for in a bag: up to here, larger weights than the limit are rarer than 10^-5."""
+SHARE_OF_GROUPS = 0.8
+"""Probability that a tree may see a group: more than that of an event, 1 - 1/e, because groups may be few."""
 
 
 @njit(cache=True, nogil=True)
@@ -80,6 +88,61 @@ def bootstrap_weights(key, first_row, weights):
         for threshold in _THRESHOLDS:
             weight += bits >= threshold
         weights[i] = weight
+
+
+@njit(cache=True, nogil=True)
+def scale_weights(key, first_row, part_row, factors, weights):
+    """Multiply the bootstrap weights (uint8) of consecutive rows with factors, and round them up or down at random.
+
+    The mean of what is rounded is what it was; a factor of 1 changes nothing.
+    """
+    for i in range(len(weights)):
+        # the lower half of the draw: the upper one has given the bootstrap weight
+        share = np.float64(draw(key, np.uint64(first_row + i)) & _LOW) * 2.0**-32
+        weights[i] = min(np.int64(weights[i] * factors[part_row + i] + share), WEIGHT_LIMIT)
+
+
+@njit(cache=True, nogil=True)
+def choose_groups(keys, in_bag):
+    """Fill ``in_bag`` (uint8, trees by groups) with 1 where the tree of a key may see a group, and 0 elsewhere.
+
+    A group is in with probability ``SHARE_OF_GROUPS``; of two groups or more, a tree sees at least one and not all.
+    """
+    for tree in range(len(keys)):
+        # the key of a tree has three parts: 0 for the weights of its bag, 1 for its root, 2 for its groups
+        key = derive_key(keys[tree], 2)
+        n_in, lowest, highest = 0, 0, 0
+        for group in range(in_bag.shape[1]):
+            bits = draw(key, np.uint64(group))
+            is_in = np.float64(bits >> _32) < SHARE_OF_GROUPS * 2.0**32
+            in_bag[tree, group] = is_in
+            n_in += is_in
+            if bits < draw(key, np.uint64(lowest)):
+                lowest = group
+            if bits > draw(key, np.uint64(highest)):
+                highest = group
+        # where all are on one side, the one closest to the other side changes; no two groups have the same draw
+        if n_in == 0:
+            in_bag[tree, lowest] = 1
+        elif n_in == in_bag.shape[1]:
+            in_bag[tree, highest] = 0
+
+
+@njit(cache=True, nogil=True)
+def bag_weights(key, first_row, part_row, groups, in_bag, tree, factors, weights):
+    """Fill ``weights`` (uint8) with those of consecutive rows in the bag of the tree of a key.
+
+    ``first_row`` is the number of the first row among all events, ``part_row`` that among the events of ``groups`` and
+    ``factors``. Either may be None: ``groups`` has the group of each event, with 1 in row ``tree`` of ``in_bag`` for
+    the groups that the tree may see; ``factors`` has the number of events that each event stands for.
+    """
+    bootstrap_weights(key, first_row, weights)
+    # known when this is compiled: in the plain case nothing follows
+    if factors is not None:
+        scale_weights(key, first_row, part_row, factors, weights)
+    if groups is not None:
+        for i in range(len(weights)):
+            weights[i] *= in_bag[tree, groups[part_row + i]]
 
 
 def bottom_rows(n_rows: int, n_wanted: int) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ from excess.distributed.dask_executor import Dask
 from excess.distributed.executors import DistributedError, Executor, InProcess
 from excess.distributed.growth import Budget, ForestGrower
 from excess.distributed.parts import EventRecords, RecordStore, record_bytes
-from excess.distributed.scoring import Likelihood, OutOfBag, ScoredParts
+from excess.distributed.scoring import LabelsByScore, LabelsWithout, OutOfBag, ScoredParts
 from excess.distributed.sources import Pairs, Partition, partitions_of
 from excess.distributed.survey import (
     CheckedChunk,
@@ -29,11 +30,13 @@ from excess.distributed.survey import (
     sample_cutoff,
     survey_partition,
 )
+from excess.estimators._forest.bags import join_bags
 from excess.estimators._forest.compiling import compile_kernels
-from excess.estimators._forest.ensemble import Tick, encode_events
+from excess.estimators._forest.ensemble import BaggedTrees, Tick, TreeSettings, encode_events
 from excess.estimators._forest.layout import empty_records
-from excess.estimators.forest import OnOffForestClassifier
-from excess.estimators.grown_trees import GrownTrees, resolve_max_features
+from excess.estimators.forest import ForestPlan, OnOffForestClassifier
+from excess.estimators.grown_trees import GrownTrees
+from excess.estimators.members import LabelCounts
 from excess.stats.thresholds import check_scored
 
 __all__ = ["START_AGAIN", "fit_forest", "open_executor"]
@@ -52,10 +55,11 @@ def fit_forest(
     ----------
     estimator : OnOffForestClassifier
         The forest to fit; it is not changed. ``max_bins=None``, which needs all distinct values, is refused.
-    chunks : iterable of (X, y) pairs, or a dataset
-        The events. An iterable must give the same pairs each time it is iterated over, such as a list; a dataset, such
-        as `EventFiles`, has partitions that workers read for themselves. The result depends on the order of events, but
-        not on how they are divided into chunks.
+    chunks : iterable of (X, y) pairs or (X, y, groups) triples, or a dataset
+        The events, with the groups of ``estimator.fit`` or without; it has no weights. An iterable must give the same
+        chunks each time it is iterated over, such as a list; a dataset, such as `EventFiles`, has partitions that
+        workers read for themselves. The result depends on the order of events, but not on how they are divided into
+        chunks.
     executor : None, dask.distributed.Client, str or Executor, default=None
         What runs the work: None for threads of this process (``estimator.n_jobs``); the client of a Dask cluster or the
         address of its scheduler; or an executor, such as ``Dask(client, max_moved=10_000)``.
@@ -93,46 +97,83 @@ def fit_forest(
         survey, firsts = _survey(executor, partitions, estimator.max_bins, shown=plan.verbose)
         classes, edges = survey.classes(), survey.edges()
         n_events, n_features, n_on = survey.n_rows, survey.n_features, survey.n_on()
+        groups = survey.group_names()
         if not 2 <= n_events <= MAX_EVENTS:
             raise ValueError(f"chunks hold {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")
         forest.n_features_in_ = n_features
         if survey.names is not None:
             forest.feature_names_in_ = np.array(survey.names, dtype=object)
         if _reads_here(executor, partitions):
-            store = stack.enter_context(RecordStore(n_events, n_features, memory))
-            _store_records(store, partitions, firsts, classes[1], edges, threads, shown=plan.verbose)
+            store = stack.enter_context(RecordStore(n_events, n_features, memory, len(groups)))
+            _store_records(store, partitions, firsts, classes[1], edges, groups, threads, shown=plan.verbose)
             parts = executor.scatter(store.parts())
         else:
-            arguments = [(partition, *rows, classes[1], edges) for partition, rows in _rows_of(partitions, firsts)]
+            binning = classes[1], edges, groups
+            arguments = [(partition, *rows, *binning) for partition, rows in _rows_of(partitions, firsts)]
             with progress_bar("Binning files", len(partitions), shown=plan.verbose) as tick:
                 parts = executor.create_parts(bin_partition, arguments, tick)
 
-        max_features = resolve_max_features(forest.max_features, n_features)
-        n_codes = np.array([len(own) + 2 for own in edges])
-        budget = Budget.of(memory, executor, max_features, record_bytes(n_features), n_events)
-
-        def grow(leaf_size: int, tick: Tick) -> GrownTrees:
-            settings = plan.settings(n_events, leaf_size, max_features)
-            grower = ForestGrower(
-                executor, parts, n_events, n_codes, plan.keys, plan.criteria, settings, budget, threads
-            )
-            return GrownTrees.from_tables(grower.grow(tick), edges, "fraction", plan.alpha, prior=n_on / n_events)
-
-        def out_of_bag(trees: GrownTrees) -> OutOfBag:
-            return OutOfBag(trees.flat, trees.values, plan.keys)
-
-        leaf_size, trees = plan.grow(
-            n_events, grow, lambda trees: executor.reduce(Likelihood(out_of_bag(trees)), parts)
-        )
+        grower = _GrowerOnParts(executor, parts, n_events, n_on, edges, plan, memory, threads)
+        grown = plan.grow(grower)
         if forest.output == "assignment":
-            trees = trees.with_votes(plan.alpha)
-        scored = ScoredParts(executor, executor.map(out_of_bag(trees), parts))
+            grown = replace(grown, trees=grown.trees.with_votes(plan.alpha))
+        scored = ScoredParts(executor, executor.map(OutOfBag([grown.trees.bagged(grown.keys)]), parts))
         check_scored(n_on, n_events - n_on, *scored.n_scored)
         threshold, curve = plan.rule.tune(scored, plan.alpha, plan.seed)
         score = scored.collected()[1] if oob_scores else None
-    forest._finish(trees, leaf_size, threshold, curve, score)
+    forest._finish(grown, threshold, curve, score)
     forest.classes_ = classes
     return forest
+
+
+@dataclass(frozen=True)
+class _GrowerOnParts:
+    """Grows trees on parts of the events, and counts their scores."""
+
+    executor: Executor
+    parts: Sequence[Any]
+    n_events: int
+    n_on: int
+    edges: list[FloatArray]  # of each feature
+    plan: ForestPlan
+    memory: int  # bytes that a worker may use
+    threads: int  # of this process
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return len(self.edges)
+
+    def grow(
+        self, trees: Sequence[TreeSettings], used: NDArray[np.int64], tick: Tick | None
+    ) -> list[NDArray[np.int64]]:
+        """Return the nodes of each tree; those whose nodes look at equally many features grow together."""
+        grown: list[Any] = [None] * len(trees)
+        n_codes = np.array([len(own) + 2 for own in self.edges])
+        settings = self.plan.settings(self.n_events, used)
+        for n_chosen in sorted({tree.max_features for tree in trees}):
+            numbers = [number for number, tree in enumerate(trees) if tree.max_features == n_chosen]
+            own = [trees[number] for number in numbers]
+            budget = Budget.of(self.memory, self.executor, n_chosen, record_bytes(self.n_features), self.n_events)
+            grower = ForestGrower(
+                self.executor, self.parts, self.n_events, n_codes, own, settings, budget, self.threads
+            )
+            for number, nodes in zip(numbers, grower.grow(tick or (lambda n: None)), strict=True):
+                grown[number] = nodes
+        return grown
+
+    def assemble(self, tables: list[NDArray[np.int64]]) -> GrownTrees:
+        """Return trees that score events."""
+        prior = self.n_on / self.n_events
+        return GrownTrees.from_tables(tables, self.edges, "fraction", self.plan.alpha, prior=prior)
+
+    def count_scores(self, forests: Sequence[BaggedTrees]) -> LabelCounts:
+        """Count events by their out-of-bag scores from each of some forests."""
+        return self.executor.reduce(LabelsByScore(OutOfBag(forests)), self.parts)
+
+    def count_without(self, forest: BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
+        """Count events by their out-of-bag scores less what each of some features contributes."""
+        return self.executor.reduce(LabelsWithout(forest, features), self.parts)
 
 
 @contextmanager
@@ -189,6 +230,7 @@ def _store_records(
     firsts: Sequence[int],
     on: Any,
     edges: list[FloatArray],
+    groups: list[Any],
     threads: int,
     *,
     shown: bool,
@@ -198,17 +240,23 @@ def _store_records(
         for partition, (_, n_rows) in _rows_of(partitions, firsts):
             n_found = 0
             for chunk in read_ahead(check_chunks(partition)):
-                store.append(_to_records(chunk, on, edges, threads))
+                store.append(_to_records(chunk, on, edges, threads), chunk.bag(groups))
                 n_found += len(chunk.labels)
                 tick(len(chunk.labels))
             check_unchanged(partition, n_rows, n_found)
 
 
-def bin_partition(partition: Partition, first_row: int, n_rows: int, on: Any, edges: list[FloatArray]) -> EventRecords:
+def bin_partition(
+    partition: Partition, first_row: int, n_rows: int, on: Any, edges: list[FloatArray], groups: list[Any]
+) -> EventRecords:
     """Return the events of a partition, which must still have ``n_rows`` events, as records."""
-    records = [_to_records(chunk, on, edges, 1) for chunk in check_chunks(partition)]
+    records, bags = [], []
+    for chunk in check_chunks(partition):
+        records.append(_to_records(chunk, on, edges, 1))
+        bags.append(chunk.bag(groups))
     check_unchanged(partition, n_rows, sum(map(len, records)))
-    return EventRecords(np.concatenate([empty_records(0, len(edges), np.uint8), *records]), first_row, len(edges))
+    joined = np.concatenate([empty_records(0, len(edges), np.uint8), *records])
+    return EventRecords(joined, first_row, len(edges), join_bags(bags))
 
 
 def _to_records(chunk: CheckedChunk, on: Any, edges: list[FloatArray], threads: int) -> NDArray[np.uint64]:

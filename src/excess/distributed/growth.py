@@ -8,6 +8,7 @@ The trees are those of the fit in memory, to the bit, because
 - the random choices of a node follow from its key, and that from the key of its tree and its path from the root, not
   from the order in which nodes are searched;
 - the bootstrap weight of an event follows from the key of the tree and the number of the event among all events;
+  whether a tree may see a group follows from its key and the number of the group among all groups;
 - histograms are integers, so that their sum does not depend on how events are divided into parts;
 - the search of a node depends on the counts of its events only, not on their order.
 """
@@ -29,7 +30,7 @@ from excess.distributed.executors import Executor
 from excess.distributed.parts import EventRecords, read_only
 from excess.estimators._forest import levels
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
-from excess.estimators._forest.ensemble import GrowthSettings, Tick
+from excess.estimators._forest.ensemble import GrowthSettings, Tick, TreeSettings
 from excess.estimators._forest.grower import breadth_first, grow_bag
 from excess.estimators._forest.layout import DEPTH, MAX_NARROW_BINS, N_COLUMNS_GROWING, N_OFF, N_ON, as_codes
 from excess.estimators._forest.levels import WIDTH
@@ -146,7 +147,7 @@ class Histograms:
         """Count the events of a part."""
         nodes, roots, depths, keys, slots = self.routes.arrays()
         levels.fill_nodes(
-            events.codes, events.first_row, events.n_features,
+            events.codes, events.first_row, events.bag.groups, events.bag.groups_of_trees(keys), events.n_features,
             nodes, roots, depths, _MASK, keys, slots, read_only(self.chosen), total,
         )  # fmt: skip
         return total
@@ -163,7 +164,7 @@ class _Branch(NamedTuple):
     slot: int  # number of its node among the target nodes of this tree
     key: int
     depth: int
-    criterion: int
+    settings: TreeSettings  # of its tree
     size: int  # events of its node, with bootstrap weights
 
 
@@ -189,9 +190,11 @@ class BranchGrowth:
         """Return, for each tree of a job, the records in its nodes, sorted by slot, and where each slot begins."""
         nodes, roots, depths, keys, slots = self.routes[job].arrays()
         piece = []
+        in_bag = events.bag.groups_of_trees(keys)
         for tree, (first, last) in enumerate(pairwise(self.routes[job].first_slots)):
             records, counts = levels.take_nodes(
-                events.records, events.codes, events.first_row, events.n_features,
+                events.records, events.codes, events.first_row,
+                events.bag.groups, in_bag, tree, events.n_features,
                 nodes, roots[tree], depths[tree], _MASK, keys[tree], slots, first, last - first,
             )  # fmt: skip
             piece.append((records, np.concatenate([[0], np.cumsum(counts)])))
@@ -210,27 +213,26 @@ class BranchGrowth:
     def run_task(self, job: int, task: int, rows: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Grow a branch; return its nodes in breadth-first order."""
         branch, settings = self.branches[job][task], self.settings
-        scratch = np.empty_like(rows)
+        scratch, tree = np.empty_like(rows), branch.settings
         return grow_bag(
-            len(rows), len(self.n_codes), read_only(self.n_codes), np.uint64(branch.key), branch.depth,
-            settings.depth_limit, settings.splitter, settings.min_samples_leaf, branch.criterion, settings.alpha,
+            len(rows), len(self.n_codes), settings.used, read_only(self.n_codes), np.uint64(branch.key), branch.depth,
+            settings.depth_limit, tree.splitter, tree.min_samples_leaf, tree.criterion, settings.alpha,
             x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(rows) + 1)), _MASK,
             rows, as_codes(rows, np.uint8), scratch, as_codes(scratch, np.uint8),
-            np.empty(settings.max_features, dtype=np.int64),
-            np.zeros((settings.max_features, WIDTH), dtype=np.int64), None, np.empty(WIDTH + 1, dtype=np.int64),
+            np.empty(tree.max_features, dtype=np.int64),
+            np.zeros((tree.max_features, WIDTH), dtype=np.int64), None, np.empty(WIDTH + 1, dtype=np.int64),
         )  # fmt: skip
 
 
 @dataclass
 class ForestGrower:
-    """Grows one tree per key on all parts, as ``ensemble.grow_trees`` does in memory."""
+    """Grows trees whose nodes look at equally many features on all parts, as ``ensemble.grow_trees`` in memory."""
 
     executor: Executor
     parts: Sequence[Any]
     n_events: int
     n_codes: NDArray[np.int64]  # of each feature
-    keys: NDArray[np.uint64]  # of each tree
-    criteria: Sequence[int]  # of each tree
+    trees: Sequence[TreeSettings]
     settings: GrowthSettings
     budget: Budget
     n_threads: int  # of this process, to search histograms
@@ -238,7 +240,8 @@ class ForestGrower:
     def __post_init__(self) -> None:
         """Start all trees with their roots."""
         self._table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * self.n_events + 1))
-        self._trees = [_GrowingTree(key) for key in self.keys]
+        self._keys = np.array([tree.key for tree in self.trees], dtype=np.uint64)
+        self._trees = [_GrowingTree(key) for key in self._keys]
         self._small: list[tuple[int, int]] = []  # nodes to be moved: number of the tree, number of the node in it
 
     def grow(self, tick: Tick) -> list[NDArray[np.int64]]:
@@ -270,21 +273,21 @@ class ForestGrower:
     def _split_batch(self, batch: dict[int, NDArray[np.int64]], children: dict[int, NDArray[np.int64]]) -> None:
         settings, numbers = self.settings, sorted(batch)
         routes = self._routes_to(batch)
-        chosen = np.empty((routes.first_slots[-1], settings.max_features), dtype=np.uint32)
+        chosen = np.empty((routes.first_slots[-1], self.trees[0].max_features), dtype=np.uint32)
         for t, (first, last) in zip(numbers, pairwise(routes.first_slots), strict=True):
-            levels.choose_for_nodes(self._trees[t].keys, batch[t], len(self.n_codes), chosen[first:last])
+            levels.choose_for_nodes(self._trees[t].keys, batch[t], settings.used, chosen[first:last])
         histograms = self.executor.reduce(Histograms(routes, chosen), self.parts).reshape(*chosen.shape, WIDTH)
 
         def split(i: int, _: None) -> None:
             t = numbers[i]
-            tree, nodes = self._trees[t], batch[t]
+            tree, nodes, own_settings = self._trees[t], batch[t], self.trees[t]
             tree.reserve(2 * len(nodes))
             own = slice(routes.first_slots[i], routes.first_slots[i + 1])
             searched, small = np.empty((2, 2 * len(nodes)), dtype=np.int64)
             tree.n_nodes, n_searched, n_small = levels.split_nodes(
                 tree.nodes, tree.keys, tree.n_nodes, nodes, self.n_codes, chosen[own], histograms[own],
-                settings.depth_limit, settings.splitter, settings.min_samples_leaf, self.criteria[t], settings.alpha,
-                self._table, searched, self.budget.max_moved, small,
+                settings.depth_limit, own_settings.splitter, own_settings.min_samples_leaf, own_settings.criterion,
+                settings.alpha, self._table, searched, self.budget.max_moved, small,
             )  # fmt: skip
             if n_searched:
                 # the nodes of a tree may be in several batches, which are searched one after the other
@@ -295,7 +298,7 @@ class ForestGrower:
 
     def _routes_to(self, targets: dict[int, NDArray[np.int64]]) -> _Routes:
         numbers = sorted(targets)
-        return _Routes.to([self._trees[t] for t in numbers], self.keys[numbers], [targets[t] for t in numbers])
+        return _Routes.to([self._trees[t] for t in numbers], self._keys[numbers], [targets[t] for t in numbers])
 
     def _grow_branches(self, tick: Tick) -> None:
         """Grow the branches below small nodes, and graft them onto their trees; tick for each finished tree."""
@@ -313,7 +316,7 @@ class ForestGrower:
             routes.append(self._routes_to({t: np.array(nodes) for t, nodes in nodes_of.items()}))
             branches.append(
                 [
-                    _Branch(i, slot, int(tree.keys[n]), int(tree.nodes[n, DEPTH]), self.criteria[t], sizes[t, n])
+                    _Branch(i, slot, int(tree.keys[n]), int(tree.nodes[n, DEPTH]), self.trees[t], sizes[t, n])
                     for i, (t, nodes) in enumerate(nodes_of.items())
                     for tree in [self._trees[t]]
                     for slot, n in enumerate(nodes)

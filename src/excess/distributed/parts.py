@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.layout import ON_BIT, as_codes
 
 BLOCK_ROWS = 1 << 17
@@ -46,6 +47,7 @@ class EventRecords:
     records: NDArray[np.uint64]  # of shape (n_events, n_words)
     first_row: int  # number of the first event among all events, by which bootstrap weights are drawn
     n_features: int
+    bag: Bag = WHOLE  # the groups of the events, if they have any
 
     def __post_init__(self) -> None:
         """Make the records read-only."""
@@ -97,6 +99,7 @@ class InFile:
     first_row: int
     n_rows: int
     n_features: int
+    n_groups: int = 0  # 0 where events have no groups
 
     def load(self) -> EventRecords:
         """Return the events."""
@@ -105,7 +108,16 @@ class InFile:
         records = np.fromfile(self.path, dtype=np.uint64, count=size, offset=self.first_row * n_bytes)
         if len(records) != size:
             raise OSError(f"{self.path}: the file of binned events was cut short while it was in use")
-        return EventRecords(records.reshape(self.n_rows, -1), self.first_row, self.n_features)
+        return EventRecords(records.reshape(self.n_rows, -1), self.first_row, self.n_features, self._load_groups())
+
+    def _load_groups(self) -> Bag:
+        if self.n_groups == 0:
+            return WHOLE
+        path = _groups_beside(self.path)
+        groups = np.fromfile(path, dtype=np.int32, count=self.n_rows, offset=4 * self.first_row)
+        if len(groups) != self.n_rows:
+            raise OSError(f"{path}: the file of groups was cut short while it was in use")
+        return Bag(groups, self.n_groups)
 
 
 class RecordStore:
@@ -114,11 +126,11 @@ class RecordStore:
     Records that need more than a sixteenth of the ``memory`` of the fit (bytes) go to the file.
     """
 
-    def __init__(self, n_rows: int, n_features: int, memory: int) -> None:
-        self._n_rows, self._n_features = 0, n_features
+    def __init__(self, n_rows: int, n_features: int, memory: int, n_groups: int = 0) -> None:
+        self._n_rows, self._n_features, self._n_groups = 0, n_features, n_groups
         self._blocks: list[Part] = []
         self._path: Path | None = None
-        n_bytes = n_rows * record_bytes(n_features)
+        n_bytes = n_rows * (record_bytes(n_features) + (4 if n_groups > 0 else 0))
         if n_bytes <= memory // 16:
             return
         self._folder = TemporaryDirectory(prefix="excess-")
@@ -140,16 +152,20 @@ class RecordStore:
         if self._path is not None:
             self._folder.cleanup()
 
-    def append(self, records: NDArray[np.uint64]) -> None:
-        """Add records after those that are there."""
+    def append(self, records: NDArray[np.uint64], bag: Bag = WHOLE) -> None:
+        """Add records, with their groups if the store has any, after those that are there."""
         if self._path is None:
             for start in range(0, len(records), BLOCK_ROWS):
-                block = records[start : start + BLOCK_ROWS]
-                self._blocks.append(InMemory(EventRecords(block, self._n_rows + start, self._n_features)))
+                rows = slice(start, start + BLOCK_ROWS)
+                first = self._n_rows + start
+                self._blocks.append(InMemory(EventRecords(records[rows], first, self._n_features, bag.part(rows))))
         else:
             try:
                 with self._path.open("ab") as file:
                     records.tofile(file)
+                if bag.groups is not None:
+                    with _groups_beside(self._path).open("ab") as file:
+                        bag.groups.tofile(file)
             except OSError as error:
                 raise OSError(
                     f"{self._path.parent.parent}: the binned events cannot be written ({error}); is there room? TMPDIR "
@@ -162,6 +178,11 @@ class RecordStore:
         if self._path is None:
             return self._blocks
         return [
-            InFile(self._path, row, min(BLOCK_ROWS, self._n_rows - row), self._n_features)
+            InFile(self._path, row, min(BLOCK_ROWS, self._n_rows - row), self._n_features, self._n_groups)
             for row in range(0, self._n_rows, BLOCK_ROWS)
         ]
+
+
+def _groups_beside(path: Path) -> Path:
+    """Return the file of the groups of the events of a file of records."""
+    return path.with_name("groups")

@@ -1,4 +1,4 @@
-"""Out-of-bag scores of parts of the events, and reductions of them: likelihood, cells of scores, resamples."""
+"""Out-of-bag scores of parts of the events, and reductions of them: labels by score, cells of scores, resamples."""
 
 from __future__ import annotations
 
@@ -13,52 +13,85 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.distributed.executors import Executor
 from excess.distributed.parts import EventRecords, EventScores, read_only
 from excess.estimators._forest import ensemble, predictor
+from excess.estimators._forest.ensemble import BaggedTrees
+from excess.estimators.members import N_CELLS
 from excess.stats.score_cells import MAX_EXACT, ScoreCells, add_to_grid, count_cells, empty_grid, merge_cells, resample
-from excess.stats.score_kernels import sum_log_likelihood
+from excess.stats.score_kernels import count_labels, count_labels_without
 
 
 @dataclass(frozen=True)
 class OutOfBag:
-    """Scores of events by the trees that have not seen them.
+    """Scores of events by the trees of some forests that have not seen them.
 
     The score of an event adds up in the order of the trees, so that it has the same bits in every part.
     """
 
-    trees: predictor.FlatTrees
-    values: FloatArray
-    keys: NDArray[np.uint64]
+    forests: Sequence[BaggedTrees]
 
     def __call__(self, events: EventRecords) -> EventScores:
-        """Return the events of a part with their scores."""
-        nodes, roots, depths = self.trees
-        trees = predictor.FlatTrees(read_only(nodes), read_only(roots), read_only(depths))
-        scores = ensemble.score_out_of_bag(
-            events.codes, events.first_row, trees, read_only(self.values), read_only(self.keys), n_threads=1
-        )
-        return EventScores(events.on, scores, events.first_row)
+        """Return the events of a part with their scores by the first forest."""
+        return EventScores(events.on, self.scores(events)[0], events.first_row)
+
+    def scores(self, events: EventRecords) -> list[FloatArray]:
+        """Return the scores of the events of a part by each forest."""
+        forests = [_read_only_trees(forest) for forest in self.forests]
+        return ensemble.score_out_of_bag(events.codes, events.first_row, forests, 1, events.bag)
 
 
 @dataclass(frozen=True)
-class Likelihood:
-    """The reduction to the out-of-bag log-likelihood and the number of events that have a score.
-
-    Logarithms are rounded to units of 2^-24 and added as integers, so that the order of events does not matter.
-    """
+class LabelsByScore:
+    """The reduction to the Off and On events in cells of their out-of-bag scores, for each of some forests."""
 
     scores: OutOfBag
 
-    def empty(self) -> tuple[int, int]:
+    def empty(self) -> NDArray[np.int64]:
         """Return zeros."""
-        return 0, 0
+        return np.zeros((len(self.scores.forests), 2, N_CELLS), dtype=np.int64)
 
-    def add(self, total: tuple[int, int], events: EventRecords) -> tuple[int, int]:
-        """Add the events of a part."""
-        scored = self.scores(events)
-        return self.merge(total, sum_log_likelihood(scored.on, scored.score))
+    def add(self, total: NDArray[np.int64], events: EventRecords) -> NDArray[np.int64]:
+        """Count the events of a part."""
+        for own, score in zip(total, self.scores.scores(events), strict=True):
+            count_labels(read_only(events.on), score, None, own)
+        return total
 
-    def merge(self, total: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    def merge(self, total: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
         """Add two totals."""
-        return int(total[0]) + int(other[0]), int(total[1]) + int(other[1])
+        return total + other
+
+
+@dataclass(frozen=True)
+class LabelsWithout:
+    """The reduction to the Off and On events in cells of their scores less what each of some features contributes."""
+
+    forest: BaggedTrees
+    features: NDArray[np.int64]
+
+    def empty(self) -> NDArray[np.int64]:
+        """Return zeros."""
+        return np.zeros((len(self.features), 2, N_CELLS), dtype=np.int64)
+
+    def add(self, total: NDArray[np.int64], events: EventRecords) -> NDArray[np.int64]:
+        """Count the events of a part."""
+        on = read_only(events.on)
+
+        def count(rows: slice, scores: FloatArray, contributions: FloatArray) -> None:
+            count_labels_without(on[rows], scores, None, contributions, read_only(self.features), total)
+
+        ensemble.contributions_out_of_bag(
+            events.codes, events.first_row, events.n_features, _read_only_trees(self.forest), count, 1, events.bag
+        )
+        return total
+
+    def merge(self, total: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Add two totals."""
+        return total + other
+
+
+def _read_only_trees(forest: BaggedTrees) -> BaggedTrees:
+    """Return trees whose arrays are read-only, as they are in other processes: kernels are compiled for either kind."""
+    nodes, roots, depths = forest.flat
+    flat = predictor.FlatTrees(read_only(nodes), read_only(roots), read_only(depths))
+    return BaggedTrees(flat, read_only(forest.values), read_only(forest.keys))
 
 
 class _DistinctScores:

@@ -15,7 +15,7 @@ from excess.observation.pipeline import NO_GROUPS, ObservedChunk, Pipeline
 
 __all__ = ["EventFiles", "ObservedFiles", "Partition", "partitions_of"]
 
-Chunk = tuple[Any, Any]
+Chunk = tuple[Any, Any] | tuple[Any, Any, Any]
 
 
 class Partition(Protocol):
@@ -26,7 +26,7 @@ class Partition(Protocol):
         """Name in messages."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the events as pairs of features and labels, the same ones in each call."""
+        """Yield the events as pairs of features and labels, or these with groups, the same ones in each call."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class EventFiles:
         Column of the labels, such as 0 for Off and 1 for On.
     chunk_rows : int, default=200_000
         Events that are read at a time.
+    groups : str or None, default=None
+        Column of the groups, such as nights, if there is one; see `OnOffForestClassifier.fit`.
 
     Examples
     --------
@@ -64,6 +66,7 @@ class EventFiles:
     features: Sequence[str]
     label: str
     chunk_rows: int = 200_000
+    groups: str | None = None
 
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
@@ -75,7 +78,8 @@ class EventFiles:
             raise ValueError("features must name at least one column")
         if self.label in features:
             raise ValueError(f"features must not hold the label, {self.label!r}")
-        return [_File(str(path), features, self.label, self.chunk_rows) for path in _as_paths(self.paths)]
+        options = features, self.label, self.chunk_rows, self.groups
+        return [_File(str(path), *options) for path in _as_paths(self.paths)]
 
 
 @dataclass(frozen=True)
@@ -84,10 +88,14 @@ class _File:
     features: tuple[str, ...]
     label: str
     chunk_rows: int
+    groups: str | None
 
     def chunks(self) -> Iterator[Chunk]:
-        for table in iter_events(self.name, [*self.features, self.label], chunk_rows=self.chunk_rows):
-            yield table[list(self.features)], table[self.label].to_numpy()
+        further = [self.label] if self.groups is None else [self.label, self.groups]
+        columns = list(dict.fromkeys([*self.features, *further]))
+        for table in iter_events(self.name, columns, chunk_rows=self.chunk_rows):
+            X, y = table[list(self.features)], table[self.label].to_numpy()
+            yield (X, y) if self.groups is None else (X, y, table[self.groups].to_numpy())
 
 
 @dataclass(frozen=True)
@@ -105,11 +113,14 @@ class ObservedFiles:
         Features, cuts and regions.
     chunk_rows : int, default=200_000
         Events that are read at a time.
+    groups : str, default="none"
+        Column of the groups, such as nights; ``"none"`` for none.
     """
 
     paths: str | PathLike[str] | Sequence[str | PathLike[str]]
     config: AnalysisConfig
     chunk_rows: int = 200_000
+    groups: str = NO_GROUPS
 
     def paths_in_full(self) -> list[Path]:
         """Return the files, as workers in other folders need them."""
@@ -118,7 +129,7 @@ class ObservedFiles:
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
         as_int("chunk_rows", self.chunk_rows, minimum=1)
-        return [_ObservedFile(path, self.config, self.chunk_rows) for path in self.paths_in_full()]
+        return [_ObservedFile(path, self.config, self.chunk_rows, self.groups) for path in self.paths_in_full()]
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,7 @@ class _ObservedFile:
     path: Path
     config: AnalysisConfig
     chunk_rows: int
+    groups: str = NO_GROUPS
 
     @property
     def name(self) -> str:
@@ -135,16 +147,17 @@ class _ObservedFile:
         import pandas as pd
 
         for chunk in self.observed():
-            yield pd.DataFrame(chunk.X, columns=list(self.config.features), copy=False), chunk.on
+            X = pd.DataFrame(chunk.X, columns=list(self.config.features), copy=False)
+            yield (X, chunk.on) if self.groups == NO_GROUPS else (X, chunk.on, chunk.groups)
 
-    def observed(self, groups: str = NO_GROUPS) -> Iterator[ObservedChunk]:
+    def observed(self) -> Iterator[ObservedChunk]:
         """Yield the events that are used, with their groups if a column is named."""
-        return Pipeline(self.config, groups, identify=False).read([self.path], self.chunk_rows)
+        return Pipeline(self.config, self.groups, identify=False).read([self.path], self.chunk_rows)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """An iterable of pairs, which stays in the process of the caller."""
+    """An iterable of chunks, which stays in the process of the caller."""
 
     pairs: Iterable[Chunk]
     name: str = "chunks"

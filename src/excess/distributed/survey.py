@@ -19,18 +19,33 @@ from excess._core.checks import FloatArray, as_binary_target, as_labels, binary_
 from excess._core.errors import prefix_errors
 from excess._core.rng import row_hashes
 from excess.distributed.sources import Partition
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.binning import N_SAMPLED, edges_of, few_distinct
 from excess.estimators.forest import OnOffForestClassifier
 
 
 @dataclass(frozen=True)
 class CheckedChunk:
-    """A chunk with at least one event: features, labels, names of the features if there are any, and its own name."""
+    """A chunk with at least one event: features, labels, names of the features and groups if any, and its own name."""
 
     X: NDArray[Any]
     labels: NDArray[Any]
     names: tuple[str, ...] | None
     source: str
+    groups: NDArray[Any] | None = None
+
+    def bag(self, names: list[Any]) -> Bag:
+        """Return the numbers of the groups among all groups, which have these names in order; without names, none."""
+        if not names:
+            return WHOLE
+        numbers = {name: number for number, name in enumerate(names)}
+        try:
+            groups = [numbers[name] for name in self.groups.tolist()]  # type: ignore[union-attr]
+        except (KeyError, AttributeError) as error:
+            raise ValueError(
+                f"{self.source}: has other groups than at first; leave it as it is while it is in use"
+            ) from error
+        return Bag(np.array(groups, dtype=np.int32), len(names))
 
 
 def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
@@ -45,9 +60,12 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
         source = f"{partition.name}, chunk {number}"
         with prefix_errors(source):
             try:
-                X, y = pair
+                X, y, *further = pair
+                [given] = further or [None]
             except (TypeError, ValueError) as error:
-                raise TypeError(f"a chunk must be a pair of features and labels, got {type(pair).__name__}") from error
+                raise TypeError(
+                    "a chunk must be a pair of features and labels, or these with groups, got " + type(pair).__name__
+                ) from error
             number += 1
             if len(y) == 0:
                 continue
@@ -60,8 +78,11 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
             except (ValueError, TypeError) as error:
                 raise type(error)(f"{error}{_name_column(X)}") from error
             check_same_length(X=floats, y=labels)
+            groups = None if given is None else as_labels(given, name="groups")
+            if groups is not None:
+                check_same_length(y=labels, groups=groups)
             names = getattr(blank, "feature_names_in_", None)
-        yield CheckedChunk(floats, labels, None if names is None else tuple(names), source)
+        yield CheckedChunk(floats, labels, None if names is None else tuple(names), source, groups)
 
 
 def _name_column(X: Any) -> str:
@@ -94,6 +115,7 @@ class Survey:
     distinct: list[FloatArray | None] = field(default_factory=list)  # values of each feature; None for more than limit
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))  # of the sampled rows
     sample: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # values of the sampled rows
+    groups: frozenset[Any] | None = None  # of all events, if they have any
 
     @property
     def n_features(self) -> int:
@@ -104,6 +126,7 @@ class Survey:
         """Add a chunk, whose first event has this number among all events."""
         if self.n_rows > 0:
             self._check_features(chunk.X.shape[1], chunk.names, chunk.source)
+        groups = None if chunk.groups is None else frozenset(chunk.groups.tolist())
         hashes = np.empty(len(chunk.X), dtype=np.uint64)
         row_hashes(first_row, hashes)
         cutoff = self.cutoff if len(self.hashes) < N_SAMPLED else self.hashes.max()
@@ -129,6 +152,7 @@ class Survey:
                 distinct,
                 hashes[rows],
                 chunk.X[rows].astype(np.float64),
+                groups,
             )
         )
 
@@ -139,6 +163,7 @@ class Survey:
         if self.n_rows == 0:
             self.names, self.distinct, self.sample = other.names, list(other.distinct), other.sample
             self.hashes, self.label_type, self.source = other.hashes, other.label_type, other.source
+            self.groups = other.groups
         else:
             self._check_features(other.n_features, other.names, other.source)
             self.distinct = [_union(a, b, self.limit) for a, b in zip(self.distinct, other.distinct, strict=True)]
@@ -146,6 +171,11 @@ class Survey:
             self.sample = np.concatenate([self.sample, other.sample])
             if self.label_type != other.label_type:
                 self.label_type = np.result_type(self.label_type, other.label_type)
+            if (self.groups is None) != (other.groups is None):
+                with_groups, without = (self, other) if other.groups is None else (other, self)
+                raise ValueError(f"chunks differ: groups in {with_groups.source}, none in {without.source}")
+            if self.groups is not None and other.groups is not None:
+                self.groups |= other.groups
         if len(self.hashes) > N_SAMPLED:
             kept = np.argpartition(self.hashes, N_SAMPLED)[:N_SAMPLED]
             self.hashes, self.sample = self.hashes[kept], self.sample[kept]
@@ -175,6 +205,14 @@ class Survey:
     def n_on(self) -> int:
         """Return the number of On events."""
         return self.labels[self.classes()[1].item()]
+
+    def group_names(self) -> list[Any]:
+        """Return the groups in order; none where there are fewer than two, because a single one cannot be left out."""
+        try:
+            names = sorted(self.groups or ())
+        except TypeError as error:
+            raise ValueError("groups mixes values that cannot be ordered") from error
+        return names if len(names) > 1 else []
 
     def edges(self) -> list[FloatArray]:
         """Return the inner edges of each feature's bins."""

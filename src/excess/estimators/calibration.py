@@ -115,12 +115,18 @@ def calibrate(curve: ThresholdCurve, *, smooth: bool = True) -> SignalCalibratio
 
 
 def calibrate_out_of_fold(
-    on: BoolArray, alpha: float, score: Callable[[BoolArray, BoolArray], FloatArray], *, smooth: bool = True
+    on: BoolArray,
+    alpha: float,
+    score: Callable[[BoolArray, BoolArray], FloatArray],
+    *,
+    weights: FloatArray | None = None,
+    smooth: bool = True,
 ) -> SignalCalibration:
     """Calibrate the scores of a model that has no out-of-bag scores.
 
-    ``score(train, held_out)`` returns the scores of some events by a model that was trained on others. Where there are
-    too few events to leave some out, all scores mean the same.
+    ``score(train, held_out)`` returns the scores of some events by a model that was trained on others. ``weights`` are
+    the numbers of events that each event stands for, if they have any. Where there are too few events to leave some
+    out, all scores mean the same.
     """
     scores = np.zeros(len(on))
     if len(on) >= 2 * MIN_EVENTS and min(np.count_nonzero(on), np.count_nonzero(~on)) >= _N_FOLDS:
@@ -130,10 +136,11 @@ def calibrate_out_of_fold(
             fold[own] = rng.permutation(np.count_nonzero(own)) % _N_FOLDS
         for number in range(_N_FOLDS):
             scores[fold == number] = score(fold != number, fold == number)
-    return calibrate(compute_cell_curve(scores, on, ~on, alpha), smooth=smooth)
+    n_on, n_off = (on, ~on) if weights is None else (np.where(on, weights, 0.0), np.where(on, 0.0, weights))
+    return calibrate(compute_cell_curve(scores, n_on, n_off, alpha), smooth=smooth)
 
 
-def log_likelihoods(counts: NDArray[np.int64], alpha: float) -> tuple[float, float]:
+def log_likelihoods(counts: NDArray[Any], alpha: float) -> tuple[float, float]:
     """Return the log-likelihood of labels under their scores, and that under calibrated scores.
 
     ``counts`` of shape (2, n_cells) has the Off and the On events in cells that divide scores from 0 to 1 evenly. The

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_choice, as_int, as_random_state, as_scalar_alpha
 from excess._core.progress import progress_bar
+from excess._core.rng import LARGEST_FACTOR
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators._forest.splitting import SPLITTERS
 from excess.estimators.calibration import calibrate
@@ -34,6 +36,9 @@ from excess.stats.score_kernels import count_labels, count_labels_without
 from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
 
 __all__ = ["OnOffForestClassifier"]
+
+_STEPS = 1024
+"""Steps of an event in which weights are counted where the likelihood of members is computed."""
 
 
 @saveable
@@ -89,7 +94,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     threshold_ : float
         An event is selected when its score exceeds it.
     oob_decision_function_ : ndarray of shape (n_events, 2)
-        Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree.
+        Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree, or has the
+        weight 0. That of an event of a larger weight is the mean over its copies.
     oob_significance_ : float
         Significance of the training events by their out-of-bag scores, at ``threshold_``. The threshold was chosen on
         these events, so this is not a result to quote; cross-validate the whole for that.
@@ -119,8 +125,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
     for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
 
-    ``predict`` follows ``threshold_``, not the larger of the two probabilities. Out-of-bag scores do not know of
-    nights; to tune a threshold by group, wrap the forest in `SignificanceThresholdClassifier` with folds.
+    ``predict`` follows ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree
+    sees four fifths of them, at least one and not all, and out of bag means out of the group.
 
     Examples
     --------
@@ -132,6 +138,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     >>> print(count_selected(on[4000:], forest.predict(X[4000:]), alpha=1 / 5))
     On 351, Off 49, alpha 0.2: excess 341.2 +- 18.8, 31.3 sigma
     """
+
+    _largest_weight = LARGEST_FACTOR
 
     def __init__(
         self,
@@ -176,6 +184,33 @@ class OnOffForestClassifier(BaseOnOffTrees):
             raise AttributeError("oob_decision_function_ is there after a fit; a model file does not keep it")
         return np.column_stack([1 - score, score])
 
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from On and Off events, and choose the threshold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+        groups : array-like of shape (n_events,) or None, default=None
+            What differs from training to use, such as nights. With two groups or more, an event is out of the bag of a
+            tree when the tree has seen nothing of its group, so that leaf size, threshold and calibration are tuned for
+            events of groups that the forest has not seen.
+        sample_weight : array-like of shape (n_events,) or None, default=None
+            The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit;
+            as these do, the copies of an event fall into different bags, unless they have a group of their own. With
+            other weights, at most 16, an event counts in a bag by its bootstrap weight times this, rounded up or down
+            at random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"`` or a number.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_weighted(X, y, groups, sample_weight)
+
     def _plan(self) -> ForestPlan:
         """Check all parameters; return what they mean for the growth of this forest."""
         alpha = as_scalar_alpha(self.alpha)
@@ -194,14 +229,14 @@ class OnOffForestClassifier(BaseOnOffTrees):
         growth = MemberPlan(members, tree_criteria(self.criterion), n_trees, alpha, seed, screens)
         return ForestPlan(alpha, growth, self.max_depth, rule, seed, verbose)
 
-    def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> None:
-        forest, score = self._grow(plan, X, on)  # its copy of the events is gone when it returns
-        self._finish(forest, *plan.rule(on, score, plan.alpha, plan.seed), score)
+    def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
+        forest, score = self._grow(plan, X, on, bag)  # its copy of the events is gone when it returns
+        self._finish(forest, *plan.rule(on, score, plan.alpha, plan.seed, bag.weights), score)
 
-    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray) -> tuple[GrownForest, FloatArray]:
+    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag) -> tuple[GrownForest, FloatArray]:
         """Return the trees and their out-of-bag scores."""
         threads = n_threads(self.n_jobs)
-        grower = _GrowerInMemory(self._bin_events(X, on, threads), on, plan, threads)
+        grower = _GrowerInMemory(self._bin_events(X, on, threads, bag), on, plan, threads)
         forest = plan.grow(grower)
         if self.output == "assignment":
             forest = replace(forest, trees=forest.trees.with_votes(plan.alpha))
@@ -266,6 +301,10 @@ class _GrowerInMemory:
     def __init__(self, events: ensemble.BinnedEvents, on: BoolArray, plan: ForestPlan, n_threads: int) -> None:
         self.n_events, self.n_features = len(on), events.n_features
         self._events, self._on, self._plan, self._n_threads = events, on, plan, n_threads
+        weights = events.bag.weights
+        self._share = float(np.average(on, weights=weights))
+        # weights in whole steps, so that sums do not depend on the order of events
+        self._units = None if weights is None else np.rint(weights * _STEPS).astype(np.int64)
 
     def grow(
         self, trees: Sequence[ensemble.TreeSettings], used: NDArray[np.int64], tick: ensemble.Tick | None
@@ -275,18 +314,18 @@ class _GrowerInMemory:
 
     def assemble(self, tables: list[NDArray[np.int64]]) -> GrownTrees:
         """Return trees that score events."""
-        return GrownTrees.from_tables(tables, self._events.edges, "fraction", self._plan.alpha, prior=self._on.mean())
+        return GrownTrees.from_tables(tables, self._events.edges, "fraction", self._plan.alpha, prior=self._share)
 
     def score(self, forests: Sequence[ensemble.BaggedTrees]) -> list[FloatArray]:
         """Return out-of-bag scores from each of some forests."""
-        return ensemble.score_out_of_bag(self._events.codes, 0, forests, self._n_threads)
+        return ensemble.score_out_of_bag(self._events.codes, 0, forests, self._n_threads, self._events.bag)
 
     def count_scores(self, forests: Sequence[ensemble.BaggedTrees]) -> LabelCounts:
         """Count events by their out-of-bag scores from each of some forests."""
         counts = np.zeros((len(forests), 2, N_CELLS), dtype=np.int64)
         for own, score in zip(counts, self.score(forests), strict=True):
-            count_labels(self._on, score, own)
-        return counts
+            count_labels(self._on, score, self._units, own)
+        return self._in_events(counts)
 
     def count_without(self, forest: ensemble.BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
         """Count events by their out-of-bag scores less what each of some features contributes."""
@@ -295,10 +334,15 @@ class _GrowerInMemory:
 
         def count(rows: slice, scores: FloatArray, contributions: FloatArray) -> None:
             with lock:  # counting is quick beside the walk through the trees
-                count_labels_without(self._on[rows], scores, contributions, features, total)
+                units = None if self._units is None else self._units[rows]
+                count_labels_without(self._on[rows], scores, units, contributions, features, total)
 
-        ensemble.contributions_out_of_bag(self._events.codes, 0, self.n_features, forest, count, self._n_threads)
-        return total
+        events = self._events
+        ensemble.contributions_out_of_bag(events.codes, 0, self.n_features, forest, count, self._n_threads, events.bag)
+        return self._in_events(total)
+
+    def _in_events(self, counts: NDArray[np.int64]) -> LabelCounts:
+        return counts if self._units is None else counts / _STEPS
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:

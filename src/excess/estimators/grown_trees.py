@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import BoolArray, FloatArray, as_choice, as_int
+from excess._core.checks import BoolArray, FloatArray, as_binary_target, as_choice, as_int, binary_classes
 from excess._core.threads import n_threads
 from excess.estimators._forest import ensemble
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.criterion import node_information
 from excess.estimators._forest.layout import MAX_NARROW_BINS, N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
 from excess.estimators.base import BaseOnOffClassifier
+from excess.estimators.event_weights import EventWeights, make_bag
 from excess.estimators.model_state import StoredArrays, cut_array, require
 from excess.stats.assignment import assign_cells
 
@@ -29,7 +32,9 @@ class BaseOnOffTrees(BaseOnOffClassifier):
     """Base of On/Off trees and forests."""
 
     _takes_missing = True
+    _largest_weight = math.inf
     _trees: GrownTrees
+    _oob_score: FloatArray | None
     max_bins: int | None
 
     @property
@@ -43,12 +48,31 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         """Say whether trees have been grown."""
         return hasattr(self, "_trees")
 
-    def _bin_events(self, X: NDArray[Any], on: BoolArray, n_threads: int) -> ensemble.BinnedEvents:
+    def _fit_weighted(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None, sample_weight: Any) -> Self:
+        """Learn from events with groups and weights, which may be None."""
+        plan = self._plan()
+        events, labels = self._validate(X, as_binary_target(y), ensure_min_samples=2)
+        off, on = binary_classes(labels)
+        is_on = np.asarray(labels == on)
+        weights = EventWeights.of(sample_weight, is_on, self._largest_weight)
+        bag = make_bag(groups, weights, len(is_on))
+        self._fit(plan, weights.take(events), weights.take(is_on), bag)
+        score = self.__dict__.get("_oob_score")
+        if score is not None:
+            self._oob_score = weights.mean_of_copies(score, len(is_on))
+        self.classes_ = np.array([off, on])
+        return self
+
+    @abstractmethod
+    def _fit(self, plan: Any, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
+        """Learn from events that have been checked."""
+
+    def _bin_events(self, X: NDArray[Any], on: BoolArray, n_threads: int, bag: Bag = WHOLE) -> ensemble.BinnedEvents:
         """Return events as records of codes, once the kernels for them are compiled."""
         if len(X) > _MAX_EVENTS:
             raise ValueError(f"X has {len(X)} events; at most {_MAX_EVENTS} fit in memory at a time")
         compile_kernels(X, self.max_bins)
-        return ensemble.bin_events(X, on, self.max_bins, n_threads)
+        return ensemble.bin_events(X, on, self.max_bins, n_threads, bag)
 
     def _score(self, X: ArrayLike) -> FloatArray:
         X, trees = self._check_new_events(X), self._trees
@@ -61,8 +85,8 @@ class GrownTrees:
 
     flat: FlatTrees
     edges: list[FloatArray]  # inner edges of each feature's bins
-    n_on: NDArray[np.int64]  # training events in each node, bootstrap weights included
-    n_off: NDArray[np.int64]
+    n_on: NDArray[Any]  # training events in each node, bootstrap weights included
+    n_off: NDArray[Any]
     values: FloatArray  # what a node says about its events: its On fraction, or for leaves 0 and 1 by their assignment
 
     @classmethod
@@ -98,7 +122,7 @@ class GrownTrees:
         depths = arrays.take("depths", np.int64, None)
         flat = FlatTrees(nodes, arrays.take("roots", np.int64, len(depths) + 1), depths)
         edges = cut_array(arrays.take("edges", np.float64, None), arrays.take("n_edges", np.int64, n_features))
-        n_on, n_off = (arrays.take(name, np.int64, len(nodes)) for name in ("n_on", "n_off"))
+        n_on, n_off = (arrays.take_counts(name, len(nodes)) for name in ("n_on", "n_off"))
         trees = cls(flat, edges, n_on, n_off, arrays.take("values", np.float64, len(nodes)))
         trees.check_nodes()
         return trees

@@ -11,7 +11,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import _check_method_params, check_is_fitted
+from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
 
 from excess._core.checks import FloatArray, binary_classes
 
@@ -22,6 +22,14 @@ def check_classifier(estimator: Any) -> None:
         raise TypeError(f"estimator must be an object, got the class {estimator.__name__}; add ()")
     if not is_classifier(estimator):
         raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
+
+
+def takes_groups(estimator: Any, groups: NDArray[Any] | None) -> bool:
+    """Say whether an estimator can be tuned by group on events of these groups, which may be None."""
+    if groups is None or not has_fit_parameter(estimator, "groups"):
+        return False
+    # a threshold that is tuned out of bag or on a fitted estimator knows of no groups; a single one cannot be left out
+    return not isinstance(getattr(estimator, "cv", None), str) and bool((groups != groups[0]).any())
 
 
 def score_events(estimator: Any, X: Any) -> FloatArray:

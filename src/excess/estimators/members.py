@@ -29,8 +29,8 @@ _LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.5
 """What the log-likelihood has to gain when features are left out, and for each of them: they were chosen by it."""
 _MAX_ROUNDS = 5
 
-LabelCounts = NDArray[np.int64]
-"""Off and On events in each cell of scores: the last two axes are (2, N_CELLS)."""
+LabelCounts = NDArray[Any]
+"""Off and On events in each cell of scores: the last two axes are (2, N_CELLS). Floats where events have weights."""
 
 
 class Member(NamedTuple):

@@ -45,7 +45,7 @@ _START_OF_VERSION_1 = b"excess model\n"
 _LENGTH_SIZE = 8
 _DTYPES = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F32", "F64"}
 _CLASS_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
-_CURVE = {"thresholds": np.float64, "n_on": np.int64, "n_off": np.int64, "significance": np.float64}
+_CURVE = ("thresholds", "n_on", "n_off", "significance")
 
 
 class ModelFileError(ValueError):
@@ -274,8 +274,12 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> An
     model.classes_ = _restore_classes(header["classes"], header["classes_dtype"])
     model.threshold_ = as_threshold("threshold", header["threshold"])
     scores = arrays.take("curve_scores", np.float64, None)
-    curve = {name: arrays.take(f"curve_{name}", dtype, len(scores) + 1) for name, dtype in _CURVE.items()}
-    model.curve_ = ThresholdCurve(scores, **curve, alpha=as_scalar_alpha(header["alpha"]))
+    n_cuts = len(scores) + 1
+    thresholds, significance = (
+        arrays.take(f"curve_{name}", np.float64, n_cuts) for name in ("thresholds", "significance")
+    )
+    n_on, n_off = (arrays.take_counts(f"curve_{name}", n_cuts) for name in ("n_on", "n_off"))
+    model.curve_ = ThresholdCurve(scores, thresholds, n_on, n_off, significance, as_scalar_alpha(header["alpha"]))
     model.calibration_ = SignalCalibration.from_arrays(arrays, model.curve_.alpha)
     model._set_state(header["attributes"], arrays)
     arrays.check_all_taken()

@@ -37,6 +37,13 @@ class StoredArrays:
         require(fits and array.dtype == dtype, f"{name} is an array of {array.dtype} of shape {array.shape}")
         return array
 
+    def take_counts(self, name: str, *shape: int | None) -> NDArray[Any]:
+        """Return an array of counts: int64, or float64 where events have weights."""
+        weighted = name in self._left and self._left[name].dtype == np.float64
+        counts = self.take(name, np.float64 if weighted else np.int64, *shape)
+        require(bool(((counts >= 0) & (counts < np.inf)).all()), f"{name} holds what is no count")
+        return counts
+
     def check_all_taken(self) -> None:
         """Raise ValueError if an array is left."""
         require(not self._left, f"nothing is known of {', '.join(self._left)}")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from excess._core.checks import BoolArray, FloatArray, as_choice, as_column, as_int, as_random_state, as_scalar_alpha
 from excess.estimators._forest import ensemble
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators._forest.splitting import SPLITTERS
 from excess.estimators.calibration import calibrate_out_of_fold
@@ -19,6 +22,9 @@ from excess.estimators.tree_drawing import TreeView, draw_tree, tree_text
 from excess.stats.curve import compute_cell_curve
 
 __all__ = ["OnOffTreeClassifier"]
+
+_ROUNDED = 1e-6
+"""What a leaf may lack of the weight it needs, because weights are rounded."""
 
 
 @saveable
@@ -123,36 +129,63 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         min_samples_leaf = as_int("min_samples_leaf", self.min_samples_leaf, minimum=1)
         return alpha, min_samples_leaf, as_random_state(self.random_state).randint(2**31 - 1)
 
-    def _fit(self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray) -> None:
-        alpha = plan[0]
-        trees = self._grow(plan, X, on)
+    def fit(self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from On and Off events, and choose the threshold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; NaN is a missing value.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+        sample_weight : array-like of shape (n_events,) or None, default=None
+            The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit.
+            Others are rounded to a multiple of about 10^-9 of their sum. Counts and ``min_samples_leaf`` are sums of
+            weights; bins are cut by events that are not weighted, unless all weights are whole numbers.
+
+        Returns
+        -------
+        self
+        """
+        return self._fit_weighted(X, y, None, sample_weight)
+
+    def _fit(self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
+        alpha, weights = plan[0], bag.weights
+        trees = self._grow(plan, X, on, weights)
         leaves = trees.leaves
         curve = compute_cell_curve(trees.values[leaves], trees.n_on[leaves], trees.n_off[leaves], alpha)
 
         def score(train: BoolArray, held_out: BoolArray) -> FloatArray:
-            other = self._grow(plan, X[train], on[train])
+            other = self._grow(plan, X[train], on[train], None if weights is None else weights[train])
             return ensemble.mean_scores(X[held_out], other.edges, other.flat, other.values, n_threads=1)
 
         # scores jump from leaf to leaf, which a smooth curve does not follow
-        self.calibration_ = calibrate_out_of_fold(on, alpha, score, smooth=False)
+        self.calibration_ = calibrate_out_of_fold(on, alpha, score, weights=weights, smooth=False)
         self.curve_, self.threshold_ = curve, curve.best_threshold
         self._trees, self._has_missing = trees, np.isnan(X).any(axis=0)
 
-    def _grow(self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray) -> GrownTrees:
+    def _grow(
+        self, plan: tuple[float, int, int], X: NDArray[Any], on: BoolArray, weights: FloatArray | None
+    ) -> GrownTrees:
         """Grow a tree on some events."""
         alpha, min_samples_leaf, seed = plan
         max_depth = None if self.max_depth is None else min(self.max_depth, len(X))
+        bag, factor = (WHOLE, 1.0) if weights is None else Bag.in_fixed_point(weights)
+        leaf_size = min(min_samples_leaf, len(X))
+        if weights is not None:
+            leaf_size = math.ceil(min(min_samples_leaf, weights.sum()) * factor * (1 - _ROUNDED))
         tree = ensemble.TreeSettings(
             ensemble.tree_keys(seed, 1)[0],
             CRITERIA[self.criterion],
             SPLITTERS[self.splitter],
-            min(min_samples_leaf, len(X)),
+            leaf_size,
             resolve_max_features(self.max_features, X.shape[1]),
         )
         settings = ensemble.GrowthSettings(max_depth, alpha, np.arange(X.shape[1]), bootstrap=False)
-        events = self._bin_events(X, on, n_threads=1)
+        events = self._bin_events(X, on, 1, bag)
         tables = ensemble.grow_trees(events, [tree], settings, n_threads=1)
-        return GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
+        trees = GrownTrees.from_tables(tables, events.edges, self.output, alpha, prior=on.mean())
+        return trees if weights is None else replace(trees, n_on=trees.n_on / factor, n_off=trees.n_off / factor)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Return the number of the leaf that each event reaches.

@@ -70,10 +70,11 @@ def tree_text(view: TreeView, max_depth: int | None) -> str:
         waiting.append((children[1], f"{indent}`-- {right}", indent + "    ", depth + 1))
         waiting.append((children[0], f"{indent}|-- {left}", indent + "|   ", depth + 1))
     width = max(len(label) for label, _, _ in rows)
-    on_width, off_width = (len(str(counts[0])) for counts in (view.n_on, view.n_off))
+    on_width, off_width = (len(_format_count(counts[0])) for counts in (view.n_on, view.n_off))
     significance = view.significance()
     return "\n".join(
-        f"{label:{width}}  On {view.n_on[node]:{on_width}}  Off {view.n_off[node]:{off_width}}"
+        f"{label:{width}}  On {_format_count(view.n_on[node]):>{on_width}}"
+        f"  Off {_format_count(view.n_off[node]):>{off_width}}"
         f"  {significance[node]:6.1f} sigma  {remark}".rstrip()
         for label, node, remark in rows
     )
@@ -94,7 +95,8 @@ def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
     reach = max(float(np.abs(significance).max()), 1e-9)
     norm, colours = TwoSlopeNorm(0.0, -reach, reach), plt.get_cmap("PuOr_r")
     for node, (x, level) in places.items():
-        lines = [f"On {view.n_on[node]}, Off {view.n_off[node]}", f"{significance[node]:.1f} sigma"]
+        counts = f"On {_format_count(view.n_on[node])}, Off {_format_count(view.n_off[node])}"
+        lines = [counts, f"{significance[node]:.1f} sigma"]
         children = view.children(node)
         if children is None:
             lines.append(view.verdict(node))
@@ -145,6 +147,11 @@ def _place_nodes(view: TreeView, deepest: int) -> dict[int, tuple[float, int]]:
             left, right = view.children(node) or (node, node)
             across[node] = (across[left] + across[right]) / 2
     return {node: (across[node], levels[node]) for node in levels}
+
+
+def _format_count(count: Any) -> str:
+    """Write a count; where events have weights, it need not be a whole number."""
+    return str(count) if isinstance(count, np.integer) else f"{count:.1f}"
 
 
 def _format_edge(edges: FloatArray, number: int) -> str:

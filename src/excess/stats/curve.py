@@ -35,7 +35,7 @@ class ThresholdCurve:
         event is selected when ``score > threshold``. The first threshold is -inf (all events), the last
         +inf (no event); the others lie midway between neighbouring distinct scores.
     n_on, n_off : ndarray of int64 of shape (n_distinct + 1,)
-        Selected events.
+        Selected events; float64 where events have weights that are not whole numbers.
     significance : ndarray of shape (n_distinct + 1,)
         One-sided Li & Ma significance in sigma.
     alpha : float
@@ -59,8 +59,8 @@ class ThresholdCurve:
 
     scores: FloatArray
     thresholds: FloatArray
-    n_on: NDArray[np.int64]
-    n_off: NDArray[np.int64]
+    n_on: NDArray[Any]
+    n_off: NDArray[Any]
     significance: FloatArray
     alpha: float
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
+from excess._core.rng import bootstrap_weights
 from excess.stats.curve import ThresholdCurve, compute_range_curve, sort_scores
 from excess.stats.score_kernels import count_on_grid, count_resamples
 
@@ -28,8 +29,8 @@ class ScoreCells(NamedTuple):
 
     low: FloatArray  # smallest score in each cell
     high: FloatArray  # largest score in each cell
-    n_on: NDArray[np.int64]
-    n_off: NDArray[np.int64]
+    n_on: NDArray[Any]  # int64, or float64 where events have weights
+    n_off: NDArray[Any]
 
     def without_empty(self) -> ScoreCells:
         """Return the cells that hold events."""
@@ -47,7 +48,7 @@ class ScoredEvents(Protocol):
     def cells(self) -> ScoreCells:
         """Return their cells."""
 
-    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[Any]:
         """Return the weights of Off and On events at each cut (the last not above their score) in each resample."""
 
     def arrays(self) -> tuple[BoolArray, FloatArray]:
@@ -112,6 +113,35 @@ def resample(
     counts = np.zeros((len(keys), len(cuts), 2), dtype=np.int64)
     count_resamples(on, score, first, cuts, keys, counts)
     return counts
+
+
+class WeightedEvents:
+    """Scored events in three arrays, the last of which has the number of events that each one stands for."""
+
+    def __init__(self, on: BoolArray, score: FloatArray, weights: FloatArray) -> None:
+        self._on, self._score, self._weights = on, score, weights
+
+    def cells(self) -> ScoreCells:
+        """Return their cells, one for each distinct score."""
+        score, weights = self._score, self._weights
+        return _join_cells(score, score, score, np.where(self._on, weights, 0.0), np.where(self._on, 0.0, weights))
+
+    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> FloatArray:
+        """Return the weights of Off and On events at each cut in each resample."""
+        places = 2 * (np.searchsorted(cuts, self._score, side="right") - 1) + self._on
+        counts = np.empty((len(keys), len(cuts), 2))
+        drawn = np.empty(len(places), dtype=np.uint8)
+        for key, own in zip(keys, counts, strict=True):
+            bootstrap_weights(key, 0, drawn)
+            own[:] = np.bincount(places, drawn * self._weights, minlength=own.size).reshape(own.shape)
+        return counts
+
+    def arrays(self) -> tuple[BoolArray, FloatArray]:
+        """Raise ValueError: what sees events one by one does not see their weights."""
+        raise ValueError(
+            "sample_weight that is not a whole number goes with threshold='significance' or a number only; other rules "
+            "count events"
+        )
 
 
 def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:

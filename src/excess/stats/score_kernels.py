@@ -73,10 +73,11 @@ def count_resamples(on, score, first, cuts, keys, counts):
 
 
 @njit(cache=True, nogil=True)
-def count_labels(on, score, counts):
+def count_labels(on, score, units, counts):
     """Add events with scores to ``counts[label, cell]``, where cells divide the scale from 0 to 1 evenly.
 
-    Scores beyond the ends of the scale count at the ends; events without a score (NaN) do not count.
+    Scores beyond the ends of the scale count at the ends; events without a score (NaN) do not count. ``units`` says how
+    much each event counts, or is None for 1.
     """
     n_cells = counts.shape[1]
     for i in range(len(score)):
@@ -84,17 +85,17 @@ def count_labels(on, score, counts):
         if np.isnan(s):
             continue
         cell = min(max(np.int64(s * n_cells), 0), n_cells - 1)
-        counts[1 if on[i] else 0, cell] += 1
+        counts[1 if on[i] else 0, cell] += 1 if units is None else units[i]
 
 
 @njit(cache=True, nogil=True)
-def count_labels_without(on, score, contributions, features, counts):
+def count_labels_without(on, score, units, contributions, features, counts):
     """Add events to ``counts[k, label, cell]`` by their scores less the contribution of the feature ``features[k]``."""
     n_cells = counts.shape[2]
     for i in range(len(score)):
         if np.isnan(score[i]):
             continue
-        label = 1 if on[i] else 0
+        label, unit = 1 if on[i] else 0, 1 if units is None else units[i]
         for k in range(len(features)):
             s = score[i] - contributions[i, features[k]]
-            counts[k, label, min(max(np.int64(s * n_cells), 0), n_cells - 1)] += 1
+            counts[k, label, min(max(np.int64(s * n_cells), 0), n_cells - 1)] += unit

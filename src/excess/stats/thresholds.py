@@ -32,7 +32,7 @@ from excess.stats.curve import (
     significance_curve,
     strictest_argmax,
 )
-from excess.stats.score_cells import EventsInMemory, ScoreCells, ScoredEvents
+from excess.stats.score_cells import EventsInMemory, ScoreCells, ScoredEvents, WeightedEvents
 from excess.stats.significance import significance_of_cuts
 
 __all__ = ["THRESHOLD_METHODS", "f1_threshold", "significance_threshold", "threshold_rule", "tune_threshold"]
@@ -267,13 +267,17 @@ class OutOfBagRule:
     tolerance: float  # of the rule of largest significance, as `n_bootstrap` is
     n_bootstrap: int
 
-    def __call__(self, on: BoolArray, score: FloatArray, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:
-        """Return threshold and curve from who is On, scores (NaN for none), alpha and a seed."""
+    def __call__(
+        self, on: BoolArray, score: FloatArray, alpha: float, seed: int, weights: FloatArray | None = None
+    ) -> tuple[float, ThresholdCurve]:
+        """Return threshold and curve from who is On, scores (NaN for none), alpha, a seed, and weights if any."""
         scored = ~np.isnan(score)
         check_scored(int(on.sum()), int((~on).sum()), int((on & scored).sum()), int((~on & scored).sum()))
         if not scored.all():
             on, score = on[scored], score[scored]
-        return self.tune(EventsInMemory(on, score), alpha, seed)
+            weights = None if weights is None else weights[scored]
+        events = EventsInMemory(on, score) if weights is None else WeightedEvents(on, score, weights)
+        return self.tune(events, alpha, seed)
 
     def tune(self, events: ScoredEvents, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:
         """Return threshold and curve of events with scores, wherever they are."""

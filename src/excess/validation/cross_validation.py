@@ -153,10 +153,10 @@ def cross_val_detect(
     >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
     >>> print(detection)
     pooled, 5 folds
-    likelihood: 484.7 +- 22.9 signal events, strength 0.137 (0.114 to 0.165), 38.6 sigma
-    cut: On 464, Off 26, alpha 0.2: excess 458.8 +- 21.6, 38.3 sigma
+    likelihood: 490.4 +- 23.4 signal events, strength 0.139 (0.116 to 0.168), 38.5 sigma
+    cut: On 463, Off 26, alpha 0.2: excess 457.8 +- 21.5, 38.3 sigma
     without a cut: 14.5 sigma
-    38.6 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
+    38.5 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
     learned from these labels.
     """
     models = check_models(estimator)

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import has_fit_parameter
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.base import OnOffMixin
 from excess.estimators.calibration import SignalCalibration
-from excess.estimators.holdout import fit_part, score_events
+from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.onoff_events import OnOffEvents
@@ -62,7 +61,8 @@ def fit_and_predict(
     A rule for the threshold sees the training part alone: out-of-bag scores where the model has them, else the scores
     of the events that it was trained on. None keeps the selection of the model itself.
     """
-    fit_params = {"groups": events.groups} if _takes_groups(estimator, events.groups, train) else {}
+    groups = None if events.groups is None else events.groups[train]
+    fit_params = {"groups": events.groups} if takes_groups(estimator, groups) else {}
     model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
     own = _predict_fold(model, X_held_out, held_out, len(train), events.on_class, alpha)
     if events.nearby is not None and len(nearby):
@@ -152,14 +152,6 @@ def _importances(model: Any, X: Any) -> FloatArray | None:
             return np.asarray(found, dtype=np.float64) if np.shape(found) == np.shape(X)[1:] else None
         model = getattr(model, "estimator_", getattr(model, "estimator", None))
     return None
-
-
-def _takes_groups(estimator: Any, groups: Any, train: NDArray[np.intp]) -> bool:
-    """Say whether the threshold of an estimator can be tuned by group on these training events."""
-    if groups is None or not has_fit_parameter(estimator, "groups"):
-        return False
-    # out-of-bag scores and fitted estimators know of no groups, and say so; a single group cannot be left out
-    return not isinstance(getattr(estimator, "cv", None), str) and bool((groups[train] != groups[train[0]]).any())
 
 
 def _innermost(model: Any) -> Any:

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from excess._core.rng import MAX_WEIGHT, derive_key
 from excess._core.threads import run_tasks
 from excess.estimators._forest import predictor
+from excess.estimators._forest.bags import WHOLE, Bag
 from excess.estimators._forest.binning import encode, find_edges, pad_edges, sampled_rows
 from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
 from excess.estimators._forest.grower import grow_tree
-from excess.estimators._forest.layout import ON_BIT, as_codes, code_mask, code_type, empty_records
+from excess.estimators._forest.layout import LEFT, LIMIT, ON_BIT, as_codes, code_mask, code_type, empty_records
 
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384
@@ -31,6 +32,7 @@ class BinnedEvents:
 
     records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `layout`
     edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
+    bag: Bag = WHOLE
 
     @property
     def n_features(self) -> int:
@@ -44,8 +46,8 @@ class BinnedEvents:
 
     @property
     def codes(self) -> NDArray[Any]:
-        """The records as codes."""
-        return as_codes(self.records, edges_code_type(self.edges))
+        """The records as codes, which are wide where weights need the room."""
+        return as_codes(self.records, edges_code_type(self.edges) if self.bag.counts is None else np.uint32)
 
 
 class TreeSettings(NamedTuple):
@@ -77,7 +79,9 @@ def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
     return code_type(max((len(e) for e in edges), default=0) + 1)
 
 
-def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_threads: int) -> BinnedEvents:
+def bin_events(
+    X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_threads: int, bag: Bag = WHOLE
+) -> BinnedEvents:
     """Find bin edges and write events as records."""
     edges: list[Any] = [None] * X.shape[1]
     sampled = sampled_rows(len(X))
@@ -86,15 +90,17 @@ def bin_events(X: NDArray[Any], on: NDArray[np.bool_], max_bins: int | None, n_t
         edges[feature] = find_edges(X[:, feature], sampled, max_bins)
 
     run_tasks(range(X.shape[1]), find, lambda: None, n_threads)
-    return BinnedEvents(encode_events(X, on, edges, n_threads), edges)
+    dtype = edges_code_type(edges) if bag.counts is None else np.uint32
+    return BinnedEvents(encode_events(X, on, edges, n_threads, dtype), edges, bag)
 
 
 def encode_events(
-    X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int
+    X: NDArray[Any], on: NDArray[np.bool_], edges: list[NDArray[np.float64]], n_threads: int, dtype: Any = None
 ) -> NDArray[np.uint64]:
-    """Write events as records, by given edges."""
-    records = empty_records(len(X), X.shape[1], edges_code_type(edges))
-    codes = as_codes(records, edges_code_type(edges))
+    """Write events as records, by given edges; codes have the type that these need, unless another one is given."""
+    dtype = edges_code_type(edges) if dtype is None else dtype
+    records = empty_records(len(X), X.shape[1], dtype)
+    codes = as_codes(records, dtype)
     padded, features = pad_edges(edges), np.arange(X.shape[1])
 
     def write(start: int, _: None) -> None:
@@ -107,7 +113,7 @@ def encode_events(
 
 
 def tree_keys(seed: int, n_trees: int, first: int = 0, step: int = 1) -> NDArray[np.uint64]:
-    """Return the keys of trees, whose numbers begin with ``first``; all random choices of a tree follow from its key."""
+    """Return the keys of trees with numbers from ``first`` on; all random choices of a tree follow from its key."""
     numbers = range(first, first + step * n_trees, step)
     return np.array([derive_key(np.uint64(seed), np.uint64(number)) for number in numbers], dtype=np.uint64)
 
@@ -115,7 +121,7 @@ def tree_keys(seed: int, n_trees: int, first: int = 0, step: int = 1) -> NDArray
 class _Scratch(NamedTuple):
     """The memory of one thread, used again for every tree that it grows: the last arguments of ``grow_tree``."""
 
-    weights: NDArray[np.uint8]
+    weights: NDArray[Any]
     bag: NDArray[np.uint64]
     bag_codes: NDArray[Any]
     moved: NDArray[np.uint64]
@@ -133,7 +139,8 @@ class _Scratch(NamedTuple):
         # one more record than events, because a record of weight 0 is written before it is dropped
         bag = np.empty((n_rows + 1, events.records.shape[1]), dtype=np.uint64)
         moved = np.empty_like(bag)
-        weights, chosen = np.empty(n_rows, dtype=np.uint8), np.empty(max_features, dtype=np.int64)
+        weights = np.empty(n_rows, dtype=np.uint8 if events.bag.counts is None else np.uint32)
+        chosen = np.empty(max_features, dtype=np.int64)
         histograms = np.zeros((max_features, width), dtype=np.int64)
         touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
         present = np.empty(width + 1, dtype=np.int64)
@@ -154,16 +161,24 @@ def grow_trees(
 ) -> list[NDArray[np.int64]]:
     """Grow trees and return their nodes."""
     codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
-    table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1))
+    bag, in_bag = events.bag, events.bag.groups_of_trees(np.array([tree.key for tree in trees], dtype=np.uint64))
+    plain = bag.weights is None and bag.counts is None
+    table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1) if plain else TABLE_SIZE)
+    # a leaf sends all codes to the left, also those of events that are scored with narrow codes
+    largest_code = np.iinfo(edges_code_type(events.edges)).max
     grown: list[Any] = [None] * len(trees)
 
     def grow(number: int, scratch: _Scratch) -> None:
         tree = trees[number]
         grown[number] = grow_tree(
             events.records, codes, events.n_features, settings.used, n_codes, tree.key, settings.bootstrap,
+            bag.groups, in_bag, number, bag.weights if settings.bootstrap else bag.counts,
             settings.depth_limit, tree.splitter, tree.min_samples_leaf, tree.criterion, settings.alpha, table, mask,
             *scratch.for_features(tree.max_features),
         )  # fmt: skip
+        if mask != largest_code:
+            leaves = grown[number][:, LEFT] == np.arange(len(grown[number]))
+            grown[number][leaves, LIMIT] = largest_code
         if tick is not None:
             tick(1)
 
@@ -181,21 +196,25 @@ class BaggedTrees(NamedTuple):
 
 
 def score_out_of_bag(
-    codes: NDArray[Any], first_row: int, forests: Sequence[BaggedTrees], n_threads: int
+    codes: NDArray[Any], first_row: int, forests: Sequence[BaggedTrees], n_threads: int, bag: Bag = WHOLE
 ) -> list[NDArray[np.float64]]:
-    """Return, for each of some forests, each event's mean value over the trees that have not seen it; NaN where all have.
+    """Return the scores of events by each of some forests: means over the trees that have not seen the event.
 
-    ``first_row`` is the number of the first event among all.
+    With groups, these are the trees that have not seen its group. A score is NaN where there are none. ``first_row`` is
+    the number of the first event among all.
     """
     mask = code_mask(codes)
     scores = np.zeros((len(forests), len(codes)))
+    in_bags = [bag.groups_of_trees(forest.keys) for forest in forests]
 
     def score(rows: slice, _: None) -> None:
-        for own, forest in zip(scores, forests, strict=True):
+        groups = bag.part(rows).groups
+        for own, forest, in_bag in zip(scores, forests, in_bags, strict=True):
             n_trees = np.zeros(rows.stop - rows.start, dtype=np.int32)
             predictor.add_out_of_bag_scores(
-                codes[rows], first_row + rows.start, *forest.flat, forest.values, mask, forest.keys, own[rows], n_trees
-            )
+                codes[rows], first_row + rows.start, groups, in_bag,
+                *forest.flat, forest.values, mask, forest.keys, own[rows], n_trees,
+            )  # fmt: skip
             with np.errstate(invalid="ignore"):
                 own[rows] /= n_trees
 
@@ -210,20 +229,22 @@ def contributions_out_of_bag(
     forest: BaggedTrees,
     consume: Callable[[slice, NDArray[np.float64], NDArray[np.float64]], None],
     n_threads: int,
+    bag: Bag = WHOLE,
 ) -> None:
     """Call ``consume(rows, scores, contributions)`` for blocks of events, on threads.
 
     Contributions have the shape (events, features): how much the cuts on a feature move an event's score, from the
     value of a root to that of a leaf. They and the scores are means over the trees that have not seen the event.
     """
-    mask = code_mask(codes)
+    mask, in_bag = code_mask(codes), bag.groups_of_trees(forest.keys)
 
     def work(rows: slice, _: None) -> None:
         n = rows.stop - rows.start
         scores, moves, n_trees = np.zeros(n), np.zeros((n, n_features)), np.zeros(n, dtype=np.int32)
         predictor.add_out_of_bag_contributions(
-            codes[rows], first_row + rows.start, *forest.flat, forest.values, mask, forest.keys, scores, moves, n_trees
-        )
+            codes[rows], first_row + rows.start, bag.part(rows).groups, in_bag,
+            *forest.flat, forest.values, mask, forest.keys, scores, moves, n_trees,
+        )  # fmt: skip
         with np.errstate(invalid="ignore"):
             consume(rows, scores / n_trees, moves / n_trees[:, None])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._core.rng import bootstrap_weights, choose_features, derive_key, draw
+from excess._core.rng import bag_weights, choose_features, derive_key, draw
 from excess.estimators._forest.histogram import clear_histograms, fill_histograms, packed_counts
 from excess.estimators._forest.layout import (
     DEPTH,
@@ -107,30 +107,37 @@ def search_node(
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    records, codes, n_features, used, n_codes, key, bootstrap,
+    records, codes, n_features, used, n_codes, key, bootstrap, groups, in_bag, tree, factors,
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree on records; return its nodes in breadth-first order.
 
-    Nodes look at some of the features ``used``, as many as ``chosen`` has room for. ``weights`` to ``present`` are scratch memory of the calling thread. ``max_depth`` is negative for no limit.
+    Nodes look at some of the features ``used``, as many as ``chosen`` has room for. ``groups`` to ``factors`` are those
+    of `bag_weights`; without ``bootstrap``, ``factors`` are the weights themselves. ``weights`` to ``present`` are
+    scratch memory of the calling thread. ``max_depth`` is negative for no limit.
     """
     # the key of a tree has two parts: 0 for the weights of its bag, 1 for its root
     if bootstrap:
-        bootstrap_weights(derive_key(key, 0), 0, weights)
-    else:
+        bag_weights(derive_key(key, 0), 0, 0, groups, in_bag, tree, factors, weights)
+    elif factors is None:
         for i in range(len(weights)):
             weights[i] = 1
+    else:
+        for i in range(len(weights)):
+            weights[i] = factors[i]
     n_bag = take_bag(records, codes, n_features, weights, bag, bag_codes)
     return grow_bag(
-        n_bag, n_features, used, n_codes, derive_key(key, 1), 0, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
+        n_bag, n_features, used, n_codes, derive_key(key, 1), 0,
+        max_depth, splitter, min_leaf, criterion, alpha, table, mask,
         bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def grow_bag(
-    n_bag, n_features, used, n_codes, root_key, root_depth, max_depth, splitter, min_leaf, criterion, alpha, table, mask,
+    n_bag, n_features, used, n_codes, root_key, root_depth,
+    max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
     """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order.

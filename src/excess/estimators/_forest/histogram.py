@@ -12,15 +12,18 @@ from numba import njit
 
 from excess.estimators._forest.layout import ON_BIT, WEIGHT_MASK
 
-_ON_SHIFT, _FIVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(5), np.uint64(WEIGHT_MASK)
+_ON_SHIFT, _ABOVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(ON_BIT + 1), np.uint64(WEIGHT_MASK)
+_ONE, _FIVE = np.uint64(1), np.uint64(5)
 
 
 @njit(cache=True, nogil=True)
 def packed_counts(element):
     """Return the weight of an event as packed counts, from the element that holds label and weight."""
     bits = np.uint64(element)
-    # bit 7 is the label, bits 0 to 6 the weight: the weight is shifted by 32 for On and by 0 for Off, without a branch
-    return np.int64((bits & _WEIGHT) << ((bits >> _ON_SHIFT) << _FIVE))
+    # bit 7 is the label, the bits below and above it are the weight; a narrow element has none above, which the
+    # compiler knows. The weight is shifted by 32 for On and by 0 for Off, without a branch
+    weight = (bits & _WEIGHT) | ((bits >> _ABOVE) << _ON_SHIFT)
+    return np.int64(weight << (((bits >> _ON_SHIFT) & _ONE) << _FIVE))
 
 
 @njit(cache=True, nogil=True)

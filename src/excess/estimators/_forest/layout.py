@@ -24,7 +24,8 @@ N_COLUMNS, N_COLUMNS_GROWING = 6, 9
 
 ON_BIT = 7
 WEIGHT_MASK = 127
-"""Label and weight of an event in one element: bit 7 is set for On, bits 0 to 6 are the weight, which is at most 12."""
+"""Label and weight of an event in one element: bit 7 is set for On, bits 0 to 6 are the weight, at most 12 in a plain
+bootstrap. Wide elements have room for larger weights: bits 8 to 31 are the next 24 bits of the weight."""
 
 MAX_NARROW_BINS = 255
 
@@ -37,6 +38,11 @@ def code_type(max_bins_used: int) -> type:
 def code_mask(codes: NDArray[Any]) -> int:
     """Return the largest code, for arithmetic modulo one more than it."""
     return int(np.iinfo(codes.dtype).max)
+
+
+def pack_weights(weights: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Return weights below 2^31 as wide elements without a label."""
+    return ((weights & WEIGHT_MASK) | ((weights >> ON_BIT) << (ON_BIT + 1))).astype(np.uint32)
 
 
 def empty_records(n_events: int, n_features: int, dtype: Any) -> NDArray[np.uint64]:

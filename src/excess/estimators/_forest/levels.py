@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from excess._core.rng import bootstrap_weights, choose_features, derive_key
+from excess._core.rng import bag_weights, choose_features, derive_key
 from excess.estimators._forest.grower import may_split, search_node
 from excess.estimators._forest.histogram import packed_counts
 from excess.estimators._forest.layout import DEPTH, FEATURE, LEFT, LIMIT, N_OFF, N_ON, SHIFT
@@ -25,9 +25,11 @@ _32 = np.int64(32)
 
 
 @njit(cache=True, nogil=True)
-def _rows_in_bag(codes, first_row, key, nodes, root, depth, mask, weights, rows, places):
+def _rows_in_bag(
+    codes, first_row, part_row, groups, in_bag, tree, key, nodes, root, depth, mask, weights, rows, places
+):  # fmt: skip
     """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
-    bootstrap_weights(derive_key(key, 0), first_row, weights)
+    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, None, weights)
     # without a branch: each row is written, and overwritten unless it is in the bag; rows has one element more
     n_in = 0
     for r in range(len(weights)):
@@ -38,12 +40,16 @@ def _rows_in_bag(codes, first_row, key, nodes, root, depth, mask, weights, rows,
 
 
 @njit(cache=True, nogil=True)
-def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms):
+def fill_nodes(
+    codes, first_row, groups, in_bag, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms
+):  # fmt: skip
     """Add the bags of rows to the histograms of the nodes that have a slot.
 
-    The events of this part begin with row ``first_row`` of all events. ``nodes``, ``roots`` and ``depths`` are the
-    trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree. ``slots`` (int32, one per node, -1
-    for none) says which histograms belong to a node, ``chosen`` (uint32, slots by features) which features a slot has.
+    The events of this part begin with row ``first_row`` of all events; ``groups`` has the group of each, and ``in_bag``
+    (trees by groups) whether a tree may see it; both are None where there are no groups. ``nodes``,
+    ``roots`` and ``depths`` are the trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
+    ``slots`` (int32, one per node, -1 for none) says which histograms belong to a node, ``chosen`` (uint32, slots by
+    features) which features a slot has.
     ``histograms`` are packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
     """
     n_rows = len(codes)
@@ -59,8 +65,9 @@ def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, s
         block = codes[start : start + n]
         for tree in range(len(depths)):
             n_in = _rows_in_bag(
-                block, first_row + start, keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places
-            )
+                block, first_row + start, start, groups, in_bag, tree,
+                keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places,
+            )  # fmt: skip
             for i in range(np.uint64(n_in)):
                 slot = slots[places[i]]
                 if slot < 0:
@@ -81,10 +88,14 @@ def fill_nodes(codes, first_row, n_features, nodes, roots, depths, mask, keys, s
 
 
 @njit(cache=True, nogil=True)
-def take_nodes(records, codes, first_row, n_features, nodes, root, depth, mask, key, slots, first_slot, n_slots):
+def take_nodes(
+    records, codes, first_row, groups, in_bag, tree, n_features, nodes, root, depth, mask, key,
+    slots, first_slot, n_slots,
+):  # fmt: skip
     """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has.
 
-    The wanted nodes have the slots from ``first_slot`` on. Weights are noted in the records.
+    The wanted nodes have the slots from ``first_slot`` on. ``groups`` and ``in_bag`` are those of `fill_nodes`, and
+    ``tree`` is the number of the tree there. Weights are noted in the records.
     """
     n_rows = len(codes)
     weights = np.empty(n_rows, dtype=np.uint8)
@@ -97,7 +108,7 @@ def take_nodes(records, codes, first_row, n_features, nodes, root, depth, mask, 
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
         n_in = _rows_in_bag(
-            codes[start : start + n], first_row + start, key, nodes, root, depth, mask,
+            codes[start : start + n], first_row + start, start, groups, in_bag, tree, key, nodes, root, depth, mask,
             weights[start : start + n], rows, places,
         )  # fmt: skip
         for i in range(n_in):

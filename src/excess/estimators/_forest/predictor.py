@@ -130,15 +130,31 @@ def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mas
 
 
 @njit(cache=True, nogil=True)
-def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, keys, scores, n_trees):
-    """Add, for trees that have not seen a row, the value of its leaf to its score, and count those trees."""
+def _seen_rows(key, tree, first_row, groups, in_bag, weights):
+    """Fill ``weights`` with 0 for rows that are out of the bag of a tree."""
+    if groups is None:
+        # the weights are drawn again from the key of the tree, which is faster than to keep them for all trees
+        bootstrap_weights(derive_key(key, 0), first_row, weights)
+    else:
+        for r in range(len(weights)):
+            weights[r] = in_bag[tree, groups[r]]
+
+
+@njit(cache=True, nogil=True)
+def add_out_of_bag_scores(
+    codes, first_row, groups, in_bag, nodes, roots, depths, values, mask, keys, scores, n_trees
+):  # fmt: skip
+    """Add, for trees that have not seen a row, the value of its leaf to its score, and count those trees.
+
+    With ``groups``, which has one per row, these are the trees that have seen nothing of its group: ``in_bag`` (trees
+    by groups) is 0 there.
+    """
     n_rows = len(scores)
     weights = np.empty(n_rows, dtype=np.uint8)
     rows = np.empty(n_rows + 1, dtype=np.uint32)
     places = np.empty(n_rows, dtype=np.uint32)
     for tree in range(len(depths)):
-        # the weights are drawn again from the key of the tree, which is faster than to keep them for all trees
-        bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
+        _seen_rows(keys[tree], tree, first_row, groups, in_bag, weights)
         # list the rows of weight 0 without a branch: each is written, and overwritten unless it counts
         n_out = 0
         for r in range(n_rows):
@@ -152,7 +168,7 @@ def add_out_of_bag_scores(codes, first_row, nodes, roots, depths, values, mask, 
 
 @njit(cache=True, nogil=True)
 def add_out_of_bag_contributions(
-    codes, first_row, nodes, roots, depths, values, mask, keys, scores, contributions, n_trees
+    codes, first_row, groups, in_bag, nodes, roots, depths, values, mask, keys, scores, contributions, n_trees
 ):  # fmt: skip
     """Add, for trees that have not seen a row, what each cut on its way adds to the value of the node above.
 
@@ -163,7 +179,7 @@ def add_out_of_bag_contributions(
     weights = np.empty(n_rows, dtype=np.uint8)
     pairs, mask = nodes.view(np.uint64), np.uint64(mask)
     for tree in range(len(depths)):
-        bootstrap_weights(derive_key(keys[tree], 0), first_row, weights)
+        _seen_rows(keys[tree], tree, first_row, groups, in_bag, weights)
         for r in range(n_rows):
             if weights[r] > 0:
                 continue

@@ -1,0 +1,79 @@
+"""Groups and weights of training events: their checks, and what they mean for bags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from excess._core.checks import BoolArray, FloatArray, as_column, as_counts, as_labels, check_same_length
+from excess.estimators._forest.bags import Bag
+
+_MAX_TOTAL = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class EventWeights:
+    """Weights of events, as rows that are repeated or, where they are not whole numbers, as weights of rows."""
+
+    rows: NDArray[np.intp] | None = None  # the events to train on; None for all of them once
+    weights: FloatArray | None = None  # of each of them; None for 1
+
+    @classmethod
+    def of(cls, sample_weight: ArrayLike | None, on: BoolArray, largest: float) -> EventWeights:
+        """Check the weights of events, of which ``on`` says who is On; ``largest`` is for weights of any size."""
+        if sample_weight is None:
+            return cls()
+        weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
+        check_same_length(y=on, sample_weight=weights)
+        for name, own in (("On", on), ("Off", ~on)):
+            if not weights[own].any():
+                raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
+        total = weights.sum()
+        if not 2 <= total <= _MAX_TOTAL:
+            raise ValueError(
+                f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {total:g}; a weight is the "
+                "number of events that an event stands for"
+            )
+        if (weights == 1).all():
+            return cls()
+        if (weights == np.rint(weights)).all():
+            return cls(np.repeat(np.arange(len(weights)), weights.astype(np.int64)))
+        if weights.max() > largest:
+            raise ValueError(
+                f"sample_weight must be at most {largest:g} where not all weights are whole numbers, got "
+                f"{weights.max():g}; divide all of them by a number, or round them"
+            )
+        rows = np.flatnonzero(weights)
+        return cls(rows, weights[rows])
+
+    def take(self, events: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of an array, one for each event to train on."""
+        return events if self.rows is None else events[self.rows]
+
+    def mean_of_copies(self, values: FloatArray, n_events: int) -> FloatArray:
+        """Return the mean of each event's values over its copies, without NaN; NaN for an event that has none."""
+        if self.rows is None:
+            return values
+        known = ~np.isnan(values)
+        rows = self.rows[known]
+        total = np.bincount(rows, values[known], minlength=n_events)
+        with np.errstate(invalid="ignore"):
+            return total / np.bincount(rows, minlength=n_events)
+
+
+def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:
+    """Return the bag of the events to train on; groups are numbered by the order of their names."""
+    if groups is None:
+        return Bag(weights=weights.weights)
+    labels = as_labels(groups, name="groups")
+    check_same_length(y=range(n_events), groups=labels)
+    try:
+        names, numbers = np.unique(weights.take(labels), return_inverse=True)
+    except TypeError as error:
+        raise ValueError("groups mixes values that cannot be ordered") from error
+    if len(names) == 1:  # a single group cannot be left out: its events are left out one by one
+        return Bag(weights=weights.weights)
+    return Bag(numbers.astype(np.int32), len(names), weights.weights)
