@@ -237,7 +237,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         as in the paper's ensembles.
     threshold : str, callable or float, default="significance"
         Rule for the threshold on the out-of-bag scores, as for `OnOffForestClassifier`.
-    threshold_tolerance : float, default=4.0
+    threshold_tolerance : float, default=9.0
         With ``threshold="significance"``, take the strictest cut whose squared significance is within this of the best.
     n_threshold_bootstrap : int, default=25
         With ``threshold="significance"``, take the median threshold over so many resamples; 0 for none.
@@ -293,7 +293,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         max_features: int | float | str | None = 1 / 3,
         output: str = "fraction",
         threshold: Any = "significance",
-        threshold_tolerance: float = 4.0,
+        threshold_tolerance: float = 9.0,
         n_threshold_bootstrap: int = 25,
         algorithm: str = "auto",
         n_jobs: int | None = None,

@@ -47,7 +47,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     Parameters
     ----------
-    n_estimators : int, default=200
+    n_estimators : int, default=300
         Number of trees.
     alpha : float, default=1.0
         Exposure ratio On/Off.
@@ -73,13 +73,13 @@ class OnOffForestClassifier(BaseOnOffTrees):
         What a tree says about an event: the On fraction of its leaf, or 0 and 1 by the leaf's assignment, as in the
         paper's ensembles.
     threshold : str, callable or float, default="significance"
-        Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``,
+        Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``, ``"yao"``,
         ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``; or the threshold itself.
-    threshold_tolerance : float, default=4.0
-        With ``threshold="significance"``, take the strictest cut whose squared significance is within this of the best,
-        two sigma by default; 0 is the best cut itself. See `significance_threshold`.
+    threshold_tolerance : float, default=9.0
+        With ``threshold="significance"``, take the cut of largest F1 among those whose squared significance is within
+        this of the best, three sigma by default; 0 is the best cut itself. See `significance_threshold`.
     n_threshold_bootstrap : int, default=25
-        With ``threshold="significance"``, take the median threshold over so many resamples; 0 for none.
+        With ``threshold="significance"`` or ``"f1"``, take the median threshold over so many resamples; 0 for none.
     n_jobs : int or None, default=None
         Threads; -1 is all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
@@ -143,7 +143,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
     def __init__(
         self,
-        n_estimators: int = 200,
+        n_estimators: int = 300,
         alpha: float = 1.0,
         *,
         criterion: str = "mixed",
@@ -154,7 +154,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         max_bins: int | None = 255,
         output: str = "fraction",
         threshold: str | Callable[..., float] | float = "significance",
-        threshold_tolerance: float = 4.0,
+        threshold_tolerance: float = 9.0,
         n_threshold_bootstrap: int = 25,
         n_jobs: int | None = None,
         random_state: Any = None,

@@ -19,7 +19,7 @@ from excess.reproduction.settings import Settings
 
 __all__ = ["critical_difference_page", "imbalanced_page"]
 
-OURS = ("noisy-forest-near-best", "default-forest")
+OURS = ("noisy-forest-near-best", "default-forest", "default-forest-f1")
 NAMES = {method: METHODS[method].name for method in (*PAPER_METHODS, *OURS)}
 NOISE = {"imbalanced": (0.1, published.IMBALANCED), "imbalanced-more-noise": (0.25, published.MORE_NOISE)}
 """Noise p_plus and the published cells of each study."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from excess.analysis.models import make_model
 from excess.estimators.forest import OnOffForestClassifier
 from excess.reproduction.settings import Settings
-from excess.stats.thresholds import significance_threshold
+from excess.stats.thresholds import f1_threshold, significance_threshold
 
 __all__ = ["METHODS", "Method", "group_by_model", "make_method_model", "threshold_rules"]
 
@@ -21,7 +21,8 @@ class Method(NamedTuple):
     """One column or line of a table.
 
     The rule for the threshold is one of ``THRESHOLD_METHODS``; ``"near-best"``, the default rule of the package's
-    forest on the scores of any model; or None for the threshold of the model itself.
+    forest on the scores of any model; or None for the threshold of the model itself. ``"near-best"`` and ``"f1"`` take
+    the median of as many resamples as the forest does.
     """
 
     name: str  # as it is shown
@@ -36,6 +37,7 @@ METHODS: dict[str, Method] = {
     "mithal-forest": Method("Mithal Forest", "paper-noisy-forest", "mithal"),
     "noisy-forest-near-best": Method("Noisy Forest, our threshold", "paper-noisy-forest", "near-best"),
     "default-forest": Method("Our default forest", "forest", None),
+    "default-forest-f1": Method("Our default forest, cut for F1", "forest", "f1"),
     "default-k-means-ensemble": Method("Our default k-means ensemble", "k-means-ensemble", None),
     "k-means": Method("k-means", "k-means", "significance"),
     "li-ma-tree": Method("LiMa Tree", "paper-li-ma-tree", "significance"),
@@ -60,13 +62,13 @@ def make_method_model(method: str, settings: Settings, **options: Any) -> Any:
 def threshold_rules(methods: Iterable[str], seed: int) -> dict[str, str | Callable[..., float] | None]:
     """Return the rules of methods by id, as `cross_val_thresholds` takes them."""
     forest = OnOffForestClassifier()
-    near_best = partial(
-        significance_threshold,
-        tolerance=forest.threshold_tolerance,
-        n_bootstrap=forest.n_threshold_bootstrap,
-        random_state=seed,
-    )
-    return {key: near_best if METHODS[key].rule == "near-best" else METHODS[key].rule for key in methods}
+    resamples = {"n_bootstrap": forest.n_threshold_bootstrap, "random_state": seed}
+    ours = {
+        "near-best": partial(significance_threshold, tolerance=forest.threshold_tolerance, **resamples),
+        "f1": partial(f1_threshold, **resamples),
+    }
+    rules = {key: METHODS[key].rule for key in methods}
+    return {key: ours.get(rule, rule) if rule is not None else None for key, rule in rules.items()}
 
 
 def group_by_model(methods: Iterable[str]) -> list[list[str]]:
