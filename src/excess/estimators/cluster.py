@@ -238,7 +238,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
     threshold : str, callable or float, default="significance"
         Rule for the threshold on the out-of-bag scores, as for `OnOffForestClassifier`.
     threshold_tolerance : float, default=9.0
-        With ``threshold="significance"``, take the strictest cut whose squared significance is within this of the best.
+        With ``threshold="significance"``, take the cut of largest F1 among those whose squared significance is within
+        this of the best.
     n_threshold_bootstrap : int, default=25
         With ``threshold="significance"``, take the median threshold over so many resamples; 0 for none.
     algorithm : {"auto", "lloyd", "mini_batch"}, default="auto"

@@ -71,7 +71,16 @@ def run(settings: Settings, parameters: Mapping[str, Any]) -> list[Row]:
     return [rows[method] for method in methods]
 
 
-IMBALANCED = Study("imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums, has_imbalanced_files)
+_WITH_F1 = 2  # the revision whose trials have our forest with two cuts
+IMBALANCED = Study(
+    "imbalanced", N_TRIALS, partial(plan, p_plus=0.1), run, imbalanced_checksums, has_imbalanced_files, _WITH_F1
+)
 MORE_NOISE = Study(
-    "imbalanced-more-noise", N_TRIALS, partial(plan, p_plus=0.25), run, imbalanced_checksums, has_imbalanced_files
+    "imbalanced-more-noise",
+    N_TRIALS,
+    partial(plan, p_plus=0.25),
+    run,
+    imbalanced_checksums,
+    has_imbalanced_files,
+    _WITH_F1,
 )
