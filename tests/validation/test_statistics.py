@@ -51,7 +51,7 @@ def test_the_likelihood_is_that_of_hold_out_ratios(found, forest):
     ratio = np.empty(len(y))
     for group in range(5):
         model = OnOffForestClassifier(30, ALPHA, min_samples_leaf=20, random_state=0)
-        model.fit(X[groups != group], y[groups != group], groups=groups[groups != group])
+        model.fit(X[groups != group], y[groups != group])
         ratio[groups == group] = model.signal_ratio(X[groups == group])
     np.testing.assert_array_equal(found.ratio, ratio)
     assert found.likelihood == on_off_likelihood(y, ratio, ALPHA)

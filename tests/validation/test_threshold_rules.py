@@ -35,8 +35,7 @@ def test_rules_see_the_training_part_alone(name, noisy_data):
     assert list(found) == [*RULES, "own"]
     for group in range(6):
         train, held_out = groups != group, groups == group
-        fit_params = {"groups": groups[train]} if name == "forest" else {}
-        model = clone(MODELS[name]).set_params(alpha=alpha).fit(X[train], y[train], **fit_params)
+        model = MODELS[name].__class__(**{**MODELS[name].get_params(), "alpha": alpha}).fit(X[train], y[train])
         scores = model.oob_decision_function_[:, 1] if name == "forest" else model.predict_proba(X[train])[:, 1]
         known = ~np.isnan(scores)
         held_out_scores = model.predict_proba(X[held_out])[:, 1]

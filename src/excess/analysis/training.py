@@ -21,11 +21,11 @@ from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
 from excess.estimators.base import with_alpha
 from excess.estimators.forest import OnOffForestClassifier
-from excess.estimators.holdout import takes_groups
+from excess.estimators.holdout import requests_groups, takes_groups
 from excess.estimators.model_file import ModelFileError, load, read_header, save
 from excess.events import AnalysisConfig, parse_config
 from excess.observation.observation import Observation, as_config
-from excess.observation.pipeline import Census
+from excess.observation.pipeline import NO_GROUPS, Census
 from excess.stats.significance import OnOffCounts
 
 __all__ = ["TrainedModel", "check_model_path", "load_model", "train", "train_in_chunks"]
@@ -193,13 +193,13 @@ def train_in_chunks(
     settings = as_config(config, source)
     column = settings.groups if groups is None else groups
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
-    dataset = ObservedFiles(paths, settings, chunk_rows, column)
+    dataset = ObservedFiles(paths, settings, chunk_rows, column if requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()
     _refuse_copies(dataset.paths_in_full())
     total = _Counted()
     with open_executor(executor, n_threads(estimator.n_jobs), START_AGAIN) as workers:
         with progress_bar("Counting events in files", len(partitions), shown=verbose) as tick:
-            for counted in workers.run(_count_events, [(partition,) for partition in partitions], tick):
+            for counted in workers.run(_count_events, [(partition, column) for partition in partitions], tick):
                 total.add(counted)
                 total.groups |= counted.groups
         total.check(partitions[0].name + ("" if len(partitions) == 1 else " and others"), settings)
@@ -216,11 +216,11 @@ class _Counted(Census):
     groups: set[Any] = field(default_factory=set)
 
 
-def _count_events(partition: Any) -> _Counted:
+def _count_events(partition: Any, column: str) -> _Counted:
     """Count the events of a file."""
     total = _Counted()
     with prefix_errors(partition.name):
-        for chunk in partition.observed():
+        for chunk in partition.observed(groups=column):
             total.add(chunk.census)
             if chunk.groups is not None:
                 total.groups |= set(np.unique(chunk.groups).tolist())

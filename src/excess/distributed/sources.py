@@ -150,9 +150,11 @@ class _ObservedFile:
             X = pd.DataFrame(chunk.X, columns=list(self.config.features), copy=False)
             yield (X, chunk.on) if self.groups == NO_GROUPS else (X, chunk.on, chunk.groups)
 
-    def observed(self) -> Iterator[ObservedChunk]:
-        """Yield the events that are used, with their groups if a column is named."""
-        return Pipeline(self.config, self.groups, identify=False).read([self.path], self.chunk_rows)
+    def observed(self, groups: str | None = None) -> Iterator[ObservedChunk]:
+        """Yield the events that are used, with their groups if a column is named, here or for all files."""
+        return Pipeline(self.config, self.groups if groups is None else groups, identify=False).read(
+            [self.path], self.chunk_rows
+        )
 
 
 @dataclass(frozen=True, eq=False)

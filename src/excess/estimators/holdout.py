@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
+from sklearn.utils.metadata_routing import get_routing_for_object
 from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
@@ -25,11 +26,21 @@ def check_classifier(estimator: Any) -> None:
 
 
 def takes_groups(estimator: Any, groups: NDArray[Any] | None) -> bool:
-    """Say whether an estimator can be tuned by group on events of these groups, which may be None."""
-    if groups is None or not has_fit_parameter(estimator, "groups"):
-        return False
-    # a threshold that is tuned out of bag or on a fitted estimator knows of no groups; a single one cannot be left out
-    return not isinstance(getattr(estimator, "cv", None), str) and bool((groups != groups[0]).any())
+    """Say whether an estimator is to be fitted with these groups of its training events, which may be None.
+
+    A threshold that is tuned on folds takes them. Other classifiers do if they ask for them, as scikit-learn's metadata
+    routing has it: ``set_fit_request(groups=True)``.
+    """
+    if groups is None or not has_fit_parameter(estimator, "groups") or not (groups != groups[0]).any():
+        return False  # a single group cannot be left out
+    if hasattr(estimator, "cv"):
+        return not isinstance(estimator.cv, str)  # out of bag, or on a fitted estimator, there are no folds
+    return requests_groups(estimator)
+
+
+def requests_groups(estimator: Any) -> bool:
+    """Say whether an estimator asks for the groups of its training events."""
+    return get_routing_for_object(estimator).fit.requests.get("groups") is True
 
 
 def score_events(estimator: Any, X: Any) -> FloatArray:

@@ -91,8 +91,9 @@ def cross_val_detect(
         Exposure ratio On/Off, of all events or of each, such as that of its run. All On/Off classifiers in
         ``estimator`` get it, or its mean over the Off events, whatever theirs was.
     groups : array-like of shape (n_events,), default=None
-        What must not be split between training and hold-out, such as nights. A classifier whose ``fit`` takes groups,
-        such as `SignificanceThresholdClassifier` with folds, gets those of its training events.
+        What must not be split between training and hold-out, such as nights. `SignificanceThresholdClassifier` with
+        folds gets those of its training events, and so does a classifier that asks for them, such as a forest after
+        ``set_fit_request(groups=True)``.
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
         Further events and their groups (None without groups): neither On nor Off, never trained on and never
         counted, but scored by models that have not seen their group. A plot of theta^2 beyond the cut needs
@@ -153,10 +154,10 @@ def cross_val_detect(
     >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
     >>> print(detection)
     pooled, 5 folds
-    likelihood: 490.4 +- 23.4 signal events, strength 0.139 (0.116 to 0.168), 38.5 sigma
-    cut: On 463, Off 26, alpha 0.2: excess 457.8 +- 21.5, 38.3 sigma
+    likelihood: 484.7 +- 22.9 signal events, strength 0.137 (0.114 to 0.165), 38.6 sigma
+    cut: On 464, Off 26, alpha 0.2: excess 458.8 +- 21.6, 38.3 sigma
     without a cut: 14.5 sigma
-    38.5 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
+    38.6 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
     learned from these labels.
     """
     models = check_models(estimator)
