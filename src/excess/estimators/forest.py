@@ -25,12 +25,13 @@ from excess.estimators.members import (
     GrownForest,
     LabelCounts,
     MemberPlan,
-    MemberShare,
     TreeGrower,
     choose_members,
+    members_from_arrays,
+    members_to_arrays,
     tree_criteria,
 )
-from excess.estimators.model_state import State, StoredArrays, require, saveable
+from excess.estimators.model_state import State, StoredArrays, saveable
 from excess.stats.curve import ThresholdCurve
 from excess.stats.score_kernels import count_labels, count_labels_without
 from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
@@ -73,8 +74,9 @@ class OnOffForestClassifier(BaseOnOffTrees):
         What a tree says about an event: the On fraction of its leaf, or 0 and 1 by the leaf's assignment, as in the
         paper's ensembles.
     threshold : str, callable or float, default="significance"
-        Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``, ``"yao"``,
-        ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``; or the threshold itself.
+        Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``,
+        ``"yao"``, ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``; or the
+        threshold itself.
     threshold_tolerance : float, default=9.0
         With ``threshold="significance"``, take the cut of largest F1 among those whose squared significance is within
         this of the best, three sigma by default; 0 is the best cut itself. See `significance_threshold`.
@@ -256,20 +258,13 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self._trees = forest.trees
 
     def _get_state(self) -> State:
-        members = [
-            {**member._asdict(), "log_likelihood": None if np.isnan(member.log_likelihood) else member.log_likelihood}
-            for member in self.members_
-        ]
-        attributes = {"members": members, "oob_significance": self.oob_significance_}
-        return attributes, {**self._trees.to_arrays(), "used_features": self.used_features_}
+        arrays = {**self._trees.to_arrays(), "used_features": self.used_features_, **members_to_arrays(self.members_)}
+        return {"oob_significance": self.oob_significance_}, arrays
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self._trees = GrownTrees.from_arrays(arrays, self.n_features_in_)
         self.used_features_ = arrays.take("used_features", np.bool_, self.n_features_in_)
-        members = [MemberShare(**{"log_likelihood": np.nan, **_without_none(own)}) for own in attributes["members"]]
-        n_trees = sum(member.n_trees for member in members)
-        require(n_trees == len(self._trees.flat.depths), "its members do not add up to its trees")
-        self.members_ = tuple(members)
+        self.members_ = members_from_arrays(arrays, len(self._trees.flat.depths))
         self.oob_significance_ = float(attributes["oob_significance"])
 
 
@@ -343,7 +338,3 @@ class _GrowerInMemory:
 
     def _in_events(self, counts: NDArray[np.int64]) -> LabelCounts:
         return counts if self._units is None else counts / _STEPS
-
-
-def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in values.items() if value is not None}

@@ -18,6 +18,7 @@ from excess.estimators._forest.ensemble import BaggedTrees, Tick, TreeSettings, 
 from excess.estimators._forest.splitting import SPLITTERS
 from excess.estimators.calibration import log_likelihoods
 from excess.estimators.grown_trees import GrownTrees, resolve_max_features
+from excess.estimators.model_state import StoredArrays, require
 
 PILOT_TREES = 30
 """Trees of a member's first small forest."""
@@ -231,6 +232,28 @@ def choose_members(splitter: str, min_samples_leaf: int | str, max_features: Any
     if not (isinstance(max_features, str) and max_features == "auto"):
         found = [member._replace(max_features=max_features) for member in found]
     return tuple(dict.fromkeys(found))
+
+
+def members_to_arrays(members: Sequence[MemberShare]) -> dict[str, NDArray[Any]]:
+    """Return members as arrays of a model file, by name."""
+    sizes = [(SPLITTERS[own.splitter], own.min_samples_leaf, own.max_features, own.n_trees) for own in members]
+    return {
+        "member_sizes": np.array(sizes, dtype=np.int64),
+        "member_likelihoods": np.array([own.log_likelihood for own in members]),
+    }
+
+
+def members_from_arrays(arrays: StoredArrays, n_trees: int) -> tuple[MemberShare, ...]:
+    """Return the members of a forest of so many trees from the arrays of a model file."""
+    likelihoods = arrays.take("member_likelihoods", np.float64, None)
+    sizes = arrays.take("member_sizes", np.int64, len(likelihoods), 4)
+    known = bool(np.isin(sizes[:, 0], list(SPLITTERS.values())).all() and (sizes >= 0).all())
+    require(known and int(sizes[:, 3].sum()) == n_trees, "its members do not add up to its trees")
+    names = {number: name for name, number in SPLITTERS.items()}
+    return tuple(
+        MemberShare(names[splitter], leaf, features, float(likelihood), n)
+        for (splitter, leaf, features, n), likelihood in zip(sizes.tolist(), likelihoods, strict=True)
+    )
 
 
 def share_trees(weights: NDArray[np.float64], n_trees: int) -> list[int]:

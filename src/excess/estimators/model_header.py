@@ -13,7 +13,7 @@ import numpy as np
 from excess._core.version import __version__
 from excess.estimators.model_state import require
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Version of what a header and its arrays mean; to be raised when an older package would misread them."""
 
 _FIELDS: dict[str, tuple[type, ...]] = {
