@@ -45,6 +45,7 @@ class Member(NamedTuple):
 MEMBERS = (
     Member("best", 40, "sqrt"),
     Member("best", 160, "sqrt"),
+    Member("best", 40, 0.5),
     Member("best", 160, 0.5),
     Member("random", 20, None),
     Member("random", 60, None),
