@@ -17,20 +17,13 @@ import argparse
 from typing import Any
 
 import numpy as np
+import sklearn
 from numpy.typing import NDArray
 
 from excess import Detection, OnOffForestClassifier, cross_val_detect
 from excess.observation import observe, simulate_observation
 
 QUARTILES_OF_NORMAL = 1.349
-
-
-class EventBagForest(OnOffForestClassifier):
-    """The forest without groups: an event is out of bag by itself."""
-
-    def fit(self, X: Any, y: Any) -> EventBagForest:
-        """Learn from events."""
-        return super().fit(X, y)
 
 
 def shift_nights(X: NDArray[Any], nights: NDArray[Any], drift: float, seed: int) -> NDArray[Any]:
@@ -55,11 +48,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[20, 21, 22, 23, 24])
     parser.add_argument("--drifts", type=float, nargs="+", default=[0.0, 0.1, 0.25, 0.5])
-    parser.add_argument("--trees", type=int, default=200)
+    parser.add_argument("--trees", type=int, default=300)
     parser.add_argument("--nights", type=int, default=5)
     given = parser.parse_args()
-    kinds = {"events": EventBagForest, "nights": OnOffForestClassifier}
-    models = {name: kind(given.trees, n_jobs=-1, random_state=0) for name, kind in kinds.items()}
+    models = {name: OnOffForestClassifier(given.trees, n_jobs=-1, random_state=0) for name in ("events", "nights")}
+    with sklearn.config_context(enable_metadata_routing=True):
+        models["nights"].set_fit_request(groups=True)
     rows: dict[tuple[float, str], list[list[float]]] = {}
     for seed in given.seeds:
         seen = observe(simulate_observation(n_nights=given.nights, random_state=seed), nearby=False)
