@@ -277,7 +277,7 @@ def test_header_says_what_the_model_is(models, tmp_path):
     assert versions["python"].split(".")[:2] == [str(number) for number in sys.version_info[:2]]
     model = models["forest"]
     assert header == {
-        "format_version": 3,
+        "format_version": 4,
         "class": "OnOffForestClassifier",
         "parameters": model.get_params(),
         "n_features": 8,
@@ -286,7 +286,7 @@ def test_header_says_what_the_model_is(models, tmp_path):
         "classes_dtype": "<i8",
         "alpha": 0.7,
         "threshold": model.threshold_,
-        "attributes": {"min_samples_leaf": model.min_samples_leaf_, "oob_significance": model.oob_significance_},
+        "attributes": {"oob_significance": model.oob_significance_},
         "metadata": {
             "units": {"width": "mm", "size": None},
             "groups": [20131001, 20131002],
@@ -559,10 +559,10 @@ def bools_of_7(header, entries, data):
 DAMAGED = "damaged or incomplete"
 HEADER_TRICKS = {
     "a newer format": (
-        with_header(format_version=4),
-        r"format version 4, but excess .* reads versions up to 3; upgrade",
+        with_header(format_version=5),
+        r"format version 5, but excess .* reads versions up to 4; upgrade",
     ),
-    "an older format": (with_header(format_version=2), "format version 2, an older one; train the model again"),
+    "an older format": (with_header(format_version=3), "format version 3, an older one; train the model again"),
     "no format": (without("format_version"), "without a format version"),
     "format 0": (with_header(format_version=0), "without a format version"),
     "format in words": (with_header(format_version="1"), "without a format version"),
