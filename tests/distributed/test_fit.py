@@ -12,6 +12,7 @@ from excess.distributed import InProcess, fit_forest
 KINDS = {
     "shallow": {"max_depth": 5, "min_samples_leaf": 1},
     "default": {},
+    "random": {"splitter": "random", "min_samples_leaf": 4, "max_features": 0.5},
     "votes": {"output": "assignment", "min_samples_leaf": 20, "criterion": "li_ma"},
     "all features": {"max_features": None, "threshold": "menon", "min_samples_leaf": 5},
     "coarse": {"max_bins": 7, "n_threshold_bootstrap": 0, "min_samples_leaf": 3},
@@ -69,7 +70,7 @@ def test_scores_can_be_left_out(events):
         ([([[1.0], [2.0]], [0, 1]), ([[1.0]], [2])], ValueError, "Only binary .* 3 labels, .* 2 in chunks, chunk 1"),
         ([(pd.DataFrame({"a": [1.0, 2.0], "b": [1.0, np.inf]}), [0, 1])], ValueError, r"infinity.*\(column 'b'\)"),
         ([(pd.DataFrame({"a": [1.0, 2.0], "b": ["x", "y"]}), [0, 1])], ValueError, r"float.*\(column 'b'\)"),
-        ([[[1.0], [2.0], [3.0]]], TypeError, "chunk 0: a chunk must be a pair"),
+        ([[[1.0], [2.0], [3.0], [4.0]]], TypeError, "chunk 0: a chunk must be a pair"),
     ],
 )
 def test_chunks_that_are_refused(chunks, error, message):
