@@ -191,6 +191,69 @@ class TestSplitting:
             best = (codes <= present[position]) & ((codes > 0) | missing_left)
             assert (left >> 32, left & 0xFFFFFFFF) == (on[best].sum(), off[best].sum())
 
+    @pytest.mark.parametrize("missing", [False, True])
+    def test_borders_are_drawn_evenly_among_all_that_leave_enough_events(self, missing):
+        rng = np.random.default_rng(1)
+        n_bits = 4000
+        bits = rng.integers(0, 2**64, n_bits, dtype=np.uint64)
+        for trial in range(25):
+            n_codes = int(rng.integers(3, 14))
+            on, off = rng.integers(0, 12, (2, n_codes)) * (rng.random(n_codes) < 0.6)
+            if missing:
+                on[0] = 1 + trial % 9
+            else:
+                on[0] = off[0] = 0
+            counts, total = (on << 32) | off, (int(on.sum()) << 32) | int(off.sum())
+            present = np.empty(n_codes + 1, dtype=np.int64)
+            n_present = splitting.present_codes(counts, n_codes, None, present)
+            if n_present == 0:
+                continue
+            min_leaf = int(rng.integers(1, 15))
+            drawn = [splitting.draw_border(counts, present, n_present, total, min_leaf, b) for b in bits]
+            held = np.flatnonzero(on + off)
+            known = held[held > 0]
+            codes = np.arange(n_codes)
+            for side in (False, True):
+                own = [d for d, b in zip(drawn, bits, strict=True) if (bool(b & np.uint64(1)) and missing) == side]
+                allowed = []
+                # a border beyond all events, or before them, is one however many codes are empty there
+                for code in range(known[0] - 1 if len(known) else 0, known[-1] + 1 if len(known) else 1):
+                    left = (codes <= code) & ((codes > 0) | side)
+                    if min((on + off)[left].sum(), (on + off)[~left].sum()) >= min_leaf:
+                        allowed.append(code)
+                if not allowed:
+                    assert all(d == (-1, False, 0) for d in own)
+                    continue
+                found, n_found = np.unique([code for code, *_ in own], return_counts=True)
+                if not own:
+                    assert not missing
+                    continue
+                np.testing.assert_array_equal(found, allowed)
+                expected = len(own) / len(allowed)
+                assert np.abs(n_found - expected).max() < 5 * math.sqrt(expected) + 1
+                for code, missing_left, left in own:
+                    assert missing_left == side
+                    here = (codes <= code) & ((codes > 0) | side)
+                    assert (left >> 32, left & 0xFFFFFFFF) == (on[here].sum(), off[here].sum())
+
+    def test_no_border_where_all_events_have_one_value(self):
+        for code in (0, 2):
+            counts = np.zeros(4, dtype=np.int64)
+            counts[code] = total = (3 << 32) | 5
+            present = np.empty(5, dtype=np.int64)
+            assert splitting.present_codes(counts, 4, None, present) == 1
+            for bits in np.arange(100, dtype=np.uint64) << np.uint64(57):
+                assert splitting.draw_border(counts, present, 1, total, 1, bits) == (-1, False, 0)
+                assert splitting.draw_border(counts, present, 1, total, 1, bits + np.uint64(1)) == (-1, False, 0)
+
+    def test_value_of_a_split_is_that_of_the_search(self):
+        table = criterion.x_log_x_table(100)
+        on, off = np.array([4, 0, 30, 7]), np.array([9, 3, 0, 60])
+        counts, total = (on << 32) | off, (41 << 32) | 72
+        for kind in criterion.CRITERIA.values():
+            value, _, _, left = splitting.search_feature(counts, np.arange(5), 4, total, 1, kind, 0.3, table, -np.inf)
+            assert splitting.value_of_split(left, total, kind, 0.3, table) == value
+
     def test_criteria_are_li_ma(self):
         from excess import li_ma_significance
 
