@@ -155,10 +155,11 @@ def count_in_cells(on, score, n_cells=N_CELLS):
     return counts
 
 
-def constant_likelihood(on):
-    """Log-likelihood of labels under their overall share."""
+def constant_likelihood(on, alpha):
+    """Log-likelihood of labels under the best share of On that all have, which is not below that of the background."""
     n_on, n = np.count_nonzero(on), len(on)
-    return n_on * np.log(n_on / n) + (n - n_on) * np.log(1 - n_on / n)
+    share = max(n_on / n, alpha / (1 + alpha))
+    return n_on * np.log(share) + (n - n_on) * np.log(1 - share)
 
 
 class TestLogLikelihoods:
@@ -193,28 +194,41 @@ class TestLogLikelihoods:
         assert log_likelihoods(np.zeros((2, 16), dtype=np.int64), ALPHA) == (-np.inf, -np.inf)
 
     @pytest.mark.parametrize("alpha", [0.02, ALPHA, 1.0])
-    @pytest.mark.parametrize("far", [1e-5, 0.1, 0.51, 0.9, 0.999])
-    @pytest.mark.parametrize("n_far", [1, 20, 30, 200])
+    @pytest.mark.parametrize("far", [1e-4, 0.3, 0.7, 0.95, 0.9999])
+    @pytest.mark.parametrize("n_far", [1, 20, 50, 200])
     def test_few_distinct_scores(self, alpha, far, n_far):
         """A score that nearly all share and a few far out: never clearly worse than no scores at all."""
         rng = np.random.default_rng(n_far)
-        score = np.full(4000, 0.5)
+        score = np.full(20_000, 0.5)
         score[:n_far] = far
-        share = np.full(4000, 1.3 * alpha / (1 + alpha))
+        share = np.full(20_000, 1.3 * alpha / (1 + alpha))
         share[:n_far] = 0.9 if far > 0.5 else 0.05
-        on = rng.random(4000) < share
-        floor = constant_likelihood(on)
+        on = rng.random(20_000) < share
+        floor = constant_likelihood(on, alpha)
         assert log_likelihoods(count_in_cells(on, score), alpha)[1] > floor - 1
         found = calibrate(significance_curve(on, score, alpha))
         probability = np.interp(score, found.score, found.on_probability)
-        assert np.log(np.where(on, probability, 1 - probability)).sum() > floor - 3
+        assert np.log(np.where(on, probability, 1 - probability)).sum() > floor - 1
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_any_two_heaps_of_scores(self, seed):
+        rng = np.random.default_rng(seed)
+        n, n_far, alpha = rng.choice([2000, 40_000]), rng.choice([20, 50, 200, 1000]), rng.choice([0.02, ALPHA, 1.0])
+        score = np.full(n, rng.choice([0.02, 0.17, 0.5, 0.98]))
+        score[:n_far] = np.clip(
+            rng.choice([0.01, 0.3, 0.7, 0.95]) + 0.1 * rng.integers(2) * rng.normal(size=n_far), 0, 1
+        )
+        share = np.full(n, rng.choice([1.0, 1.3]) * alpha / (1 + alpha))
+        share[:n_far] = rng.choice([0.9, 0.05, 0.5])
+        on = rng.random(n) < share
+        assert log_likelihoods(count_in_cells(on, score), alpha)[1] > constant_likelihood(on, alpha) - 1
 
     @pytest.mark.parametrize("seed", range(5))
     def test_scores_that_say_nothing(self, seed):
         rng = np.random.default_rng(seed)
         on, score = rng.random(2000) < ALPHA / (1 + ALPHA), rng.random(2000)
         # up to three parameters may follow the labels
-        assert -1 < log_likelihoods(count_in_cells(on, score), ALPHA)[1] - constant_likelihood(on) < 8
+        assert -1 < log_likelihoods(count_in_cells(on, score), ALPHA)[1] - constant_likelihood(on, ALPHA) < 8
 
 
 @pytest.mark.slow
