@@ -186,6 +186,7 @@ def test_weights_that_a_forest_refuses(noisy_data, fractions):
     with pytest.raises(ValueError, match=r"sample_weight must be at most 16 .* got 16\.5"):
         make_forest().fit(noisy_data.X, noisy_data.y, sample_weight=large)
     make_tree().fit(noisy_data.X, noisy_data.y, sample_weight=large)
-    with pytest.raises(ValueError, match="sample_weight that is not a whole number goes with threshold='significance'"):
+    with pytest.raises(ValueError, match="not a whole number goes with threshold='significance', 'f1' or a number"):
         make_forest(threshold="menon").fit(noisy_data.X, noisy_data.y, sample_weight=fractions)
-    make_forest(threshold=0.5).fit(noisy_data.X, noisy_data.y, sample_weight=fractions)
+    for threshold in (0.5, "f1", "significance"):
+        make_forest(threshold=threshold).fit(noisy_data.X, noisy_data.y, sample_weight=fractions)
