@@ -2,6 +2,7 @@
 
 import pytest
 from helpers import make_forest, model_bits, write_nights
+from sklearn import config_context
 
 from excess.analysis import train, train_in_chunks
 from excess.events import EventFileError, load_config, write_events
@@ -19,14 +20,14 @@ def test_training_on_files_of_an_observation(tmp_path):
     plain = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on)
     expected = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on, groups=observation.groups)
     assert model_bits(expected, tmp_path) != model_bits(plain, tmp_path)
-    for trained in (
-        train(observation, make_forest()),
-        train_in_chunks(paths, config, make_forest(), chunk_rows=17_000),
-    ):
-        assert model_bits(trained.model, tmp_path) == model_bits(expected, tmp_path)
-        assert str(trained) == str(observation)
-        assert trained.groups == sorted(set(observation.groups.tolist()))
-    without = train_in_chunks(paths, config, make_forest(), groups="none", chunk_rows=17_000)
+    with config_context(enable_metadata_routing=True):
+        asking = make_forest().set_fit_request(groups=True)
+    for model, same in ((make_forest(), plain), (asking, expected)):
+        for trained in (train(observation, model), train_in_chunks(paths, config, model, chunk_rows=17_000)):
+            assert model_bits(trained.model, tmp_path) == model_bits(same, tmp_path)
+            assert str(trained) == str(observation)
+            assert trained.groups == sorted(set(observation.groups.tolist()))
+    without = train_in_chunks(paths, config, asking, groups="none", chunk_rows=17_000)
     assert model_bits(without.model, tmp_path) == model_bits(plain, tmp_path)
 
 

@@ -9,6 +9,7 @@ from excess._core.rng import bootstrap_weights, derive_key
 from excess.distributed import InProcess, fit_forest
 from excess.distributed.growth import Budget
 from excess.estimators._forest import ensemble, levels, predictor
+from excess.estimators._forest.splitting import BEST
 
 
 def test_large_nodes_are_not_moved_when_events_are_many_times_the_memory():
@@ -46,8 +47,9 @@ def test_histograms_of_nodes_equal_naive_counts(events):
     X, y = events[0].to_numpy(), events[1].astype(bool)
     binned = ensemble.bin_events(X, y, 255, 1)
     keys = ensemble.tree_keys(1, 3)
-    settings = ensemble.GrowthSettings(3, 5, 2, 0.6, bootstrap=True)
-    trees = predictor.flatten(ensemble.grow_trees(binned, keys, [0, 1, 0], settings, 1))
+    shapes = [ensemble.TreeSettings(key, criterion, BEST, 5, 2) for key, criterion in zip(keys, [0, 1, 0], strict=True)]
+    settings = ensemble.GrowthSettings(3, 0.6, np.arange(6))
+    trees = predictor.flatten(ensemble.grow_trees(binned, shapes, settings, 1))
     wanted = np.flatnonzero(predictor.leaf_mask(trees))[1::2]
     slots = np.full(len(trees.nodes), -1, dtype=np.int32)
     slots[wanted] = np.arange(len(wanted))

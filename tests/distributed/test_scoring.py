@@ -7,7 +7,10 @@ from helpers import make_forest, model_bits
 
 from excess._core.rng import bootstrap_weights
 from excess.distributed import InProcess, fit_forest, scoring
-from excess.distributed.parts import EventScores, InMemory
+from excess.distributed.parts import EventRecords, EventScores, InMemory
+from excess.estimators._forest import ensemble
+from excess.estimators.calibration import log_likelihoods
+from excess.estimators.members import N_CELLS
 from excess.stats import score_cells
 
 
@@ -48,12 +51,34 @@ def test_resamples_do_not_depend_on_parts():
     assert found[2, 5:, 1].sum() == weights[selected].sum(dtype=int)
 
 
-def test_likelihood_is_the_same_in_any_order(events):
-    X, y = events
-    model = make_forest(min_samples_leaf=10).fit(X, y)
-    scores = model.oob_decision_function_[:, 1]
-    total, n = scoring.sum_log_likelihood(y == 1, scores)
-    naive = np.log(np.maximum(np.where(y == 1, scores, 1 - scores), 1e-6))
-    assert total / 2**24 / n == pytest.approx(np.nanmean(naive), abs=1e-8)
-    order = np.random.default_rng(0).permutation(len(y))
-    assert scoring.sum_log_likelihood(y[order] == 1, scores[order]) == (total, n)
+def test_labels_by_score_do_not_depend_on_parts(events):
+    X, on = events[0].to_numpy(), events[1] == 1
+    seed = np.random.RandomState(3).randint(2**31 - 1)
+    models = [make_forest(min_samples_leaf=size).fit(X, on) for size in (150, 300)]
+    forests = [model._trees.bagged(ensemble.tree_keys(seed, 8)) for model in models]
+    edges = models[0]._trees.edges
+    features = np.array([0, 2, 5])
+
+    def parts(ends):
+        for start, end in zip([0, *ends], [*ends, len(on)], strict=True):
+            records = ensemble.encode_events(X[start:end], on[start:end], edges, 1)
+            yield InMemory(EventRecords(records, start, len(edges)))
+
+    by_score = scoring.LabelsByScore(scoring.OutOfBag(forests))
+    without = scoring.LabelsWithout(forests[1], features)
+    for ends in ([], [1, 900, 901], list(range(100, 3000, 100))):
+        found = InProcess(2).reduce(by_score, list(parts(ends)))
+        for own, model in zip(found, models, strict=True):
+            score = model.oob_decision_function_[:, 1]
+            for counts, label in ((own[0], ~on), (own[1], on)):
+                cells = np.minimum(score[label & ~np.isnan(score)] * N_CELLS, N_CELLS - 1).astype(int)
+                np.testing.assert_array_equal(counts, np.bincount(cells, minlength=N_CELLS))
+            likelihood = np.where(on, score, 1 - score)
+            # all scores of a cell are its middle, so that they are off by half its width
+            error = 0.51 / N_CELLS * np.nansum(1 / likelihood)
+            assert log_likelihoods(own, 0.6)[0] == pytest.approx(np.nansum(np.log(likelihood)), abs=error)
+        less = InProcess(2).reduce(without, list(parts(ends)))
+        assert less.sum() == 3 * found[1].sum()
+        if not ends:
+            whole = less
+        np.testing.assert_array_equal(less, whole)

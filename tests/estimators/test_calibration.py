@@ -14,7 +14,8 @@ from excess import (
     load,
     on_off_likelihood,
 )
-from excess.estimators.calibration import MIN_EVENTS, calibrate, calibrate_out_of_fold
+from excess.estimators.calibration import MIN_EVENTS, calibrate, calibrate_out_of_fold, log_likelihoods
+from excess.estimators.members import N_CELLS
 from excess.observation import observe, simulate_observation
 from excess.stats.curve import significance_curve
 
@@ -145,6 +146,89 @@ def test_every_step_has_enough_events():
     score = np.concatenate([[0.1] * 3, [0.5] * 5000, np.linspace(0.6, 0.9, 4)])
     on = np.random.default_rng(7).random(len(score)) < 0.3
     assert len(calibrate(significance_curve(on, score, ALPHA)).score) == 1
+
+
+def count_in_cells(on, score, n_cells=N_CELLS):
+    """Off and On events in cells of scores."""
+    counts = np.zeros((2, n_cells), dtype=np.int64)
+    np.add.at(counts, (on.astype(int), np.minimum(score * n_cells, n_cells - 1).astype(int)), 1)
+    return counts
+
+
+def constant_likelihood(on, alpha):
+    """Log-likelihood of labels under the best share of On that all have, which is not below that of the background."""
+    n_on, n = np.count_nonzero(on), len(on)
+    share = max(n_on / n, alpha / (1 + alpha))
+    return n_on * np.log(share) + (n - n_on) * np.log(1 - share)
+
+
+class TestLogLikelihoods:
+    def test_scores_as_they_are(self):
+        rng = np.random.default_rng(0)
+        score = rng.beta(2, 3, 5000)
+        on = rng.random(5000) < score
+        middle = (np.floor(score * N_CELLS) + 0.5) / N_CELLS
+        expected = np.log(np.where(on, middle, 1 - middle)).sum()
+        assert log_likelihoods(count_in_cells(on, score), ALPHA)[0] == pytest.approx(expected, rel=1e-12)
+
+    def test_calibrated_scores(self):
+        """Scores that are too sure of themselves: calibrated, they are as good as the true probabilities."""
+        rng = np.random.default_rng(1)
+        ratio = np.exp(rng.normal(-2, 1.5, 20_000))
+        odds = ratio + ALPHA
+        on = rng.random(20_000) < odds / (1 + odds)
+        score = ratio**2 / (1 + ratio**2)
+        plain, calibrated = log_likelihoods(count_in_cells(on, score), ALPHA)
+        true = np.log(np.where(on, odds, 1.0) / (1 + odds)).sum()
+        assert calibrated == pytest.approx(true, abs=8)
+        assert plain < true - 100
+
+    def test_counts_of_weights_scale(self):
+        rng = np.random.default_rng(2)
+        score = rng.random(3000)
+        counts = count_in_cells(rng.random(3000) < 0.3 * score + 0.1, score)
+        one, half = log_likelihoods(counts, ALPHA), log_likelihoods(counts.astype(float), ALPHA)
+        assert one == pytest.approx(half, rel=1e-12)
+
+    def test_no_events(self):
+        assert log_likelihoods(np.zeros((2, 16), dtype=np.int64), ALPHA) == (-np.inf, -np.inf)
+
+    @pytest.mark.parametrize("alpha", [0.02, ALPHA, 1.0])
+    @pytest.mark.parametrize("far", [1e-4, 0.3, 0.7, 0.95, 0.9999])
+    @pytest.mark.parametrize("n_far", [1, 20, 50, 200])
+    def test_few_distinct_scores(self, alpha, far, n_far):
+        """A score that nearly all share and a few far out: never clearly worse than no scores at all."""
+        rng = np.random.default_rng(n_far)
+        score = np.full(20_000, 0.5)
+        score[:n_far] = far
+        share = np.full(20_000, 1.3 * alpha / (1 + alpha))
+        share[:n_far] = 0.9 if far > 0.5 else 0.05
+        on = rng.random(20_000) < share
+        floor = constant_likelihood(on, alpha)
+        assert log_likelihoods(count_in_cells(on, score), alpha)[1] > floor - 1
+        found = calibrate(significance_curve(on, score, alpha))
+        probability = np.interp(score, found.score, found.on_probability)
+        assert np.log(np.where(on, probability, 1 - probability)).sum() > floor - 1
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_any_two_heaps_of_scores(self, seed):
+        rng = np.random.default_rng(seed)
+        n, n_far, alpha = rng.choice([2000, 40_000]), rng.choice([20, 50, 200, 1000]), rng.choice([0.02, ALPHA, 1.0])
+        score = np.full(n, rng.choice([0.02, 0.17, 0.5, 0.98]))
+        score[:n_far] = np.clip(
+            rng.choice([0.01, 0.3, 0.7, 0.95]) + 0.1 * rng.integers(2) * rng.normal(size=n_far), 0, 1
+        )
+        share = np.full(n, rng.choice([1.0, 1.3]) * alpha / (1 + alpha))
+        share[:n_far] = rng.choice([0.9, 0.05, 0.5])
+        on = rng.random(n) < share
+        assert log_likelihoods(count_in_cells(on, score), alpha)[1] > constant_likelihood(on, alpha) - 1
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_scores_that_say_nothing(self, seed):
+        rng = np.random.default_rng(seed)
+        on, score = rng.random(2000) < ALPHA / (1 + ALPHA), rng.random(2000)
+        # up to three parameters may follow the labels
+        assert -1 < log_likelihoods(count_in_cells(on, score), ALPHA)[1] - constant_likelihood(on, ALPHA) < 8
 
 
 @pytest.mark.slow

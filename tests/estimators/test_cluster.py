@@ -12,6 +12,7 @@ from excess import (
     OnOffKMeansEnsembleClassifier,
     assign_cells,
     count_selected,
+    f1_threshold,
     li_ma_significance,
 )
 from excess.estimators import cluster, cluster_cells
@@ -101,6 +102,19 @@ def test_votes(noisy_data):
     np.testing.assert_allclose(votes, np.round(votes), atol=1e-12)
     assert len(np.unique(np.round(votes))) > 3
     assert model.oob_significance_ > 5
+
+
+@pytest.mark.parametrize("n_bootstrap", [0, 15])
+def test_threshold_of_largest_f1(noisy_data, n_bootstrap):
+    X, y, alpha = noisy_data.X, noisy_data.y, 0.3
+    options = {"n_threshold_bootstrap": n_bootstrap, "random_state": 0}
+    model = OnOffKMeansEnsembleClassifier(10, 16, alpha, threshold="f1", **options).fit(X, y)
+    score = model.oob_decision_function_[:, 1]
+    held = ~np.isnan(score)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    assert model.threshold_ == f1_threshold(y[held], score[held], alpha, n_bootstrap=n_bootstrap, random_state=seed)
+    best = OnOffKMeansEnsembleClassifier(10, 16, alpha, threshold_tolerance=0, **options).fit(X, y)
+    assert model.threshold_ != best.threshold_
 
 
 def test_out_of_bag_scores_are_of_unseen_events():

@@ -101,9 +101,26 @@ def test_nearly_equal_weights_give_nearly_the_same_forest(noisy_data, options):
     weights = np.ones(len(noisy_data.y))
     weights[0] = 1.5
     nearly = make_forest(n_estimators=30, **options).fit(noisy_data.X, noisy_data.y, sample_weight=weights)
-    assert nearly.min_samples_leaf_ == plain.min_samples_leaf_
+    assert [own[:3] for own in nearly.members_] == [own[:3] for own in plain.members_]
+    # half an event more moves the trees that have it in their bag, and with them the likelihood, by little
+    for one, other in zip(nearly.members_, plain.members_, strict=True):
+        assert one.log_likelihood == pytest.approx(other.log_likelihood, abs=3)
+        assert abs(one.n_trees - other.n_trees) <= 2
+    np.testing.assert_array_equal(nearly.used_features_, plain.used_features_)
     np.testing.assert_allclose(nearly.predict_proba(noisy_data.X), plain.predict_proba(noisy_data.X), atol=0.1)
     assert nearly.threshold_ == pytest.approx(plain.threshold_, abs=0.05)
+
+
+@pytest.mark.parametrize("max_bins", [255, None])
+def test_the_smallest_weights_beside_one_change_no_bag_and_no_likelihood(noisy_data, max_bins):
+    plain = make_forest(n_estimators=30, max_bins=max_bins).fit(noisy_data.X, noisy_data.y)
+    weights = np.ones(len(noisy_data.y))
+    weights[::2] += 2**-20
+    nearly = make_forest(n_estimators=30, max_bins=max_bins).fit(noisy_data.X, noisy_data.y, sample_weight=weights)
+    np.testing.assert_array_equal(nearly.oob_decision_function_, plain.oob_decision_function_)
+    for one, other in zip(nearly.members_, plain.members_, strict=True):
+        assert one.log_likelihood == pytest.approx(other.log_likelihood, rel=1e-12)
+        assert one.n_trees == other.n_trees
 
 
 def test_same_bits_with_weights_on_any_number_of_threads(noisy_data, fractions, tmp_path):
@@ -169,6 +186,7 @@ def test_weights_that_a_forest_refuses(noisy_data, fractions):
     with pytest.raises(ValueError, match=r"sample_weight must be at most 16 .* got 16\.5"):
         make_forest().fit(noisy_data.X, noisy_data.y, sample_weight=large)
     make_tree().fit(noisy_data.X, noisy_data.y, sample_weight=large)
-    with pytest.raises(ValueError, match="sample_weight that is not a whole number goes with threshold='significance'"):
+    with pytest.raises(ValueError, match="not a whole number goes with threshold='significance', 'f1' or a number"):
         make_forest(threshold="menon").fit(noisy_data.X, noisy_data.y, sample_weight=fractions)
-    make_forest(threshold=0.5).fit(noisy_data.X, noisy_data.y, sample_weight=fractions)
+    for threshold in (0.5, "f1", "significance"):
+        make_forest(threshold=threshold).fit(noisy_data.X, noisy_data.y, sample_weight=fractions)

@@ -17,11 +17,11 @@ from excess import (
     THRESHOLD_METHODS,
     OnOffForestClassifier,
     SignificanceThresholdClassifier,
+    f1_threshold,
     significance_curve,
     significance_threshold,
 )
 from excess._core.rng import bootstrap_weights, derive_key
-from excess.estimators import forest as forest_module
 from excess.estimators._forest import ensemble
 
 
@@ -114,6 +114,18 @@ def test_threshold_is_tuned_on_out_of_bag_scores(noisy_data):
     assert wrapped.fit(X, y).threshold_ == model.threshold_
 
 
+@pytest.mark.parametrize("n_bootstrap", [0, 15])
+def test_threshold_of_largest_f1(noisy_data, n_bootstrap):
+    X, y, alpha = noisy_data.X, noisy_data.y, 0.3
+    options = {"min_samples_leaf": 20, "n_threshold_bootstrap": n_bootstrap, "random_state": 0}
+    model = OnOffForestClassifier(30, alpha, threshold="f1", **options).fit(X, y)
+    score = model.oob_decision_function_[:, 1]
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    assert model.threshold_ == f1_threshold(y, score, alpha, n_bootstrap=n_bootstrap, random_state=seed)
+    assert model.threshold_ != OnOffForestClassifier(30, alpha, threshold_tolerance=0, **options).fit(X, y).threshold_
+    assert model.threshold_ == OnOffForestClassifier(30, alpha, threshold=f1_threshold, **options).fit(X, y).threshold_
+
+
 @pytest.mark.parametrize("threshold", ["menon", "mithal", "yao", "default", 0.4, lambda y, score, alpha: 0.3])
 def test_other_thresholds(threshold, noisy_data):
     X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
@@ -132,26 +144,11 @@ def test_bootstrapped_threshold(noisy_data):
     model = OnOffForestClassifier(30, alpha, min_samples_leaf=20, n_threshold_bootstrap=15, random_state=0).fit(X, y)
     score = model.oob_decision_function_[:, 1]
     seed = np.random.RandomState(0).randint(2**31 - 1)
-    assert model.threshold_ == significance_threshold(y, score, alpha, tolerance=4.0, n_bootstrap=15, random_state=seed)
-    strict = OnOffForestClassifier(
-        30, alpha, min_samples_leaf=20, threshold_tolerance=9, n_threshold_bootstrap=0, random_state=0
+    assert model.threshold_ == significance_threshold(y, score, alpha, tolerance=9.0, n_bootstrap=15, random_state=seed)
+    near = OnOffForestClassifier(
+        30, alpha, min_samples_leaf=20, threshold_tolerance=4, n_threshold_bootstrap=0, random_state=0
     ).fit(X, y)
-    assert strict.threshold_ == significance_threshold(y, score, alpha, tolerance=9)
-
-
-@pytest.mark.parametrize("output", ["fraction", "assignment"])
-def test_auto_takes_the_leaf_size_of_largest_out_of_bag_likelihood(noisy_data, output):
-    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
-    options = {"n_estimators": 30, "alpha": alpha, "random_state": 0}
-    likelihood = {}
-    for size in forest_module.LEAF_SIZES:
-        score = OnOffForestClassifier(min_samples_leaf=size, **options).fit(X, y).oob_decision_function_
-        likelihood[size] = np.log(score[np.arange(len(y)), y]).mean()
-    best = max(likelihood, key=likelihood.get)
-    auto = OnOffForestClassifier(min_samples_leaf="auto", output=output, **options).fit(X, y)
-    assert auto.min_samples_leaf_ == best
-    given = OnOffForestClassifier(min_samples_leaf=best, output=output, **options).fit(X, y)
-    assert fitted_bits(auto, X) == fitted_bits(given, X)
+    assert near.threshold_ == significance_threshold(y, score, alpha, tolerance=4)
 
 
 def test_mixed_alternates_the_criteria(noisy_data):
@@ -295,7 +292,9 @@ def test_pickle_and_clone(noisy_data):
         ({"min_samples_leaf": "best"}, ValueError, "min_samples_leaf must be a number or 'auto', got 'best'"),
         ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf must be at least 1"),
         ({"max_features": 99}, ValueError, "max_features must be at most the number of features"),
-        ({"threshold": "lima"}, ValueError, "threshold must be one of 'significance', 'menon'"),
+        ({"splitter": "worst"}, ValueError, "splitter must be 'auto' or 'best' or 'random', got 'worst'"),
+        ({"splitter": None}, ValueError, "splitter must be 'auto' or 'best' or 'random', got None"),
+        ({"threshold": "lima"}, ValueError, "threshold must be one of 'significance', 'f1', 'menon'"),
         ({"threshold": None}, TypeError, "threshold must be a number, got None"),
         ({"threshold": np.nan}, ValueError, "threshold must not be NaN"),
         ({"n_threshold_bootstrap": -1}, ValueError, "n_threshold_bootstrap must be at least 0"),

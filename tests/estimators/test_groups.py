@@ -124,7 +124,7 @@ def test_metadata_are_routed(noisy_data):
 
 
 class TestInFolds:
-    def test_cross_validation_passes_groups_on(self, noisy_data):
+    def test_cross_validation_passes_groups_on_where_a_forest_asks_for_them(self, noisy_data):
         seen = []
 
         class Recording(excess.OnOffForestClassifier):
@@ -133,17 +133,27 @@ class TestInFolds:
                 return super().fit(X, y, groups=groups, sample_weight=sample_weight)
 
         forest = Recording(8, noisy_data.alpha, random_state=0)
+        with config_context(enable_metadata_routing=True):
+            asking = clone(forest).set_fit_request(groups=True)
         shared = {"alpha": noisy_data.alpha, "groups": noisy_data.groups, "random_state": 0}
-        found = excess.cross_val_detect(forest, noisy_data.X, noisy_data.y, **shared)
+        found = excess.cross_val_detect(asking, noisy_data.X, noisy_data.y, **shared)
         assert sorted(map(tuple, seen)) == sorted(tuple(sorted(set(range(6)) - {out})) for out in range(6))
         assert found.counts.significance > 3
         seen.clear()
-        excess.cross_val_detect(forest, noisy_data.X, noisy_data.y, strategy="forward", **shared)
+        excess.cross_val_detect(asking, noisy_data.X, noisy_data.y, strategy="forward", **shared)
         assert seen == [None, [0, 1], [0, 1, 2], [0, 1, 2, 3], [0, 1, 2, 3, 4]]
+        seen.clear()
+        excess.cross_val_detect(forest, noisy_data.X, noisy_data.y, **shared)
+        assert seen == 6 * [None]
 
-    def test_groups_are_for_estimators_that_take_them(self):
+    def test_groups_are_for_estimators_that_ask_for_them(self):
         groups = np.array([1, 1, 2])
-        assert takes_groups(excess.OnOffForestClassifier(), groups)
-        assert not takes_groups(excess.OnOffForestClassifier(), groups[:2])
-        assert not takes_groups(excess.OnOffForestClassifier(), None)
+        with config_context(enable_metadata_routing=True):
+            asking, declining = (excess.OnOffForestClassifier().set_fit_request(groups=ask) for ask in (True, False))
+        for forest in (asking, clone(asking)):
+            assert takes_groups(forest, groups)
+            assert not takes_groups(forest, groups[:2])
+            assert not takes_groups(forest, None)
+        for forest in (declining, excess.OnOffForestClassifier()):
+            assert not takes_groups(forest, groups)
         assert not takes_groups(excess.OnOffTreeClassifier(), groups)

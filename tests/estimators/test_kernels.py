@@ -15,6 +15,19 @@ from excess.estimators._forest.compiling import drop_stale_kernels
 from excess.stats import score_kernels
 
 
+def grow(
+    events, kinds, *, seed, alpha, max_depth=None, min_leaf=5, max_features=2, splitter=splitting.BEST, n_threads=1
+):
+    """Return the nodes of one tree for each of some criteria."""
+    keys = ensemble.tree_keys(seed, len(kinds))
+    trees = [
+        ensemble.TreeSettings(key, kind, splitter, min_leaf, max_features)
+        for key, kind in zip(keys, kinds, strict=True)
+    ]
+    settings = ensemble.GrowthSettings(max_depth, alpha, np.arange(events.n_features))
+    return ensemble.grow_trees(events, trees, settings, n_threads)
+
+
 class TestRandomNumbers:
     def test_weights_are_poisson(self):
         weights = np.empty(1_000_000, dtype=np.uint8)
@@ -37,7 +50,7 @@ class TestRandomNumbers:
         pairs = np.zeros((22, 22))
         chosen = np.empty(4, dtype=np.int64)
         for node in range(20_000):
-            keyed.choose_features(np.uint64(keyed.derive_key(np.uint64(3), node)), 22, 4, chosen)
+            keyed.choose_features(np.uint64(keyed.derive_key(np.uint64(3), node)), np.arange(22), chosen)
             assert (np.diff(chosen) > 0).all()
             counts[chosen] += 1
             pairs[np.ix_(chosen, chosen)] += 1
@@ -47,8 +60,19 @@ class TestRandomNumbers:
 
     def test_all_features_are_all_features(self):
         chosen = np.empty(5, dtype=np.int64)
-        keyed.choose_features(np.uint64(0), 5, 5, chosen)
+        keyed.choose_features(np.uint64(0), np.arange(5), chosen)
         np.testing.assert_array_equal(chosen, np.arange(5))
+
+    def test_features_are_chosen_among_those_that_are_used(self):
+        used = np.array([1, 4, 5, 9])
+        places, chosen = np.empty((2, 2), dtype=np.int64)
+        for key in map(np.uint64, range(100)):
+            keyed.choose_features(key, np.arange(4), places)
+            keyed.choose_features(key, used, chosen)
+            np.testing.assert_array_equal(chosen, used[places])
+        everything = np.empty(4, dtype=np.int64)
+        keyed.choose_features(np.uint64(0), used, everything)
+        np.testing.assert_array_equal(everything, used)
 
     def test_sampled_rows_do_not_depend_on_what_follows_in_their_order(self):
         few, many = keyed.bottom_rows(5000, 100), keyed.bottom_rows(1000, 100)
@@ -167,6 +191,69 @@ class TestSplitting:
             best = (codes <= present[position]) & ((codes > 0) | missing_left)
             assert (left >> 32, left & 0xFFFFFFFF) == (on[best].sum(), off[best].sum())
 
+    @pytest.mark.parametrize("missing", [False, True])
+    def test_borders_are_drawn_evenly_among_all_that_leave_enough_events(self, missing):
+        rng = np.random.default_rng(1)
+        n_bits = 4000
+        bits = rng.integers(0, 2**64, n_bits, dtype=np.uint64)
+        for trial in range(25):
+            n_codes = int(rng.integers(3, 14))
+            on, off = rng.integers(0, 12, (2, n_codes)) * (rng.random(n_codes) < 0.6)
+            if missing:
+                on[0] = 1 + trial % 9
+            else:
+                on[0] = off[0] = 0
+            counts, total = (on << 32) | off, (int(on.sum()) << 32) | int(off.sum())
+            present = np.empty(n_codes + 1, dtype=np.int64)
+            n_present = splitting.present_codes(counts, n_codes, None, present)
+            if n_present == 0:
+                continue
+            min_leaf = int(rng.integers(1, 15))
+            drawn = [splitting.draw_border(counts, present, n_present, total, min_leaf, b) for b in bits]
+            held = np.flatnonzero(on + off)
+            known = held[held > 0]
+            codes = np.arange(n_codes)
+            for side in (False, True):
+                own = [d for d, b in zip(drawn, bits, strict=True) if (bool(b & np.uint64(1)) and missing) == side]
+                allowed = []
+                # a border beyond all events, or before them, is one however many codes are empty there
+                for code in range(known[0] - 1 if len(known) else 0, known[-1] + 1 if len(known) else 1):
+                    left = (codes <= code) & ((codes > 0) | side)
+                    if min((on + off)[left].sum(), (on + off)[~left].sum()) >= min_leaf:
+                        allowed.append(code)
+                if not allowed:
+                    assert all(d == (-1, False, 0) for d in own)
+                    continue
+                found, n_found = np.unique([code for code, *_ in own], return_counts=True)
+                if not own:
+                    assert not missing
+                    continue
+                np.testing.assert_array_equal(found, allowed)
+                expected = len(own) / len(allowed)
+                assert np.abs(n_found - expected).max() < 5 * math.sqrt(expected) + 1
+                for code, missing_left, left in own:
+                    assert missing_left == side
+                    here = (codes <= code) & ((codes > 0) | side)
+                    assert (left >> 32, left & 0xFFFFFFFF) == (on[here].sum(), off[here].sum())
+
+    def test_no_border_where_all_events_have_one_value(self):
+        for code in (0, 2):
+            counts = np.zeros(4, dtype=np.int64)
+            counts[code] = total = (3 << 32) | 5
+            present = np.empty(5, dtype=np.int64)
+            assert splitting.present_codes(counts, 4, None, present) == 1
+            for bits in np.arange(100, dtype=np.uint64) << np.uint64(57):
+                assert splitting.draw_border(counts, present, 1, total, 1, bits) == (-1, False, 0)
+                assert splitting.draw_border(counts, present, 1, total, 1, bits + np.uint64(1)) == (-1, False, 0)
+
+    def test_value_of_a_split_is_that_of_the_search(self):
+        table = criterion.x_log_x_table(100)
+        on, off = np.array([4, 0, 30, 7]), np.array([9, 3, 0, 60])
+        counts, total = (on << 32) | off, (41 << 32) | 72
+        for kind in criterion.CRITERIA.values():
+            value, _, _, left = splitting.search_feature(counts, np.arange(5), 4, total, 1, kind, 0.3, table, -np.inf)
+            assert splitting.value_of_split(left, total, kind, 0.3, table) == value
+
     def test_criteria_are_li_ma(self):
         from excess import li_ma_significance
 
@@ -220,13 +307,13 @@ class TestGrowing:
         histogram.clear_histograms(histograms, touched)
         assert not histograms.any()
 
-    def test_narrow_and_wide_codes_grow_the_same_tree(self):
+    @pytest.mark.parametrize("splitter", splitting.SPLITTERS.values())
+    def test_narrow_and_wide_codes_grow_the_same_tree(self, splitter):
         rng = np.random.default_rng(0)
         X = np.round(rng.normal(size=(2000, 5)), 1)
         X[rng.random(X.shape) < 0.05] = np.nan
         on = rng.random(2000) < 0.2 + 0.3 * (np.nan_to_num(X[:, 0]) > 0.5)
-        settings = ensemble.GrowthSettings(6, 5, 2, 0.3, bootstrap=True)
-        keys = ensemble.tree_keys(1, 4)
+        options = {"seed": 1, "alpha": 0.3, "max_depth": 6, "splitter": splitter}
         narrow = ensemble.bin_events(X, on, 255, 1)
         codes = narrow.codes
         records = layout.empty_records(2000, 5, np.uint32)
@@ -235,25 +322,27 @@ class TestGrowing:
         class Wide(ensemble.BinnedEvents):
             codes = property(lambda self: self.records.view(np.uint32))
 
+        n_nodes = 0
         for one, other in zip(
-            ensemble.grow_trees(narrow, keys, [0, 1, 0, 1], settings, 1),
-            ensemble.grow_trees(Wide(records, narrow.edges), keys, [0, 1, 0, 1], settings, 1),
+            grow(narrow, [0, 1, 0, 1], **options),
+            grow(Wide(records, narrow.edges), [0, 1, 0, 1], **options),
             strict=True,
         ):
             leaf = one[:, layout.LEFT] == np.arange(len(one))
+            n_nodes += len(leaf)
             np.testing.assert_array_equal(one[~leaf], other[~leaf])
             np.testing.assert_array_equal(one[:, layout.N_ON :], other[:, layout.N_ON :])
+        assert n_nodes > 40
 
 
-def test_descent_equals_a_naive_walk():
+@pytest.mark.parametrize("splitter", splitting.SPLITTERS.values())
+def test_descent_equals_a_naive_walk(splitter):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 6))
     X[rng.random(X.shape) < 0.1] = np.nan
     on = rng.random(3000) < 0.4
     events = ensemble.bin_events(X, on, 255, 1)
-    keys = ensemble.tree_keys(5, 3)
-    settings = ensemble.GrowthSettings(None, 1, 2, 1.0, bootstrap=True)
-    tables = ensemble.grow_trees(events, keys, [0, 1, 0], settings, 2)
+    tables = grow(events, [0, 1, 0], seed=5, alpha=1.0, min_leaf=1, splitter=splitter, n_threads=2)
     flat = predictor.flatten(tables)
     leaves = ensemble.leaf_numbers(X, events.edges, flat, 2)
     assert flat.depths.max() > predictor._STRIDE
@@ -269,15 +358,15 @@ def test_descent_equals_a_naive_walk():
 
 @pytest.mark.parametrize("max_bins", [255, None])
 @pytest.mark.parametrize("kind", [0, 1])
-def test_leaves_hold_the_events_that_reach_them(max_bins, kind):
+@pytest.mark.parametrize("splitter", splitting.SPLITTERS.values())
+def test_leaves_hold_the_events_that_reach_them(max_bins, kind, splitter):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(2000, 4))
     X[rng.random(X.shape) < 0.2] = np.nan
     on = rng.random(2000) < 0.3
     events = ensemble.bin_events(X, on, max_bins, 1)
-    settings = ensemble.GrowthSettings(None, 5, 2, 0.4, bootstrap=True)
     keys = ensemble.tree_keys(2, 2)
-    tables = ensemble.grow_trees(events, keys, [kind, kind], settings, 1)
+    tables = grow(events, [kind, kind], seed=2, alpha=0.4, splitter=splitter)
     leaves = ensemble.leaf_numbers(X, events.edges, predictor.flatten(tables), 1)
     for t, table in enumerate(tables):
         weights = np.empty(2000, dtype=np.uint8)
@@ -286,6 +375,7 @@ def test_leaves_hold_the_events_that_reach_them(max_bins, kind):
         for column, label in ((layout.N_ON, True), (layout.N_OFF, False)):
             reached = np.bincount(leaves[:, t], weights * (on == label), minlength=len(table))
             np.testing.assert_array_equal(reached[is_leaf], table[is_leaf, column])
+        assert table[is_leaf, layout.N_ON : layout.N_OFF + 1].sum(axis=1).min() >= 5
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -277,7 +277,7 @@ def test_header_says_what_the_model_is(models, tmp_path):
     assert versions["python"].split(".")[:2] == [str(number) for number in sys.version_info[:2]]
     model = models["forest"]
     assert header == {
-        "format_version": 3,
+        "format_version": 4,
         "class": "OnOffForestClassifier",
         "parameters": model.get_params(),
         "n_features": 8,
@@ -286,7 +286,7 @@ def test_header_says_what_the_model_is(models, tmp_path):
         "classes_dtype": "<i8",
         "alpha": 0.7,
         "threshold": model.threshold_,
-        "attributes": {"min_samples_leaf": model.min_samples_leaf_, "oob_significance": model.oob_significance_},
+        "attributes": {"oob_significance": model.oob_significance_},
         "metadata": {
             "units": {"width": "mm", "size": None},
             "groups": [20131001, 20131002],
@@ -559,10 +559,10 @@ def bools_of_7(header, entries, data):
 DAMAGED = "damaged or incomplete"
 HEADER_TRICKS = {
     "a newer format": (
-        with_header(format_version=4),
-        r"format version 4, but excess .* reads versions up to 3; upgrade",
+        with_header(format_version=5),
+        r"format version 5, but excess .* reads versions up to 4; upgrade",
     ),
-    "an older format": (with_header(format_version=2), "format version 2, an older one; train the model again"),
+    "an older format": (with_header(format_version=3), "format version 3, an older one; train the model again"),
     "no format": (without("format_version"), "without a format version"),
     "format 0": (with_header(format_version=0), "without a format version"),
     "format in words": (with_header(format_version="1"), "without a format version"),
@@ -673,7 +673,18 @@ def test_contents_with_a_right_checksum_are_not_trusted(trick, models, tmp_path)
         ("k-means ensemble", put("n_clusters", 0, 0), "no clusters"),
         ("k-means ensemble", put("n_clusters", slice(None), 2**62), "no valid length"),
         ("k-means ensemble", with_header(attributes={}), "oob_significance"),
-        ("forest", with_header(attributes={"min_samples_leaf": "x"}), "valid OnOffForestClassifier"),
+        ("forest", with_header(attributes={"oob_significance": "x"}), "valid OnOffForestClassifier"),
+        ("forest", put("member_sizes", (0, 0), 2), "its members do not add up to its trees"),
+        ("forest", put("member_sizes", (0, 0), -1), "its members do not add up to its trees"),
+        ("forest", put("member_sizes", (1, 1), -1), "its members do not add up to its trees"),
+        ("forest", put("member_sizes", (0, 3), 7), "its members do not add up to its trees"),
+        ("forest", put("member_sizes", (slice(2), 3), [-1, 2]), "its members do not add up to its trees"),
+        ("forest", change("member_sizes", shape=[4, 6]), "member_sizes is an array of int64"),
+        ("forest", change("member_likelihoods", dtype="I64"), "member_likelihoods is an array of int64"),
+        ("forest", rename("member_sizes", "sizes"), "member_sizes is missing"),
+        ("forest", rename("used_features", "used"), "used_features is missing"),
+        ("forest", change("used_features", dtype="U8"), "used_features is an array of uint8"),
+        ("forest", change("used_features", shape=[2, 4]), "used_features is an array of bool"),
         ("forest", put("roots", slice(1, 4), [2**63 - 1, -(2**63), -1]), "a root is none of its nodes"),
         ("forest", put("roots", slice(1, 3), [5, 5]), "do not span"),
         ("forest", put("depths", 0, -1), "deeper"),

@@ -197,6 +197,7 @@ def test_fit_parameters_reach_the_estimator(recorded):
 @pytest.mark.parametrize(
     "method",
     [
+        "f1",
         "menon",
         "mithal",
         "yao",

@@ -338,3 +338,55 @@ def test_needs_fit_and_the_same_features():
         OnOffTreeClassifier().predict(X)
     with pytest.raises(ValueError, match="X has 3 features, but OnOffTreeClassifier is expecting 4"):
         OnOffTreeClassifier(max_depth=1).fit(X, on).predict(X[:, :3])
+
+
+class TestRandomSplits:
+    @pytest.mark.parametrize("criterion", ["information", "li_ma"])
+    @pytest.mark.parametrize("max_bins", [255, None])
+    def test_they_are_reproducible_and_not_the_best(self, criterion, max_bins):
+        X, on = make_events(0, n=1000)
+        X[::7, 1] = np.nan
+        options = {"criterion": criterion, "max_bins": max_bins, "min_samples_leaf": 5}
+
+        def leaves(splitter, seed):
+            return (
+                OnOffTreeClassifier(0.4, splitter=splitter, random_state=seed, **options).fit(X, on).apply(X).tobytes()
+            )
+
+        assert leaves("random", 0) == leaves("random", 0) != leaves("random", 1)
+        assert leaves("random", 0) != leaves("best", 0)
+        assert leaves("best", 0) == leaves("best", 1)
+
+    @pytest.mark.parametrize("max_bins", [255, None])
+    def test_depth_and_leaf_size_are_kept(self, max_bins):
+        X, on = make_events(1, n=2000)
+        X[::3, 0] = np.nan
+        for seed in range(10):
+            tree = OnOffTreeClassifier(
+                0.4, splitter="random", max_depth=6, min_samples_leaf=30, max_bins=max_bins, random_state=seed
+            ).fit(X, on)
+            assert tree.get_depth() <= 6
+            assert np.bincount(tree.apply(X), minlength=1)[np.unique(tree.apply(X))].min() >= 30
+            assert tree.get_n_leaves() > 5
+
+    def test_wide_codes_give_the_tree_of_narrow_ones(self):
+        """With no more than 255 values the bins are the values, however wide their codes are."""
+        X, on = make_events(2, n=1500, distinct=60)
+        X[::11, 2] = np.nan
+        options = {"splitter": "random", "min_samples_leaf": 10, "random_state": 0}
+        narrow, wide = (OnOffTreeClassifier(0.4, max_bins=n, **options).fit(X, on) for n in (255, None))
+        np.testing.assert_array_equal(narrow.apply(X), wide.apply(X))
+        assert narrow.get_n_leaves() > 10
+        # some values more than a byte counts
+        many = np.column_stack([X, np.linspace(0, 1, 1500)])
+        tree = OnOffTreeClassifier(0.4, max_bins=None, **options).fit(many, on)
+        leaf, n_on = tree.apply(many), tree._trees.n_on
+        np.testing.assert_array_equal(n_on[np.unique(leaf)], np.bincount(leaf, on)[np.unique(leaf)])
+
+    def test_events_without_a_cut(self):
+        tree = OnOffTreeClassifier(splitter="random").fit(np.ones((10, 2)), np.arange(10) % 2)
+        assert tree.get_n_leaves() == 1
+
+    def test_unknown_splitter(self):
+        with pytest.raises(ValueError, match="splitter must be 'best' or 'random', got 'auto'"):
+            OnOffTreeClassifier(splitter="auto").fit([[0.0], [1.0]], [0, 1])

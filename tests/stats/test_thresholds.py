@@ -1,12 +1,14 @@
 """Threshold rules by name, and the bootstrap median."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 
 from excess import (
     THRESHOLD_METHODS,
+    f1_threshold,
     menon_threshold,
     significance_curve,
     significance_threshold,
@@ -87,29 +89,97 @@ def test_bootstrap_without_any_excess_selects_nothing():
     assert significance_threshold(y, score, 1.0, n_bootstrap=5, random_state=0) == np.inf
 
 
-def test_tolerance_takes_the_strictest_cut_near_the_best():
+def _f1_of_cuts(y, score, alpha):
+    """F1 at the threshold of every cut, from loops over the events."""
+    thresholds = [-np.inf, *((a + b) / 2 for a, b in itertools.pairwise(np.unique(score))), np.inf]
+    counts = [(np.sum(y[score > t] == 1), np.sum(y[score > t] == 0)) for t in thresholds]
+    n_signal = max(n_on - alpha * n_off for n_on, n_off in counts)
+    f1 = {}
+    for threshold, (n_on, n_off) in zip(thresholds, counts, strict=True):
+        excess = n_on - alpha * n_off
+        f1[threshold] = 2 * excess / (n_on + n_off + n_signal) if excess > 0 else 0.0
+    return f1
+
+
+def _strictest_of_largest(f1):
+    """The highest threshold of the largest F1, or infinity where it is 0."""
+    largest = max(f1.values(), default=0.0)
+    return max(t for t, value in f1.items() if value == largest) if largest > 0 else np.inf
+
+
+def _small_problems(n):
+    """Labels and scores with ties, some without any signal and some where nearly all is Off."""
     rng = np.random.default_rng(6)
-    for _ in range(200):
-        y, score = rng.integers(0, 2, 80), rng.integers(0, 30, 80).astype(float)
-        if len(np.unique(y)) == 1:
-            continue
+    for number in range(n):
+        score = rng.integers(0, 30, 80).astype(float)
+        y = (rng.random(80) < (0.5, 0.05, 0.2 + score / 50)[number % 3]).astype(int)
+        if len(np.unique(y)) == 2:
+            yield y, score
+
+
+def test_tolerance_takes_the_cut_of_largest_f1_near_the_best():
+    moved = 0
+    for y, score in _small_problems(200):
         curve = significance_curve(y, score, 0.8)
         best = curve.significance.max()
         assert significance_threshold(y, score, 0.8, tolerance=0) == curve.best_threshold
-        near = [
-            t
-            for t, s in zip(curve.thresholds, curve.significance, strict=True)
-            if s > 0 and s**2 >= best**2 - 1.5 - 1e-12
-        ]
-        assert significance_threshold(y, score, 0.8, tolerance=1.5) == (max(near) if near else np.inf)
+        f1 = _f1_of_cuts(y, score, 0.8)
+        for tolerance in (0.3, 1.5, 9.0):
+            near = {
+                t: f1[t]
+                for t, s in zip(curve.thresholds, curve.significance, strict=True)
+                if s > 0 and s**2 >= best**2 - tolerance - 1e-12
+            }
+            found = significance_threshold(y, score, 0.8, tolerance=tolerance)
+            assert found == _strictest_of_largest(near)
+            moved += found != curve.best_threshold
+    assert moved > 100
+
+
+def test_largest_f1_equals_a_naive_search():
+    for y, score in _small_problems(200):
+        for alpha in (0.2, 0.8, 3.0):
+            assert f1_threshold(y, score, alpha) == _strictest_of_largest(_f1_of_cuts(y, score, alpha))
+            assert tune_threshold("f1", y, score, alpha)[0] == f1_threshold(y, score, alpha)
+
+
+def test_a_wide_tolerance_is_the_rule_of_largest_f1():
+    for y, score in _small_problems(60):
+        assert significance_threshold(y, score, 0.8, tolerance=1e9) == f1_threshold(y, score, 0.8)
+
+
+def test_bootstrap_median_of_f1_equals_a_naive_one():
+    for seed, (y, score) in enumerate(_small_problems(30)):
+        key = np.uint64(np.random.RandomState(seed).randint(2**31 - 1))
+        best = []
+        for i in range(9):
+            weights = np.empty(len(y), dtype=np.uint8)
+            bootstrap_weights(np.uint64(derive_key(key, i)), 0, weights)
+            rows = np.repeat(np.arange(len(y)), weights)
+            best.append(_strictest_of_largest(_f1_of_cuts(y[rows], score[rows], 0.8)))
+        curve = significance_curve(y, score, 0.8)
+        naive = curve.thresholds[curve.index_of(np.sort(best)[4])]
+        naive = naive if curve.at(naive).excess > 0 else np.inf
+        assert f1_threshold(y, score, 0.8, n_bootstrap=9, random_state=seed) == naive
+
+
+def test_f1_is_close_to_that_of_the_signal():
+    rng = np.random.default_rng(0)
+    signal = rng.random(100_000) < 0.1
+    score = rng.normal(2.5 * signal)
+    y = (signal | (rng.random(100_000) < 1 / 6)).astype(int)  # no signal in Off
+    cuts = np.linspace(-1, 4, 101)
+    true = [2 * signal[score > t].sum() / ((score > t).sum() + signal.sum()) for t in cuts]
+    selected = score > f1_threshold(y, score, 0.2)
+    assert 2 * signal[selected].sum() / (selected.sum() + signal.sum()) > max(true) - 0.005
 
 
 def test_tolerance_costs_next_to_nothing_where_the_signal_is_strong():
     y, score = _events(np.random.default_rng(0), n=200_000)
     curve = significance_curve(y, score, 2 / 3)
-    strict = significance_threshold(y, score, 2 / 3, tolerance=4)
-    assert strict > curve.best_threshold
-    assert curve.at(strict).significance > curve.best.significance - 0.1
+    near = significance_threshold(y, score, 2 / 3, tolerance=4)
+    assert near > curve.best_threshold
+    assert curve.at(near).significance > curve.best.significance - 0.1
     with pytest.raises(ValueError, match="tolerance must not be negative"):
         significance_threshold(y, score, 2 / 3, tolerance=-1)
 
@@ -126,7 +196,7 @@ def test_bad_n_bootstrap(n_bootstrap, error, message):
 def test_rules_by_name_and_by_function():
     y, score = _events(np.random.default_rng(0))
     score = 1 / (1 + np.exp(-score))
-    assert set(THRESHOLD_METHODS) == {"significance", "menon", "mithal", "yao", "default"}
+    assert set(THRESHOLD_METHODS) == {"significance", "f1", "menon", "mithal", "yao", "default"}
     found = {name: tune_threshold(name, y, score, 2 / 3)[0] for name in THRESHOLD_METHODS}
     assert found == {name: rule(y, score, 2 / 3) for name, rule in THRESHOLD_METHODS.items()}
     assert len(set(found.values())) >= 4
@@ -143,9 +213,9 @@ def test_a_rule_must_return_a_number(result):
 
 
 def test_bad_method():
-    with pytest.raises(ValueError, match=r"method must be one of 'significance', 'menon'.*got 'meno'"):
+    with pytest.raises(ValueError, match=r"method must be one of 'significance', 'f1', 'menon'.*got 'meno'"):
         tune_threshold("meno", [0, 1], [0, 1], 1.0)
-    with pytest.raises(ValueError, match="bootstrap resamples go with method 'significance' only, got 'mithal'"):
+    with pytest.raises(ValueError, match="go with method 'significance' and 'f1' only, got 'mithal'"):
         tune_threshold("mithal", [0, 1], [0, 1], 1.0, n_bootstrap=3)
 
 

@@ -205,7 +205,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
             The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit;
             as these do, the copies of an event fall into different bags, unless they have a group of their own. With
             other weights, at most 16, an event counts in a bag by its bootstrap weight times this, rounded up or down
-            at random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"`` or a number.
+            at random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"``, ``"f1"`` or a
+            number.
 
         Returns
         -------

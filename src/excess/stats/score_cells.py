@@ -139,8 +139,8 @@ class WeightedEvents:
     def arrays(self) -> tuple[BoolArray, FloatArray]:
         """Raise ValueError: what sees events one by one does not see their weights."""
         raise ValueError(
-            "sample_weight that is not a whole number goes with threshold='significance' or a number only; other rules "
-            "count events"
+            "sample_weight that is not a whole number goes with threshold='significance', 'f1' or a number only; other "
+            "rules count events"
         )
 
 
