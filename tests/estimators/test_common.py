@@ -39,6 +39,8 @@ def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     if isinstance(estimator, cells) or getattr(estimator, "cv", None) == "oob":
         return {}
     failures = {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
+    if getattr(estimator, "min_samples_leaf", None) == 2:
+        failures = {}  # its threshold happens to select the same events of that check
     if isinstance(estimator, excess.OnOffForestClassifier):
         # as scikit-learn's own forests
         failures["check_sample_weight_equivalence_on_dense_data"] = "it shuffles events, and bags depend on their order"

@@ -135,7 +135,7 @@ class TestChoice:
 
     def test_features_of_a_node(self):
         found = choose_members("auto", "auto", 0.5)
-        assert len(set(found)) == len(found) == len(MEMBERS) - 1  # two of them differ by nothing else
+        assert len(set(found)) == len(found) == len(MEMBERS) - 2  # two pairs of them differ by nothing else
         assert {own.max_features for own in found} == {0.5}
         model = fit(smooth_problem(0, 1000), max_features=3, n_estimators=8)
         assert {own.max_features for own in model.members_} == {3}

@@ -679,7 +679,7 @@ def test_contents_with_a_right_checksum_are_not_trusted(trick, models, tmp_path)
         ("forest", put("member_sizes", (1, 1), -1), "its members do not add up to its trees"),
         ("forest", put("member_sizes", (0, 3), 7), "its members do not add up to its trees"),
         ("forest", put("member_sizes", (slice(2), 3), [-1, 2]), "its members do not add up to its trees"),
-        ("forest", change("member_sizes", shape=[4, 6]), "member_sizes is an array of int64"),
+        ("forest", change("member_sizes", shape=[4, 7]), "member_sizes is an array of int64"),
         ("forest", change("member_likelihoods", dtype="I64"), "member_likelihoods is an array of int64"),
         ("forest", rename("member_sizes", "sizes"), "member_sizes is missing"),
         ("forest", rename("used_features", "used"), "used_features is missing"),

@@ -26,7 +26,7 @@ N_CELLS = 1 << 16
 """Cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood."""
 _TEMPERATURE = 8.0
 """A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
-_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.5
+_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25
 """What the log-likelihood has to gain when features are left out, and for each of them: they were chosen by it."""
 _MAX_ROUNDS = 5
 
