@@ -17,8 +17,8 @@ from excess import li_ma_significance, significance_threshold
 
 ALPHA = 1 / 5
 CASES = ((17_000, 900, 2.0), (17_000, 300, 2.0), (4_000, 100, 1.5), (20_000, 200, 1.0), (4_000, 60, 1.5))
-OPTIONS = ((0, 0), (0, 25), (1, 25), (4, 25))
-N_DATA_SETS = 200
+OPTIONS = ((0, 25), (4, 25), (9, 25))
+N_DATA_SETS = 100
 
 
 def efficiency(n_background: int, n_signal: int, separation: float) -> tuple[float, list[float]]:

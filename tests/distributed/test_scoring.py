@@ -1,7 +1,6 @@
 """Scores in parts: cells, resamples and likelihood do not depend on the parts."""
 
 import numpy as np
-import pytest
 from chunked_events import cut
 from helpers import make_forest, model_bits
 
@@ -9,7 +8,6 @@ from excess._core.rng import bootstrap_weights
 from excess.distributed import InProcess, fit_forest, scoring
 from excess.distributed.parts import EventRecords, EventScores, InMemory
 from excess.estimators._forest import ensemble
-from excess.estimators.calibration import log_likelihoods
 from excess.estimators.members import N_CELLS
 from excess.stats import score_cells
 
@@ -73,10 +71,6 @@ def test_labels_by_score_do_not_depend_on_parts(events):
             for counts, label in ((own[0], ~on), (own[1], on)):
                 cells = np.minimum(score[label & ~np.isnan(score)] * N_CELLS, N_CELLS - 1).astype(int)
                 np.testing.assert_array_equal(counts, np.bincount(cells, minlength=N_CELLS))
-            likelihood = np.where(on, score, 1 - score)
-            # all scores of a cell are its middle, so that they are off by half its width
-            error = 0.51 / N_CELLS * np.nansum(1 / likelihood)
-            assert log_likelihoods(own, 0.6)[0] == pytest.approx(np.nansum(np.log(likelihood)), abs=error)
         less = InProcess(2).reduce(without, list(parts(ends)))
         assert less.sum() == 3 * found[1].sum()
         if not ends:

@@ -14,7 +14,7 @@ from excess import OnOffForestClassifier, load, on_off_likelihood
 from excess._core.rng import bootstrap_weights, derive_key
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.splitting import SPLITTERS
-from excess.estimators.calibration import log_likelihoods
+from excess.estimators.calibration import calibrated_log_likelihood
 from excess.estimators.event_weights import EventWeights, make_bag
 from excess.estimators.grown_trees import GrownTrees
 from excess.estimators.members import MEMBERS, N_CELLS, Member, choose_members, share_trees
@@ -119,7 +119,7 @@ class TestShares:
             bagged = grown.bagged(np.array([tree.key for tree in trees]))
             counts = np.zeros((2, N_CELLS), dtype=np.int64)
             count_labels(on, ensemble.score_out_of_bag(events.codes, 0, [bagged], 1)[0], None, counts)
-            assert own.log_likelihood == log_likelihoods(counts, ALPHA)[1]
+            assert own.log_likelihood == calibrated_log_likelihood(counts, ALPHA)
 
 
 class TestChoice:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 from sklearn.isotonic import isotonic_regression
 
 from excess._core.checks import BoolArray, FloatArray
@@ -140,8 +139,8 @@ def calibrate_out_of_fold(
     return calibrate(compute_cell_curve(scores, n_on, n_off, alpha), smooth=smooth)
 
 
-def log_likelihoods(counts: NDArray[Any], alpha: float) -> tuple[float, float]:
-    """Return the log-likelihood of labels under their scores, and that under calibrated scores.
+def calibrated_log_likelihood(counts: NDArray[Any], alpha: float) -> float:
+    """Return the log-likelihood of labels under their calibrated scores; minus infinity where there are no events.
 
     ``counts`` of shape (2, n_cells) has the Off and the On events in cells that divide scores from 0 to 1 evenly. The
     calibration is the smooth one, of three parameters, so that what it learns from the labels is negligible.
@@ -149,14 +148,11 @@ def log_likelihoods(counts: NDArray[Any], alpha: float) -> tuple[float, float]:
     n_off, n_on = counts
     filled = np.flatnonzero(n_off + n_on)
     if len(filled) == 0:
-        return -np.inf, -np.inf
+        return -np.inf
     score = (filled + 0.5) / len(n_on)
     n_all = int(n_off.sum() + n_on.sum())
     steps = _Steps.of_cells(score, n_on[filled], n_off[filled], at_least=n_all // _MAX_STEPS)
-    return (
-        float(xlogy(n_on[filled], score).sum() + xlogy(n_off[filled], 1 - score).sum()),
-        steps.log_likelihood(_smooth(steps, alpha, tolerance=1e-3)),
-    )
+    return steps.log_likelihood(_smooth(steps, alpha, tolerance=1e-3))
 
 
 class _Steps(NamedTuple):

@@ -27,6 +27,7 @@ from excess.estimators.members import (
     MemberPlan,
     TreeGrower,
     choose_members,
+    is_auto,
     members_from_arrays,
     members_to_arrays,
     tree_criteria,
@@ -199,8 +200,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
             Noisy labels of two classes; the larger one in sorted order is On.
         groups : array-like of shape (n_events,) or None, default=None
             What differs from training to use, such as nights. With two groups or more, an event is out of the bag of a
-            tree when the tree has seen nothing of its group, so that leaf size, threshold and calibration are tuned for
-            events of groups that the forest has not seen.
+            tree when the tree has seen nothing of its group, so that kinds of trees, threshold and calibration are
+            tuned for events of groups that the forest has not seen.
         sample_weight : array-like of shape (n_events,) or None, default=None
             The number of events that each event stands for, at least 0. Whole numbers are repeated events, bit for bit;
             as these do, the copies of an event fall into different bags, unless they have a group of their own. With
@@ -220,6 +221,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
         check_growth(self, (*CRITERIA, "mixed"))
         as_choice("splitter", self.splitter, ("auto", *SPLITTERS))
+        if isinstance(self.max_features, str):
+            as_choice("max_features", self.max_features, ("auto", "sqrt", "log2"))
         size = self.min_samples_leaf
         if isinstance(size, str) and size != "auto":
             raise ValueError(f"min_samples_leaf must be a number or 'auto', got {size!r}")
@@ -228,7 +231,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
         verbose = as_int("verbose", self.verbose, minimum=0) > 0
         seed = as_random_state(self.random_state).randint(2**31 - 1)
         members = choose_members(self.splitter, size, self.max_features)
-        screens = isinstance(self.max_features, str) and self.max_features == "auto"
+        screens = is_auto(self.max_features)
         growth = MemberPlan(members, tree_criteria(self.criterion), n_trees, alpha, seed, screens)
         return ForestPlan(alpha, growth, self.max_depth, rule, seed, verbose)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from excess.estimators._forest.criterion import CRITERIA
 from excess.estimators._forest.ensemble import BaggedTrees, Tick, TreeSettings, tree_keys
 from excess.estimators._forest.splitting import SPLITTERS
-from excess.estimators.calibration import log_likelihoods
+from excess.estimators.calibration import calibrated_log_likelihood
 from excess.estimators.grown_trees import GrownTrees, resolve_max_features
 from excess.estimators.model_state import StoredArrays, require
 
@@ -144,7 +144,7 @@ class MemberPlan:
         at_first = used, tables, likelihood
         for _ in range(_MAX_ROUNDS):
             counts = grower.count_without(self._with_keys(judges, tables, grower, used), used)
-            loss = likelihood - np.array([log_likelihoods(own, self.alpha)[1] for own in counts])
+            loss = likelihood - self._log_likelihoods_of(counts)
             n_idle = np.count_nonzero(loss <= 0)
             for n_dropped in (n_idle, n_idle // 2):
                 fewer = np.sort(used[np.argsort(loss, kind="stable")[n_dropped:]])
@@ -200,7 +200,10 @@ class MemberPlan:
     ) -> NDArray[np.float64]:
         """Return the out-of-bag log-likelihood of the calibrated scores of small forests, each of some members."""
         counts = grower.count_scores([self._with_keys(numbers, tables, grower, used) for numbers, tables in forests])
-        return np.array([log_likelihoods(own, self.alpha)[1] for own in counts])
+        return self._log_likelihoods_of(counts)
+
+    def _log_likelihoods_of(self, counts: LabelCounts) -> NDArray[np.float64]:
+        return np.array([calibrated_log_likelihood(own, self.alpha) for own in counts])
 
     def _trees(self, number: int, n: int, grower: TreeGrower, used: NDArray[np.int64]) -> list[TreeSettings]:
         """Return what shapes the first ``n`` trees of a member."""
@@ -222,17 +225,17 @@ class MemberPlan:
 def choose_members(splitter: str, min_samples_leaf: int | str, max_features: Any) -> tuple[Member, ...]:
     """Return the members that the parameters of a forest leave open."""
     if not isinstance(min_samples_leaf, str):
-        return (
-            Member(
-                "best" if splitter == "auto" else splitter,
-                min_samples_leaf,
-                "sqrt" if isinstance(max_features, str) and max_features == "auto" else max_features,
-            ),
-        )
+        chosen = "sqrt" if is_auto(max_features) else max_features
+        return (Member("best" if is_auto(splitter) else splitter, min_samples_leaf, chosen),)
     found = [member for member in MEMBERS if splitter in ("auto", member.splitter)]
-    if not (isinstance(max_features, str) and max_features == "auto"):
+    if not is_auto(max_features):
         found = [member._replace(max_features=max_features) for member in found]
     return tuple(dict.fromkeys(found))
+
+
+def is_auto(parameter: Any) -> bool:
+    """Say whether a parameter is left to the forest."""
+    return isinstance(parameter, str) and parameter == "auto"
 
 
 def members_to_arrays(members: Sequence[MemberShare]) -> dict[str, NDArray[Any]]:

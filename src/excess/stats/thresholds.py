@@ -93,7 +93,9 @@ def significance_threshold(
     tolerance = as_scalar("tolerance", as_counts("tolerance", tolerance))
     if as_int("n_bootstrap", n_bootstrap, minimum=0) == 0:
         curve = significance_curve(y, score, alpha)
-        return float(curve.thresholds[_near_best(curve.n_on, curve.n_off, curve.alpha, tolerance)])
+        return float(
+            curve.thresholds[near_best_cut(curve.n_on, curve.n_off, curve.significance, curve.alpha, tolerance)]
+        )
     on, scores = as_scored_events(y, score)
     events = EventsInMemory(on, scores, exact=True)
     rule = partial(_near_best, tolerance=tolerance)
