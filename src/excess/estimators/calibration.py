@@ -20,6 +20,8 @@ __all__ = ["SignalCalibration", "calibrate", "calibrate_out_of_fold"]
 MIN_EVENTS = 20
 """Fewest events in a step of the calibration, so that one of them does not make a score mean certainty."""
 _MAX_STEPS = 1000
+_STEPS_TO_COMPARE = 200
+"""Steps that are enough where likelihoods are compared, of which a fit computes many."""
 _N_FOLDS = 5
 _HALF_EVENT = 0.5
 """Off events that are added to each step, with as many On events as the background has for them: it bounds the odds."""
@@ -151,7 +153,7 @@ def calibrated_log_likelihood(counts: NDArray[Any], alpha: float) -> float:
         return -np.inf
     score = (filled + 0.5) / len(n_on)
     n_all = int(n_off.sum() + n_on.sum())
-    steps = _Steps.of_cells(score, n_on[filled], n_off[filled], at_least=n_all // _MAX_STEPS)
+    steps = _Steps.of_cells(score, n_on[filled], n_off[filled], at_least=n_all // _STEPS_TO_COMPARE)
     return steps.log_likelihood(_smooth(steps, alpha, tolerance=1e-3))
 
 

@@ -108,8 +108,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
         What a score says about signal, from these events; ``signal_ratio`` and ``predict_signal_proba`` use it.
     members_ : tuple of MemberShare
         The kinds of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the out-of-bag
-        ``log_likelihood`` of a small forest of them (NaN if there is one kind only), and how many trees of the forest
-        they are (``n_trees``).
+        ``log_likelihood`` of a small forest of them (NaN where none was grown: one kind only, or leaves that are too
+        small), and how many trees of the forest they are (``n_trees``).
     used_features_ : ndarray of bool of shape (n_features,)
         False for features that were left out because they say nothing.
     n_features_in_, feature_names_in_

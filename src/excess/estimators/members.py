@@ -79,7 +79,7 @@ class MemberShare(NamedTuple):
     splitter: str
     min_samples_leaf: int
     max_features: int  # features that a node looks at
-    log_likelihood: float  # of its first small forest; NaN where there is one member only
+    log_likelihood: float  # of its first small forest; NaN where there is none
     n_trees: int
 
 
@@ -122,12 +122,45 @@ class MemberPlan:
         judges: dict[int, list[Any]] = {}
         if self.screens:
             used, judges = self._screen(grower, tick)
-        others = [number for number in numbers if number not in judges]
-        grown = iter(grower.grow(self._small(others, grower, used), used, tick))
-        pilots = [judges.get(number) or [next(grown) for _ in range(self._n_pilot)] for number in numbers]
-        likelihood = self._log_likelihoods(grower, [([n], pilots[n]) for n in numbers], used)
-        counts = share_trees(np.exp((likelihood - likelihood.max()) / _TEMPERATURE), self.n_trees)
-        return self._finish(grower, used, pilots, likelihood.tolist(), counts, tick)
+        pilots, likelihood = self._try_all(grower, used, judges, tick)
+        tried = np.array([likelihood.get(number, -np.inf) for number in numbers])
+        counts = share_trees(np.exp((tried - tried.max()) / _TEMPERATURE), self.n_trees)
+        known = [likelihood.get(number, np.nan) for number in numbers]
+        return self._finish(grower, used, [pilots.get(number, []) for number in numbers], known, counts, tick)
+
+    def _try_all(
+        self, grower: TreeGrower, used: NDArray[np.int64], pilots: dict[int, list[Any]], tick: Tick
+    ) -> tuple[dict[int, list[Any]], dict[int, float]]:
+        """Return small forests of members, of which some may be there, and their likelihoods.
+
+        A third leaf size of members that are else alike is tried only if the second is not clearly worse than the
+        first, which is the largest.
+        """
+        alike: dict[Any, list[int]] = {}
+        for number in sorted(range(len(self.members)), key=lambda number: -self.members[number].min_samples_leaf):
+            member = self.members[number]
+            alike.setdefault((member.splitter, member.max_features), []).append(number)
+        families = list(alike.values())
+        likelihood: dict[int, float] = {}
+
+        def try_members(numbers: list[int]) -> None:
+            new = [number for number in numbers if number not in pilots]
+            grown = iter(grower.grow(self._small(new, grower, used), used, tick) if new else [])
+            pilots.update({number: [next(grown) for _ in range(self._n_pilot)] for number in new})
+            values = self._log_likelihoods(grower, [([number], pilots[number]) for number in numbers], used)
+            likelihood.update(zip(numbers, values.tolist(), strict=True))
+
+        try_members([number for family in families for number in family[:2]])
+        smaller = [
+            number
+            for family in families
+            for number in family[2:]
+            if likelihood[family[1]] > likelihood[family[0]] - _TEMPERATURE
+        ]
+        if smaller:
+            try_members(smaller)
+        tick(self._n_pilot * (len(self.members) - len(pilots)))
+        return pilots, likelihood
 
     def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[NDArray[np.int64], dict[int, list[Any]]]:
         """Return the features that say something, and small forests on them of some members.
