@@ -11,6 +11,7 @@ from ._core.version import __version__
 from .estimators import (
     ModelFileError,
     OnOffForestClassifier,
+    OnOffHybridClassifier,
     OnOffKMeansClassifier,
     OnOffKMeansEnsembleClassifier,
     OnOffTreeClassifier,
@@ -58,6 +59,7 @@ __all__ = [
     "NullTest",
     "OnOffCounts",
     "OnOffForestClassifier",
+    "OnOffHybridClassifier",
     "OnOffKMeansClassifier",
     "OnOffKMeansEnsembleClassifier",
     "OnOffLikelihood",

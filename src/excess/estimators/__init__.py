@@ -3,14 +3,17 @@
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.hybrid import HybridMember, OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load
 from excess.estimators.supervised import supervised_reference
 from excess.estimators.threshold import SignificanceThresholdClassifier
 from excess.estimators.tree import OnOffTreeClassifier
 
 __all__ = [
+    "HybridMember",
     "ModelFileError",
     "OnOffForestClassifier",
+    "OnOffHybridClassifier",
     "OnOffKMeansClassifier",
     "OnOffKMeansEnsembleClassifier",
     "OnOffTreeClassifier",

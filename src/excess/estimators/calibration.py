@@ -67,9 +67,13 @@ class SignalCalibration:
         excess = self._excess(score)
         return excess / (excess + (1 + self.alpha))
 
+    def on_probability_at(self, score: FloatArray) -> FloatArray:
+        """Return the probability of On at scores."""
+        return np.interp(score, self.score, self.on_probability)
+
     def _excess(self, score: FloatArray) -> FloatArray:
         """Return the density of signal in On, over that of Off events."""
-        on_probability = np.interp(score, self.score, self.on_probability)
+        on_probability = self.on_probability_at(score)
         return np.maximum(on_probability / (1 - on_probability) - self.alpha, 0.0)
 
     def to_arrays(self) -> dict[str, NDArray[np.float64]]:

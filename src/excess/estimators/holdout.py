@@ -89,7 +89,7 @@ def fit_part(
     return model, X_held_out
 
 
-def _out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> tuple[Any, FloatArray]:
+def out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> tuple[Any, FloatArray]:
     """Fit a bagging ensemble; NaN is the score of events that were in every bag."""
     model = clone(estimator)
     if not model.get_params().get("oob_score", True):
@@ -129,4 +129,4 @@ def _prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str
     return estimator, score_events(estimator, X)
 
 
-SCORE_SOURCES: dict[str, Callable[..., tuple[Any, FloatArray]]] = {"oob": _out_of_bag_scores, "prefit": _prefit_scores}
+SCORE_SOURCES: dict[str, Callable[..., tuple[Any, FloatArray]]] = {"oob": out_of_bag_scores, "prefit": _prefit_scores}

@@ -1,0 +1,392 @@
+"""A classifier that learns from On and Off labels, and how far to trust others, such as one trained on simulations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, has_fit_parameter
+
+from excess._core.checks import (
+    FloatArray,
+    as_binary_target,
+    as_labels,
+    as_random_state,
+    as_scalar_alpha,
+    binary_classes,
+    check_event_numbers,
+    check_same_length,
+)
+from excess.estimators.base import OnOffMixin, with_alpha
+from excess.estimators.calibration import SignalCalibration, calibrate
+from excess.estimators.folds import make_folds
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.holdout import check_classifier, out_of_bag_scores, out_of_fold_scores, score_events
+from excess.stats.curve import significance_curve
+from excess.stats.thresholds import out_of_bag_rule
+
+__all__ = ["HybridMember", "OnOffHybridClassifier"]
+
+LABELS = "On/Off"
+"""Name of the member that learns from labels alone."""
+LABELS_AND_REFERENCES = "On/Off with references"
+"""Name of the member that learns from labels, with the scores of references as features."""
+_TEMPERATURE = 8.0
+"""A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
+
+
+class HybridMember(NamedTuple):
+    """One source of knowledge.
+
+    Attributes
+    ----------
+    name : str
+        Of the reference, ``"On/Off"`` or ``"On/Off with references"``.
+    log_likelihood : float
+        Of the labels, under the member's calibrated out-of-bag or out-of-fold scores.
+    trust : float
+        Its weight; those of all members add up to 1.
+    """
+
+    name: str
+    log_likelihood: float
+    trust: float
+
+
+class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """On/Off learning with references, each trusted as far as the labels say.
+
+    A reference is a classifier that was trained on something else, such as simulated gammas and protons, or a column of
+    scores, such as the gammaness of another analysis. It may be right or wrong about the sky. On and Off labels tell:
+    each reference, a learner of the labels alone, and one that has the references as further features are averaged,
+    weighted by how likely they make the labels of events that they have not seen.
+
+    Parameters
+    ----------
+    references : mapping of str to classifier, str or int, or None, default=None
+        By name: a fitted classifier, which stays as it is; or the name, or number, of the column of X that holds a
+        score. Such columns are no features of the learner of labels alone.
+    estimator : classifier or None, default=None
+        What learns from the labels; by default an `OnOffForestClassifier`. It is cloned.
+    alpha : float, default=1.0
+        Exposure ratio On/Off.
+    cv : "oob", int, splitter or iterable, default="oob"
+        Where the scores come from by which members are judged: out of the bag of ``estimator``, or out of folds.
+    trained_on : mapping of str to sequence, or None, default=None
+        The groups, such as nights, that a reference was trained on, by its name. Events of these groups are refused.
+    threshold, threshold_tolerance, n_threshold_bootstrap
+        As for `OnOffForestClassifier`, on the scores by which members are judged.
+    n_jobs : int or None, default=None
+        Folds that are fitted at the same time; threads of the default estimator.
+    random_state : int, RandomState instance or None, default=None
+        Seed of everything random.
+
+    Attributes
+    ----------
+    members_ : tuple of HybridMember
+        What is averaged: the references in their order, the learner of labels with them, and without them.
+    trust_ : dict of str to float
+        The weight of each member, by name; they add up to 1.
+    estimators_ : dict of str to classifier
+        The fitted learners, by the names of their members.
+    threshold_, curve_, calibration_, classes_, n_features_in_, feature_names_in_
+        As for `OnOffForestClassifier`.
+
+    See Also
+    --------
+    supervised_reference : A classifier trained on simulated events, alone.
+    simulation_agreement : Where simulated events differ from observed ones.
+
+    Notes
+    -----
+    A reference must not have been trained on events that it is judged by, nor on any of their groups: neither here nor
+    by `cross_val_detect`. Give ``trained_on`` where it has seen observed events, so that this is checked.
+
+    ``docs/simulation.md`` shows what it is worth where simulations are right, slightly wrong, or useless.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from excess import OnOffHybridClassifier, inject_label_noise
+    >>> X, truth = make_classification(6000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(truth, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> simulated = LogisticRegression().fit(X[:2000], truth[:2000])
+    >>> model = OnOffHybridClassifier({"simulation": simulated}, alpha=1 / 5, random_state=0)
+    >>> model = model.fit(X[2000:4000], on[2000:4000])
+    >>> {name: round(trust, 2) for name, trust in model.trust_.items()}
+    {}
+    """
+
+    def __init__(
+        self,
+        references: Mapping[str, Any] | None = None,
+        estimator: Any = None,
+        alpha: float = 1.0,
+        *,
+        cv: Any = "oob",
+        trained_on: Mapping[str, Any] | None = None,
+        threshold: str | Callable[..., float] | float = "significance",
+        threshold_tolerance: float = 9.0,
+        n_threshold_bootstrap: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.references = references
+        self.estimator = estimator
+        self.alpha = alpha
+        self.cv = cv
+        self.trained_on = trained_on
+        self.threshold = threshold
+        self.threshold_tolerance = threshold_tolerance
+        self.n_threshold_bootstrap = n_threshold_bootstrap
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy that is not fitted; references are shared, because they are not fitted here."""
+        parameters = self.get_params(deep=False)
+        learner = parameters.pop("estimator")
+        shared = {name: parameters.pop(name) for name in ("references", "trained_on")}
+        copied = {name: clone(value, safe=False) for name, value in parameters.items()}
+        return type(self)(**shared, **copied, estimator=None if learner is None else clone(learner))
+
+    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+        """Learn from On and Off events, and how far to trust each reference.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; a DataFrame where references are columns by name, or know their features by name.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+        groups : array-like of shape (n_events,) or None, default=None
+            What must not be split between training and judging, such as nights: with ``cv="oob"``, out of the bag
+            means out of the group.
+
+        Returns
+        -------
+        self
+        """
+        alpha = as_scalar_alpha(self.alpha)
+        rule = out_of_bag_rule(self)
+        random = as_random_state(self.random_state)
+        references = self._checked_references()
+        labels = as_binary_target(y)
+        check_event_numbers(X, y=labels)
+        X = indexable(X)[0]
+        if groups is not None:
+            groups = as_labels(groups, name="groups")
+            check_same_length(y=labels, groups=groups)
+            self.check_groups(groups)
+        classes = np.array(binary_classes(labels))
+        on = np.asarray(labels == classes[1])
+        # these two set attributes, which describe the events alone and are set again by every fit
+        _check_feature_names(self, X, reset=True)
+        _check_n_features(self, X, reset=True)
+        features, reference_scores = self._split(X, references)
+
+        learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
+        check_classifier(learner)
+        learner = with_alpha(learner, alpha)
+        if "random_state" in learner.get_params() and learner.random_state is None:
+            learner.set_params(random_state=int(random.randint(2**31 - 1)))
+        inputs = {LABELS: features}
+        if references:
+            inputs[LABELS_AND_REFERENCES] = np.column_stack([features, *reference_scores.values()])
+        fitted: dict[str, Any] = {}
+        scores = dict(reference_scores)
+        for name in reversed(inputs):
+            fitted[name], scores[name] = self._learn(learner, inputs[name], labels, groups)
+        known = np.all([~np.isnan(own) for own in scores.values()], axis=0)
+
+        calibrations, likelihood = {}, {}
+        for name, own in scores.items():
+            calibrations[name] = calibrate(significance_curve(on[known], own[known], alpha))
+            likelihood[name] = _log_likelihood(on[known], calibrations[name].on_probability_at(own[known]))
+        weights = np.exp((np.array(list(likelihood.values())) - max(likelihood.values())) / _TEMPERATURE)
+        weights /= weights.sum()
+        members = tuple(map(HybridMember, likelihood, likelihood.values(), weights.tolist()))
+        score = np.where(known, _average(members, calibrations, scores), np.nan)
+        threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)))
+
+        # nothing is set before all has succeeded
+        self.members_, self.estimators_, self._calibrations = members, fitted, calibrations
+        self.threshold_, self.curve_, self.calibration_ = threshold, curve, calibrate(curve)
+        self.classes_ = classes
+        return self
+
+    @property
+    def trust_(self) -> dict[str, float]:
+        """The weight of each member, by name."""
+        return {member.name: member.trust for member in self.members_}
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return probabilities of the *noisy* classes, Off and On.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events, as for ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_events, 2)
+            The second column is the score: the mean over the members' probabilities of On, by their trust.
+        """
+        check_is_fitted(self)
+        X = indexable(X)[0]
+        _check_feature_names(self, X, reset=False)
+        _check_n_features(self, X, reset=False)
+        features, scores = self._split(X, self._checked_references())
+        for name, model in self.estimators_.items():
+            own = features if name == LABELS else np.column_stack([features, *scores_of_references(scores)])
+            scores[name] = score_events(model, own)
+        score = _average(self.members_, self._calibrations, scores)
+        return np.column_stack([1 - score, score])
+
+    def check_groups(self, groups: ArrayLike) -> None:
+        """Raise ValueError if a reference was trained on one of these groups.
+
+        Parameters
+        ----------
+        groups : array-like of shape (n_events,)
+            Groups of events, such as nights.
+        """
+        present = set(np.unique(as_labels(groups, name="groups")).tolist())
+        for name, seen in (self.trained_on or {}).items():
+            shared = sorted(present & set(np.asarray(seen).tolist()))
+            if shared:
+                raise ValueError(
+                    f"reference {name!r} was trained on events of group {shared[0]!r}, which are among these; it has "
+                    "seen what it would be judged by. Leave the group out, or give a reference that has not seen it"
+                )
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare a binary classifier that takes the inputs which its estimator takes."""
+        tags = super().__sklearn_tags__()
+        learner = OnOffForestClassifier() if self.estimator is None else self.estimator
+        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan
+        return tags
+
+    def _checked_references(self) -> dict[str, Any]:
+        """Return the references; each is a column or a fitted classifier."""
+        references = {} if self.references is None else self.references
+        if not isinstance(references, Mapping):
+            raise TypeError(
+                "references must be a mapping of names to fitted classifiers or columns, got "
+                f"{type(references).__name__}; give such as {{'simulation': forest}}"
+            )
+        for name, reference in references.items():
+            if name in (LABELS, LABELS_AND_REFERENCES) or not isinstance(name, str):
+                raise ValueError(f"references must have texts as names, and not {LABELS!r}; got {name!r}")
+            if not isinstance(reference, (str, int, np.integer)):
+                check_classifier(reference)
+                check_is_fitted(reference)
+        unknown = sorted(set(self.trained_on or {}) - set(references))
+        if unknown:
+            raise ValueError(f"trained_on names {unknown[0]!r}, which is none of the references")
+        return dict(references)
+
+    def _split(self, X: Any, references: dict[str, Any]) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Return the features for the learner, and the scores of references."""
+        names = getattr(X, "columns", None)
+        n_columns = X.shape[1] if hasattr(X, "shape") and len(np.shape(X)) == 2 else np.shape(np.asarray(X))[1]
+        columns = {
+            name: _column_number(name, own, names, n_columns)
+            for name, own in references.items()
+            if isinstance(own, (str, int, np.integer))
+        }
+        kept = [number for number in range(n_columns) if number not in columns.values()]
+        if not kept:
+            raise ValueError("X has no features besides the columns of references; give features to learn from")
+        features = X if len(kept) == n_columns else _safe_indexing(X, kept, axis=1)
+        scores = {}
+        for name, reference in references.items():
+            if name in columns:
+                found = np.asarray(_safe_indexing(X, columns[name], axis=1), dtype=np.float64).reshape(-1)
+            else:
+                found = score_events(reference, _features_of(name, reference, X, features))
+            n_bad = np.count_nonzero(~np.isfinite(found))
+            if n_bad:
+                raise ValueError(
+                    f"reference {name!r} has no finite score for {n_bad} of {len(found)} events; leave these out, or "
+                    "give them a score"
+                )
+            scores[name] = found
+        return np.asarray(features, dtype=np.float64), scores
+
+    def _learn(
+        self, learner: Any, X: FloatArray, labels: NDArray[Any], groups: NDArray[Any] | None
+    ) -> tuple[Any, FloatArray]:
+        """Return a learner fitted on all events, and scores by learners that had not seen them."""
+        if isinstance(self.cv, str):
+            if self.cv != "oob":
+                raise ValueError(f"cv must be 'oob', a number or a splitter, got {self.cv!r}")
+            fit_params = {}
+            if groups is not None:
+                if not has_fit_parameter(learner, "groups"):
+                    raise ValueError(
+                        f"groups cannot be kept apart out of the bag of {type(learner).__name__}; give cv a number of "
+                        "folds or a splitter, or leave groups out"
+                    )
+                fit_params["groups"] = groups
+            return out_of_bag_scores(learner, X, labels, fit_params)
+        folds = make_folds(self.cv, X, labels, {} if groups is None else {"groups": groups})
+        scores = out_of_fold_scores(learner, X, labels, folds, {}, self.n_jobs)
+        return clone(learner).fit(X, labels), scores
+
+
+def scores_of_references(scores: dict[str, FloatArray]) -> list[FloatArray]:
+    """Return the scores of references, in their order, without those of learners."""
+    return [own for name, own in scores.items() if name not in (LABELS, LABELS_AND_REFERENCES)]
+
+
+def _average(
+    members: tuple[HybridMember, ...], calibrations: Mapping[str, SignalCalibration], scores: Mapping[str, FloatArray]
+) -> FloatArray:
+    """Return the mean of the members' probabilities of On, by their trust."""
+    total = np.zeros(len(next(iter(scores.values()))))
+    for member in members:
+        total += member.trust * calibrations[member.name].on_probability_at(scores[member.name])
+    return total
+
+
+def _log_likelihood(on: NDArray[np.bool_], on_probability: FloatArray) -> float:
+    return float(np.log(np.where(on, on_probability, 1 - on_probability)).sum())
+
+
+def _column_number(name: str, column: Any, names: Any, n_columns: int) -> int:
+    """Return the number of the column of X that holds the scores of a reference."""
+    if isinstance(column, str):
+        if names is None:
+            raise ValueError(f"reference {name!r} is the column {column!r}, but X has no names; give a DataFrame")
+        if column not in names:
+            raise ValueError(f"reference {name!r} is the column {column!r}, which X does not have")
+        return list(names).index(column)
+    if not 0 <= column < n_columns:
+        raise ValueError(f"reference {name!r} is column {column} of X, which has {n_columns}")
+    return int(column)
+
+
+def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:
+    """Return the features that a reference was trained on."""
+    wanted = getattr(reference, "feature_names_in_", None)
+    if wanted is not None and hasattr(X, "columns"):
+        missing = [feature for feature in wanted if feature not in X.columns]
+        if missing:
+            raise ValueError(f"reference {name!r} needs features that X does not have: {', '.join(map(str, missing))}")
+        return X[list(wanted)]
+    n_wanted = getattr(reference, "n_features_in_", None)
+    n_given = features.shape[1] if hasattr(features, "shape") else np.shape(features)[1]
+    if n_wanted is not None and n_wanted != n_given:
+        raise ValueError(
+            f"reference {name!r} needs {n_wanted} features, but X has {n_given} without the columns of references; "
+            "give a DataFrame with the names that it was trained on"
+        )
+    return features
