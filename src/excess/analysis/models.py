@@ -63,6 +63,17 @@ MODELS: dict[str, Model] = {
         _FOREST,
         {**_OPEN_CRAB, "n_estimators": 200, "min_samples_leaf": 1, "threshold": 0.5},
     ),
+    "simulation-forest": Model(
+        "200 trees by entropy with leaves of 10 events, for simulated events",
+        _FOREST,
+        {
+            "n_estimators": 200,
+            "criterion": "information",
+            "min_samples_leaf": 10,
+            "max_features": "sqrt",
+            "threshold": 0.5,
+        },
+    ),
 }
 """Models by name. Sizes and depths are the best ones of the paper.
 

@@ -28,6 +28,7 @@ class OnOffMixin:
     curve_: ThresholdCurve
     calibration_: SignalCalibration
     classes_: NDArray[Any]
+    _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
 
     @property
     def tuned_counts_(self) -> OnOffCounts:

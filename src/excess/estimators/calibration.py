@@ -76,20 +76,20 @@ class SignalCalibration:
         on_probability = self.on_probability_at(score)
         return np.maximum(on_probability / (1 - on_probability) - self.alpha, 0.0)
 
-    def to_arrays(self) -> dict[str, NDArray[np.float64]]:
+    def to_arrays(self, name: str = "calibration") -> dict[str, NDArray[np.float64]]:
         """Return the arrays that a model file holds."""
         return {
-            "calibration_score": self.score,
-            "calibration_on_probability": self.on_probability,
-            "calibration_strength": np.array([self.strength]),
+            f"{name}_score": self.score,
+            f"{name}_on_probability": self.on_probability,
+            f"{name}_strength": np.array([self.strength]),
         }
 
     @classmethod
-    def from_arrays(cls, arrays: StoredArrays, alpha: float) -> SignalCalibration:
+    def from_arrays(cls, arrays: StoredArrays, alpha: float, name: str = "calibration") -> SignalCalibration:
         """Return the calibration from the arrays of a model file."""
-        score = arrays.take("calibration_score", np.float64, None)
-        probability = arrays.take("calibration_on_probability", np.float64, len(score))
-        strength = float(arrays.take("calibration_strength", np.float64, 1)[0])
+        score = arrays.take(f"{name}_score", np.float64, None)
+        probability = arrays.take(f"{name}_on_probability", np.float64, len(score))
+        strength = float(arrays.take(f"{name}_strength", np.float64, 1)[0])
         ascending = bool((np.diff(score) > 0).all() and (np.diff(probability) >= 0).all())
         possible = bool(np.isfinite(score).all() and (probability > 0).all() and (probability < 1).all())
         require(len(score) > 0 and ascending and possible and 0 <= strength < np.inf, "its calibration is not monotone")

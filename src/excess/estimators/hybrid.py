@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import _safe_indexing, get_tags, indexable
-from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted, has_fit_parameter
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter, validate_data
 
 from excess._core.checks import (
     FloatArray,
@@ -26,6 +27,9 @@ from excess.estimators.calibration import SignalCalibration, calibrate
 from excess.estimators.folds import make_folds
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import check_classifier, out_of_bag_scores, out_of_fold_scores, score_events
+from excess.estimators.model_file import from_bytes, to_bytes
+from excess.estimators.model_header import as_json
+from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.stats.curve import significance_curve
 from excess.stats.thresholds import out_of_bag_rule
 
@@ -57,6 +61,7 @@ class HybridMember(NamedTuple):
     trust: float
 
 
+@saveable
 class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     """On/Off learning with references, each trusted as far as the labels say.
 
@@ -110,7 +115,6 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
 
     Examples
     --------
-    >>> import numpy as np
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.linear_model import LogisticRegression
     >>> from excess import OnOffHybridClassifier, inject_label_noise
@@ -120,8 +124,10 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
     >>> model = OnOffHybridClassifier({"simulation": simulated}, alpha=1 / 5, random_state=0)
     >>> model = model.fit(X[2000:4000], on[2000:4000])
     >>> {name: round(trust, 2) for name, trust in model.trust_.items()}
-    {}
+    {'simulation': 0.15, 'On/Off with references': 0.3, 'On/Off': 0.55}
     """
+
+    _in_state = ("references", "estimator", "trained_on")
 
     def __init__(
         self,
@@ -179,16 +185,13 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         references = self._checked_references()
         labels = as_binary_target(y)
         check_event_numbers(X, y=labels)
-        X = indexable(X)[0]
+        X = self._validated(X, reset=True)
         if groups is not None:
             groups = as_labels(groups, name="groups")
             check_same_length(y=labels, groups=groups)
             self.check_groups(groups)
         classes = np.array(binary_classes(labels))
         on = np.asarray(labels == classes[1])
-        # these two set attributes, which describe the events alone and are set again by every fit
-        _check_feature_names(self, X, reset=True)
-        _check_n_features(self, X, reset=True)
         features, reference_scores = self._split(X, references)
 
         learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
@@ -240,12 +243,10 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             The second column is the score: the mean over the members' probabilities of On, by their trust.
         """
         check_is_fitted(self)
-        X = indexable(X)[0]
-        _check_feature_names(self, X, reset=False)
-        _check_n_features(self, X, reset=False)
+        X = self._validated(X, reset=False)
         features, scores = self._split(X, self._checked_references())
         for name, model in self.estimators_.items():
-            own = features if name == LABELS else np.column_stack([features, *scores_of_references(scores)])
+            own = features if name == LABELS else np.column_stack([features, *_scores_of_references(scores)])
             scores[name] = score_events(model, own)
         score = _average(self.members_, self._calibrations, scores)
         return np.column_stack([1 - score, score])
@@ -274,6 +275,55 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan
         return tags
 
+    def _get_state(self) -> State:
+        """Return what a model file holds: models as files inside it, names and columns as text."""
+        arrays: dict[str, NDArray[Any]] = {}
+        described = []
+        for number, (name, reference) in enumerate(self._checked_references().items()):
+            column: str | int | None = reference if isinstance(reference, str) else None
+            if isinstance(reference, (int, np.integer)):
+                column = int(reference)
+            if column is None:
+                arrays[f"reference_{number}"] = _to_bytes(f"reference {name!r}", reference)
+            described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
+        for number, (name, model) in enumerate(self.estimators_.items()):
+            arrays[f"learner_{number}"] = _to_bytes(f"what learns {name}", model)
+        for number, member in enumerate(self.members_):
+            arrays |= self._calibrations[member.name].to_arrays(f"member_{number}")
+        arrays["log_likelihoods"] = np.array([member.log_likelihood for member in self.members_])
+        arrays["trust"] = np.array([member.trust for member in self.members_])
+        text = as_json({"references": described, "members": list(self.trust_), "learners": list(self.estimators_)})
+        return {"hybrid": json.dumps(text), "has_estimator": self.estimator is not None}, arrays
+
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        text = json.loads(attributes["hybrid"])
+        names = [str(own["name"]) for own in text["references"]]
+        found = []
+        for number, own in enumerate(text["references"]):
+            column = own["column"]
+            require(column is None or type(column) in (str, int), "a reference is neither a model nor a column")
+            found.append(from_bytes(arrays.take(f"reference_{number}", np.uint8, None)) if column is None else column)
+        self.references = dict(zip(names, found, strict=True)) or None
+        seen = {own["name"]: own["trained_on"] for own in text["references"] if own["trained_on"] is not None}
+        self.trained_on = seen or None
+        learners = [LABELS_AND_REFERENCES, LABELS] if names else [LABELS]
+        require(text["learners"] == learners, "its learners are not those of its references")
+        require(text["members"] == [*names, *learners], "its members are not its references and learners")
+        self.estimators_ = {
+            name: from_bytes(arrays.take(f"learner_{number}", np.uint8, None)) for number, name in enumerate(learners)
+        }
+        members = text["members"]
+        self._calibrations = {
+            name: SignalCalibration.from_arrays(arrays, self.curve_.alpha, f"member_{number}")
+            for number, name in enumerate(members)
+        }
+        likelihoods = arrays.take("log_likelihoods", np.float64, len(members))
+        trust = arrays.take("trust", np.float64, len(members))
+        require(bool((trust >= 0).all()) and abs(trust.sum() - 1) < 1e-9, "the trust in its members does not add up")
+        self.members_ = tuple(map(HybridMember, members, likelihoods.tolist(), trust.tolist()))
+        if attributes["has_estimator"]:
+            self.estimator = clone(self.estimators_[LABELS])
+
     def _checked_references(self) -> dict[str, Any]:
         """Return the references; each is a column or a fitted classifier."""
         references = {} if self.references is None else self.references
@@ -296,7 +346,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
     def _split(self, X: Any, references: dict[str, Any]) -> tuple[FloatArray, dict[str, FloatArray]]:
         """Return the features for the learner, and the scores of references."""
         names = getattr(X, "columns", None)
-        n_columns = X.shape[1] if hasattr(X, "shape") and len(np.shape(X)) == 2 else np.shape(np.asarray(X))[1]
+        n_columns = X.shape[1]
         columns = {
             name: _column_number(name, own, names, n_columns)
             for name, own in references.items()
@@ -319,7 +369,19 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
                     "give them a score"
                 )
             scores[name] = found
-        return np.asarray(features, dtype=np.float64), scores
+        return check_array(features, dtype=np.float64, ensure_all_finite=self._finite, input_name="X"), scores
+
+    @property
+    def _finite(self) -> bool | str:
+        """What scikit-learn's checks say about values that are not finite."""
+        return "allow-nan" if get_tags(self).input_tags.allow_nan else True
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """Return events once what scikit-learn expects about features is set or checked; tables stay tables."""
+        if hasattr(X, "columns"):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return X
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite=self._finite, reset=reset)
 
     def _learn(
         self, learner: Any, X: FloatArray, labels: NDArray[Any], groups: NDArray[Any] | None
@@ -342,7 +404,14 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         return clone(learner).fit(X, labels), scores
 
 
-def scores_of_references(scores: dict[str, FloatArray]) -> list[FloatArray]:
+def _to_bytes(what: str, model: Any) -> NDArray[np.uint8]:
+    try:
+        return to_bytes(model)
+    except TypeError as error:
+        raise TypeError(f"{what} cannot be kept in a model file: {error}") from error
+
+
+def _scores_of_references(scores: dict[str, FloatArray]) -> list[FloatArray]:
     """Return the scores of references, in their order, without those of learners."""
     return [own for name, own in scores.items() if name not in (LABELS, LABELS_AND_REFERENCES)]
 
@@ -383,7 +452,7 @@ def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:
             raise ValueError(f"reference {name!r} needs features that X does not have: {', '.join(map(str, missing))}")
         return X[list(wanted)]
     n_wanted = getattr(reference, "n_features_in_", None)
-    n_given = features.shape[1] if hasattr(features, "shape") else np.shape(features)[1]
+    n_given = features.shape[1]
     if n_wanted is not None and n_wanted != n_given:
         raise ValueError(
             f"reference {name!r} needs {n_wanted} features, but X has {n_given} without the columns of references; "

@@ -18,6 +18,7 @@ import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
             f"classes of the dtype {model.classes_.dtype} cannot be saved; use whole numbers, bools or text"
         )
     attributes, arrays = model._get_state()
+    parameters = {name: value for name, value in model.get_params(deep=False).items() if name not in model._in_state}
     features = getattr(model, "feature_names_in_", None)
     header = {
         "format_version": FORMAT_VERSION,
@@ -87,7 +89,7 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
             "scikit-learn": sklearn.__version__,
             "python": platform.python_version(),
         },
-        "parameters": {name: as_parameter(name, value) for name, value in model.get_params(deep=False).items()},
+        "parameters": {name: as_parameter(name, value) for name, value in parameters.items()},
         "n_features": int(model.n_features_in_),
         "feature_names": None if features is None else [str(name) for name in features],
         "classes": model.classes_.tolist(),
@@ -146,6 +148,22 @@ def load(path: PathLike) -> Any:
         return _restore(SAVEABLE[name], header, StoredArrays(arrays))
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise ModelFileError(f"{path} does not hold a valid {name}: {error}") from error
+
+
+def to_bytes(model: Any) -> NDArray[np.uint8]:
+    """Return a fitted estimator as the bytes of its model file, for a file that holds several."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        save(model, path)
+        return np.frombuffer(path.read_bytes(), dtype=np.uint8)
+
+
+def from_bytes(content: NDArray[np.uint8]) -> Any:
+    """Return the fitted estimator of `to_bytes`; ModelFileError if there is none."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        path.write_bytes(content.tobytes())
+        return load(path)
 
 
 def read_header(path: PathLike) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -124,7 +125,30 @@ class AnalysisConfig(_Settings):
         default=False, strict=True, description="Allow features that encode where an event came from."
     )
 
-    @field_validator("features")
+    references: tuple[str, ...] = Field(
+        default=(),
+        description="Features that are scores of another analysis, such as gammaness; a model learns how far to trust "
+        "them.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _references_are_features(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("references", ()), (list, tuple)):
+            return given
+        features = given.get("features", FEATURES)
+        if not isinstance(features, (list, tuple)):
+            return given
+        more = [name for name in given.get("references", ()) if name not in features]
+        return {**given, "features": (*features, *more)} if more else given
+
+    @model_validator(mode="after")
+    def _features_besides_references(self) -> Self:
+        if set(self.features) <= set(self.references):
+            raise ValueError("all features are references; give features to learn from as well")
+        return self
+
+    @field_validator("features", "references")
     @classmethod
     def _features_once(cls, features: tuple[str, ...]) -> tuple[str, ...]:
         for name in features:
@@ -156,7 +180,7 @@ class AnalysisConfig(_Settings):
             return self
         for feature in self.features:
             for name in (feature, *_inputs(feature, self.derived_features)):
-                if reason := origin_of(name):
+                if reason := origin_of(name, is_reference=name in self.references):
                     through = "" if name == feature else f" is computed from {name!r}, which"
                     raise ValueError(
                         f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
@@ -173,6 +197,21 @@ class AnalysisConfig(_Settings):
             for name in names_in(cut):
                 names |= dict.fromkeys((name, *_inputs(name, self.derived_features)))
         return tuple(name for name in names if name not in self.derived_features)
+
+    def with_references(self, columns: Sequence[str]) -> AnalysisConfig:
+        """Return the configuration with further columns that are scores of another analysis.
+
+        Examples
+        --------
+        >>> from excess.events import AnalysisConfig
+        >>> config = AnalysisConfig(features=["width", "length"]).with_references(["gammaness"])
+        >>> config.features, config.references
+        (('width', 'length', 'gammaness'), ('gammaness',))
+        """
+        more = [name for name in columns if name not in self.references]
+        if not more:
+            return self
+        return AnalysisConfig.model_validate({**self.model_dump(), "references": [*self.references, *more]})
 
     def with_source(self, ra: float, dec: float) -> AnalysisConfig:
         """Return the configuration with the position of the source in deg."""
@@ -196,7 +235,10 @@ class AnalysisConfig(_Settings):
           theta_squared_cut: 0.025
         ...
         """
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        settings = self.model_dump(mode="json")
+        if not self.references:
+            del settings["references"]  # most analyses have none
+        return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:

@@ -10,6 +10,8 @@ import re
 
 __all__ = ["origin_of"]
 
+_OF_CLASSIFIER = "it is the output of a classifier, which may know the position"
+
 _RULES = tuple(
     (re.compile(pattern, re.IGNORECASE), reason)
     for pattern, reason in (
@@ -28,7 +30,7 @@ _RULES = tuple(
         (
             r"gamma_prediction.*|(.*_)?(gammaness|score|signal_probability|selected)|"
             r"(signal|background)_prediction.*|.*classifier_prediction",
-            "it is the output of a classifier, which may know the position",
+            _OF_CLASSIFIER,
         ),
         (r"region|on|off|is_on|is_off|is_signal|is_gamma|signal|label|truth", "it is a label"),
         (r"(true|mc|corsika|ceres)_.*|runtype", "it is the truth of a simulation"),
@@ -39,6 +41,10 @@ _RULES = tuple(
 )
 
 
-def origin_of(name: str) -> str | None:
-    """Return why a column encodes where an event came from, None if it does not."""
-    return next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)
+def origin_of(name: str, *, is_reference: bool = False) -> str | None:
+    """Return why a column encodes where an event came from, None if it does not.
+
+    Who names a column as a reference says that it is the output of a classifier, and that this one does not know.
+    """
+    reason = next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)
+    return None if is_reference and reason == _OF_CLASSIFIER else reason

@@ -17,6 +17,7 @@ from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import OnOffMixin, with_alpha
 from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
+from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.stats.thresholds import threshold_rule
 from excess.validation.detection import Detection
 from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
@@ -295,6 +296,7 @@ def detect(
     as_choice("statistic", statistic, STATISTICS)
     required = _as_significance(required_significance)
     events = check_new_events(X, y, alpha, groups, nearby, model.classes_)
+    check_references({"": model}, events.groups)
     run = FoldResults.of([predict_new(model, events)], events.on, events.alpha)
     return make_detection(events, [run], 1, "applied", statistic, required)
 
@@ -308,6 +310,16 @@ def check_models(estimator: Any) -> dict[str, Any]:
         check_classifier(model)
         score_method(model)
     return models
+
+
+def check_references(models: Mapping[str, Any], groups: NDArray[Any] | None) -> None:
+    """Refuse models with references that were trained on events of these groups."""
+    if groups is None:
+        return
+    for model in models.values():
+        for part in (model, *model.get_params(deep=True).values()):
+            if isinstance(part, OnOffHybridClassifier):
+                part.check_groups(groups)
 
 
 def _check_ratios(models: Mapping[str, Any]) -> None:
@@ -341,6 +353,7 @@ def _run_folds(
     """
     verbose = as_int("verbose", verbose, minimum=0)
     n_jobs = n_threads(n_jobs)
+    check_references(models, events.groups)
     seed = int(as_random_state(random_state).randint(2**31 - 1))
     folds_of = fold_maker(cv, strategy, events.X, events.labels, events.on_class, events.groups)
     models = {name: with_alpha(model, events.mean_alpha(events.labels)) for name, model in models.items()}
