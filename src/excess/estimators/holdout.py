@@ -17,12 +17,12 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, has_
 from excess._core.checks import FloatArray, binary_classes
 
 
-def check_classifier(estimator: Any) -> None:
-    """Raise TypeError for anything but an object that classifies."""
+def check_classifier(estimator: Any, name: str = "estimator") -> None:
+    """Raise TypeError for anything but an object that classifies; ``name`` says what it is."""
     if isinstance(estimator, type):
-        raise TypeError(f"estimator must be an object, got the class {estimator.__name__}; add ()")
-    if not is_classifier(estimator):
-        raise TypeError(f"estimator must be a classifier, got {type(estimator).__name__}")
+        raise TypeError(f"{name} must be an object, got the class {estimator.__name__}; add ()")
+    if not hasattr(estimator, "__sklearn_tags__") or not is_classifier(estimator):
+        raise TypeError(f"{name} must be a classifier, got {type(estimator).__name__}")
 
 
 def takes_groups(estimator: Any, groups: NDArray[Any] | None) -> bool:

@@ -336,7 +336,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             if name in (LABELS, LABELS_AND_REFERENCES) or not isinstance(name, str):
                 raise ValueError(f"references must have texts as names, and not {LABELS!r}; got {name!r}")
             if not isinstance(reference, (str, int, np.integer)):
-                check_classifier(reference)
+                check_classifier(reference, f"reference {name!r}")
                 check_is_fitted(reference)
         unknown = sorted(set(self.trained_on or {}) - set(references))
         if unknown:
