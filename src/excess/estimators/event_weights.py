@@ -1,4 +1,4 @@
-"""Groups and weights of training events: their checks, and what they mean for bags."""
+"""Groups and weights of training events: their checks, what they mean for bags, and weights that even out exposure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_column, as_counts, as_labels, check_same_length
+from excess._core.rng import LARGEST_FACTOR
 from excess.estimators._forest.bags import Bag
 
 _MAX_TOTAL = 2**31 - 1
@@ -62,6 +63,25 @@ class EventWeights:
         total = np.bincount(rows, values[known], minlength=n_events)
         with np.errstate(invalid="ignore"):
             return total / np.bincount(rows, minlength=n_events)
+
+
+def even_out_exposure(on: BoolArray, alpha: FloatArray) -> tuple[FloatArray | None, float]:
+    """Return weights of events, and the one exposure ratio that all of them have with these weights.
+
+    An event of exposure ratio alpha is background of On with the probability ``q = alpha / (1 + alpha)``. On events get
+    the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``, with the mean over all events. Then background
+    is On with the probability ``q_mean`` everywhere, whatever mix of observations an x has, and no feature that tells
+    observations apart predicts On. Among all such weights these leave the excess of a steady source the smallest error,
+    and this error is what counts of as many events would have: they are the overlap weights of Li, Morgan & Zaslavsky
+    (2018, J. Am. Stat. Assoc. 113, 390). Where all ratios are the same, there are no weights.
+    """
+    if (alpha == alpha[0]).all():
+        return None, float(alpha[0])
+    q = alpha / (1 + alpha)
+    # any common ratio will do; with one that is not too far from the ends, no weight is larger than a forest takes
+    mean = float(np.clip(q.mean(), q.max() / LARGEST_FACTOR, 1 - (1 - q.min()) / LARGEST_FACTOR))
+    weights = np.minimum(np.where(on, (1 - q) / (1 - mean), q / mean), LARGEST_FACTOR)
+    return weights, mean / (1 - mean)
 
 
 def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:
