@@ -262,7 +262,7 @@ class OnOffCounts:
                 added[float(alpha)] = (before[0] + n_on, before[1] + n_off)
         if len(added) <= 1:
             [(alpha, counts)] = added.items() or [(max(alpha for _, _, alpha in given), (0, 0))]
-            return cls(*counts, alpha)
+            return cls(counts[0], counts[1], alpha)
         kept = tuple((n_on, n_off, alpha) for alpha, (n_on, n_off) in sorted(added.items()))
         total_on, total_off = (math.fsum(part[column] for part in kept) for column in (0, 1))
         mean = math.fsum(n_off * alpha for _, n_off, alpha in kept) / total_off if total_off > 0 else max(added)

@@ -450,7 +450,9 @@ class Detection:
             lines.append(f"likelihood: {self.likelihood}")
         lines.append(f"cut: {self.counts}")
         for name, outcome in self.outcomes_by_observation.items() if len(self.outcomes_by_observation) > 1 else ():
-            by_likelihood = "" if outcome.likelihood is None else f"likelihood {outcome.likelihood.significance:.1f} sigma, "
+            by_likelihood = (
+                "" if outcome.likelihood is None else f"likelihood {outcome.likelihood.significance:.1f} sigma, "
+            )
             lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")

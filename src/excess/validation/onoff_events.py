@@ -96,8 +96,8 @@ def check_events(
         distinct = np.unique(known)
         if len(distinct) < 2:
             raise ValueError(
-                f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on when it is held "
-                "out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
+                f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on when it is "
+                "held out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
             )
     around = _check_nearby(nearby, groups is not None)
     names = _check_observations(observations, labels)
