@@ -195,9 +195,11 @@ def _given_alpha(observation: Observation) -> float | dict[str, float] | None:
     if observation.observations is not None:
         if observation.event_alpha is None:
             return observation.alpha
-        names, number = np.unique(observation.observations, return_inverse=True)
-        means = np.bincount(number, observation.event_alpha) / np.bincount(number)
-        return dict(zip(map(str, names), means.tolist(), strict=True))
+        found = {}
+        for name in np.unique(observation.observations):
+            own = observation.event_alpha[observation.observations == name]
+            found[str(name)] = float(own[0] if (own == own[0]).all() else own.mean())
+        return found
     if "Off events" not in observation.files:
         return None
     if observation.event_alpha is None or observation.groups is None:

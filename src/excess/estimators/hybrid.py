@@ -210,6 +210,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         if sample_weight is not None:
             EventWeights.of(sample_weight, on, np.inf)
             counted = as_counts("sample_weight", as_column("sample_weight", sample_weight))
+            counted = None if (counted == 1).all() else counted
         features, reference_scores = self._split(X, references)
 
         learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator

@@ -325,7 +325,7 @@ class OnOffCounts:
     def __str__(self) -> str:
         """Say counts, excess and significance in one line."""
         return (
-            f"On {self.n_on:.10g}, Off {self.n_off:.10g}, alpha {self.alpha:.4g}: "
+            f"On {round(self.n_on, 1):.10g}, Off {round(self.n_off, 1):.10g}, alpha {self.alpha:.4g}: "
             f"excess {self.excess:.1f} +- {self.excess_error:.1f}, {self.significance:.1f} sigma"
         )
 
