@@ -16,6 +16,7 @@ from .estimators import (
     OnOffKMeansEnsembleClassifier,
     OnOffTreeClassifier,
     SignificanceThresholdClassifier,
+    exposure_weights,
     load,
     supervised_reference,
 )
@@ -80,6 +81,7 @@ __all__ = [
     "cross_val_detect",
     "default_threshold",
     "detect",
+    "exposure_weights",
     "f1_threshold",
     "inject_label_noise",
     "joint_significance",

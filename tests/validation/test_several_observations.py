@@ -1,5 +1,7 @@
 """One model from observations whose exposure ratios differ: training, detection, and what each observation says."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -15,6 +17,7 @@ from excess import (
     SignificanceThresholdClassifier,
     cross_val_detect,
     detect,
+    exposure_weights,
     li_ma_significance,
     on_off_likelihood,
 )
@@ -49,7 +52,7 @@ def fit(model, X, y, alpha, *, weighted=True):
 class Recorder(ClassifierMixin, BaseEstimator):
     """Keeps the weights that it is given."""
 
-    seen: list = []
+    seen: ClassVar[list] = []
 
     def fit(self, X, y, sample_weight=None):
         self.classes_ = np.unique(y)
@@ -99,6 +102,29 @@ class TestWeights:
 
     def test_one_ratio_has_no_weights(self):
         assert even_out_exposure(np.array([True, False]), np.array([0.3, 0.3])) == (None, 0.3)
+
+    def test_weights_for_any_classifier(self):
+        _, y, alpha, _ = draw(0)
+        weights, ratio = exposure_weights(np.where(y == 1, "on", "off"), alpha)
+        expected, expected_ratio = even_out_exposure(y == 1, alpha)
+        np.testing.assert_array_equal(weights, expected)
+        assert ratio == expected_ratio
+        weights, ratio = exposure_weights(y, np.full(len(y), 0.3))
+        assert (weights == 1).all()
+        assert ratio == 0.3
+
+    @pytest.mark.parametrize(
+        ("alpha", "message"),
+        [
+            ([0.2, 0.3], r"len\(y\) = 4, len\(alpha\) = 2"),
+            ([0.2, 0.3, 0.0, 0.2], "alpha must be positive"),
+            ([0.2, 0.3, np.nan, 0.2], "alpha must be finite"),
+            (0.2, "alpha must be one-dimensional"),
+        ],
+    )
+    def test_ratios_that_are_refused(self, alpha, message):
+        with pytest.raises(ValueError, match=message):
+            exposure_weights([0, 1, 0, 1], alpha)
 
 
 class TestTraining:
