@@ -138,6 +138,7 @@ class TestTraining:
         assert np.mean(importances[False]) > 0.9
         assert np.mean(importances[True]) < 0.45  # one of four features
 
+    @pytest.mark.slow
     def test_a_forest_learns_more(self):
         forest = OnOffForestClassifier(30, random_state=0)
         found = []
@@ -152,6 +153,7 @@ class TestTraining:
         weighted, mean = np.mean(found, axis=0)
         assert weighted > mean + 1.0
 
+    @pytest.mark.slow
     def test_hold_out_events_are_standard_normal_without_a_source(self):
         forest = OnOffForestClassifier(10, min_samples_leaf=40, threshold_tolerance=0.0, n_threshold_bootstrap=0)
         likelihood, uncut = [], []
@@ -166,6 +168,7 @@ class TestTraining:
             assert np.mean(values) == pytest.approx(0.0, abs=0.25)
             assert np.std(values) == pytest.approx(1.0, abs=0.17)
 
+    @pytest.mark.slow
     def test_equal_ratios_give_the_bits_of_one(self):
         X, y, _, _ = draw(0, share=0.2)
         models = {
