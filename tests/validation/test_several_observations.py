@@ -231,6 +231,24 @@ class TestTraining:
         new, labels, ratios, _ = draw(1, share=0.2)
         assert detect(fitted, new, labels, alpha=ratios).significance > 4
 
+    def test_whole_weights_of_a_hybrid_are_repeated_events(self):
+        X, y, _, _ = draw(0, share=0.2, n_off=(300, 100))
+        weights = np.random.default_rng(0).integers(0, 4, len(y))
+        group = np.arange(len(y)) % 3
+        forest = OnOffForestClassifier(8, min_samples_leaf=5, random_state=0)
+        folds, repeated = (
+            [(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in range(3)]
+            for own in (
+                group,
+                group.repeat(weights),
+            )
+        )
+        weighted = OnOffHybridClassifier(estimator=forest, cv=folds, random_state=0).fit(X, y, sample_weight=weights)
+        model = OnOffHybridClassifier(estimator=forest, cv=repeated, random_state=0)
+        model = model.fit(X.repeat(weights, axis=0), y.repeat(weights))
+        np.testing.assert_array_equal(weighted.predict_proba(X), model.predict_proba(X))
+        np.testing.assert_array_equal(weighted.curve_.n_off, model.curve_.n_off)
+
     def test_weights_of_a_threshold_that_are_refused(self):
         X, y, _, _ = draw(0)
         with pytest.raises(ValueError, match="event_weight goes with method='significance' or 'f1' only"):

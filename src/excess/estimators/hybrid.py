@@ -207,10 +207,9 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         classes = np.array(binary_classes(labels))
         on = np.asarray(labels == classes[1])
         counted = None
-        if sample_weight is not None:
-            EventWeights.of(sample_weight, on, np.inf)
+        # weights of 1 are none
+        if sample_weight is not None and EventWeights.of(sample_weight, on, np.inf).rows is not None:
             counted = as_counts("sample_weight", as_column("sample_weight", sample_weight))
-            counted = None if (counted == 1).all() else counted
         features, reference_scores = self._split(X, references)
 
         learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
