@@ -213,9 +213,16 @@ def _source(events: EventOptions) -> tuple[float, float] | None:
 
 
 def _observe(events: EventOptions, *, nearby: bool) -> Any:
-    """Return the observation that the options describe."""
-    from excess.analysis import observe
+    """Return the observation that the options describe, or all of a list of observations."""
+    from excess.analysis import observe, observe_several
 
+    if _lists_observations(events):
+        for option in ("off", "alpha", "join", "source_ra", "source_dec"):
+            if getattr(events, option) not in (None, []):
+                raise typer.BadParameter(
+                    "goes with event files; a list of observations has its own", param_hint=_as_option(option)
+                )
+        return observe_several(events.files[0], events.config, groups=events.groups, nearby=nearby)
     return observe(
         events.files,
         events.config,
@@ -226,6 +233,14 @@ def _observe(events: EventOptions, *, nearby: bool) -> Any:
         source=_source(events),
         nearby=nearby,
     )
+
+
+def _lists_observations(events: EventOptions) -> bool:
+    """Say whether the only file is a list of observations, in YAML."""
+    lists = [path for path in events.files if path.suffix.lower() in (".yaml", ".yml")]
+    if lists and len(events.files) > 1:
+        raise typer.BadParameter(f"{lists[0]} lists observations; give it alone", param_hint="FILES")
+    return bool(lists)
 
 
 def _finish(found: Run, output: Path | None, as_json: bool) -> None:
@@ -308,6 +323,8 @@ def train(
         say(str(observation), run.as_json)
         trained = train(observation, model, **settings)
     else:
+        if _lists_observations(events):
+            raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
         for option in ("join", "off", "alpha"):
             if getattr(events, option):
                 raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
