@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
-from excess.stats.p_values import weighted_chi2_sf
+from excess.stats.p_values import difference_p_value
 
 __all__ = ["FeatureComparison", "WeightedSamples", "compare_feature"]
 
@@ -210,7 +210,8 @@ class _Binned(NamedTuple):
         place = samples.fold * n_bins + np.searchsorted(cuts, observed, side="left")
 
         def fill(weights: FloatArray) -> FloatArray:
-            return np.bincount(place, weights, n_folds * n_bins).reshape(n_folds, n_bins)
+            sums = np.bincount(place, weights, n_folds * n_bins)
+            return np.asarray(sums, dtype=np.float64).reshape(n_folds, n_bins)
 
         own = np.searchsorted(cuts, simulated, side="left")
         share, weight, strength = samples.share, samples.simulated_weight, samples.strengths
@@ -254,9 +255,7 @@ def _p_value(binned: _Binned) -> float:
     """Return the p-value of the cumulated differences at all cuts together.
 
     For each fold and cut, the weighted events below the cut are compared with the simulated share of all weighted
-    events of the fold: the number of signal events is free in each fold. The differences of all folds are added, each
-    is divided by its standard deviation, and the squares are summed over the cuts. Under agreement that is a sum of
-    chi-squared variables, weighted by the eigenvalues of the correlation of the differences.
+    events of the fold: the number of signal events is free in each fold. The differences of all folds are added.
     """
     n_bins = binned.observed.shape[1]
     used = np.flatnonzero(binned.simulated.sum(axis=1) > 0)
@@ -271,14 +270,7 @@ def _p_value(binned: _Binned) -> float:
         covariance += centred[f].T @ (binned.null_variance[f][:, None] * centred[f])
         for g in used:
             covariance += centred[f].T @ (binned.simulated_products[f, g][:, None] * centred[g])
-    variance = np.diag(covariance)
-    known = variance > 1e-12 * variance.max()
-    if not known.any():
-        return 1.0
-    deviation = np.sqrt(variance[known])
-    correlation = covariance[np.ix_(known, known)] / np.outer(deviation, deviation)
-    statistic = float(np.sum((difference[known] / deviation) ** 2))
-    return weighted_chi2_sf(statistic, np.linalg.eigvalsh(correlation))
+    return difference_p_value(difference, covariance)
 
 
 def _shift(
@@ -336,8 +328,8 @@ def _choose_edges(
         n_steps = -int(-(high - low + 1) // step)
         return low - 0.5 + step * np.arange(n_steps + 1), False
     if low > 0 and high - middle > _SKEWED * (middle - low):
-        return np.geomspace(low, high, n_bins + 1), True
-    return np.linspace(low, high, n_bins + 1), False
+        return low * (high / low) ** (np.arange(n_bins + 1) / n_bins), True
+    return np.linspace(low, high, n_bins + 1, dtype=np.float64), False
 
 
 def _quantiles(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:
