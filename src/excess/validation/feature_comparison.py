@@ -326,10 +326,10 @@ def _choose_edges(
     if (values == np.rint(values)).all():
         step = max(1, -int(-(high - low + 1) // n_bins))
         n_steps = -int(-(high - low + 1) // step)
-        return low - 0.5 + step * np.arange(n_steps + 1), False
+        return low - 0.5 + step * np.arange(n_steps + 1, dtype=np.float64), False
     if low > 0 and high - middle > _SKEWED * (middle - low):
-        return low * (high / low) ** (np.arange(n_bins + 1) / n_bins), True
-    return np.linspace(low, high, n_bins + 1, dtype=np.float64), False
+        return low * (high / low) ** (np.arange(n_bins + 1, dtype=np.float64) / n_bins), True
+    return low + (high - low) * np.arange(n_bins + 1, dtype=np.float64) / n_bins, False
 
 
 def _quantiles(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:
