@@ -186,6 +186,9 @@ def test_names_come_from_a_table_whose_columns_may_be_in_any_order():
     assert sorted(found.table["feature"]) == names
     plain = simulation_agreement(X, y, gammas.to_numpy(), feature_names=names, **options)
     pd.testing.assert_frame_equal(found.table, plain.table)
+    for events, simulated in ((X, gammas), (pd.DataFrame(X, columns=names), gammas.to_numpy())):
+        mixed = simulation_agreement(events, y, simulated, feature_names=names, **options)
+        pd.testing.assert_frame_equal(mixed.table, plain.table)
     with pytest.raises(ValueError, match="simulated_signal has no column 'feature_2', which X has"):
         simulation_agreement(pd.DataFrame(X, columns=names), y, gammas.drop(columns="feature_2"), **options)
 

@@ -284,7 +284,7 @@ def simulation_agreement(
 
 
 class _Simulated(NamedTuple):
-    """Simulated events, as the caller gave them and as floats, and the share of each in all."""
+    """Simulated events, as a table or an array like X and as floats, and the share of each in all."""
 
     given: Any
     features: FloatArray
@@ -305,6 +305,11 @@ class _Simulated(NamedTuple):
             raise ValueError(f"{name} must have the {len(names)} features of X, got {features.shape[1]}")
         if len(features) < 2:
             raise ValueError(f"{name} must hold at least two events, got {len(features)}")
+        # classifiers know features by name if they were fitted on a table, and by place if they were not
+        if not hasattr(X, "columns"):
+            given = features
+        elif not hasattr(given, "columns"):
+            given = type(X)(features, columns=X.columns)
         if weight is None:
             return cls(given, features, np.full(len(features), 1 / len(features)))
         counts = as_counts(weight_name, as_column(weight_name, weight))
