@@ -134,7 +134,8 @@ class WeightedSamples:
     @cached_property
     def strengths(self) -> FloatArray:
         """Number of signal events in each fold, by its weighted excess; 0 where no simulated event has a weight."""
-        expected = self.simulated_weight @ self.share
+        # a sum, not a product, whose last digits depend on the number of threads
+        expected = np.sum(self.simulated_weight * self.share, axis=1)
         found = np.bincount(self.fold, self.count * self.weight, len(expected))
         return np.divide(found, expected, out=np.zeros(len(expected)), where=expected > 0)
 

@@ -198,7 +198,8 @@ def simulation_agreement(
         method over all features of a sample, so this is the probability that no feature of a sample is flagged where
         all of them agree.
     n_jobs : int or None, default=None
-        Folds that are fitted at the same time, on threads. The result does not depend on it.
+        Folds that are fitted, and features that are compared, at the same time, on threads. The result does not
+        depend on it.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, and of a classifier that has no seed of its own.
 
@@ -261,15 +262,17 @@ def simulation_agreement(
     elif background_weight is not None:
         raise ValueError("background_weight is given without simulated_background")
 
-    samples = _weigh_signal(models[""], events, signal, cv, n_threads(n_jobs), random_state)
+    threads = n_threads(n_jobs)
+    samples = _weigh_signal(models[""], events, signal, cv, threads, random_state)
     excess, error = samples.excess
     remark = _why_not(samples)
     found: list[FeatureComparison] = []
     if remark is None:
-        found += _compare(names, observed, signal.features, samples, confidence)
+        found += _compare(names, observed, signal.features, samples, confidence, threads)
     if background is not None:
         off = ~events.on
-        found += _compare(names, observed[off], background.features, _weigh_background(off, background), confidence)
+        unweighted = _weigh_background(off, background)
+        found += _compare(names, observed[off], background.features, unweighted, confidence, threads)
     return SimulationAgreement(
         comparisons=tuple(found),
         confidence=confidence,
@@ -424,13 +427,22 @@ def _why_not(samples: WeightedSamples) -> str | None:
 
 
 def _compare(
-    names: tuple[str, ...], observed: FloatArray, simulated: FloatArray, samples: WeightedSamples, confidence: float
+    names: tuple[str, ...],
+    observed: FloatArray,
+    simulated: FloatArray,
+    samples: WeightedSamples,
+    confidence: float,
+    n_jobs: int,
 ) -> list[FeatureComparison]:
     """Compare all features of a sample, correct their p-values for their number, and return the worst first."""
-    found = [compare_feature(name, observed[:, j], simulated[:, j], samples) for j, name in enumerate(names)]
+
+    def compare(j: int) -> FeatureComparison:
+        return compare_feature(names[j], observed[:, j], simulated[:, j], samples)
+
+    found = list(map_threaded(compare, range(len(names)), n_jobs, limit_blas=True))
     adjusted = holm([one.p_value for one in found]).tolist()
     marked = [
         replace(one, adjusted_p_value=p, flagged=p < 1 - confidence) for one, p in zip(found, adjusted, strict=True)
     ]
-    # p-values may be too small for a float; the sort is stable
+    # p-values may be too small for a float, so the shift decides among equal ones; the sort is stable
     return sorted(marked, key=lambda one: (one.p_value, -abs(np.nan_to_num(one.shift))))
