@@ -51,7 +51,17 @@ from .stats import (
     tune_threshold,
     yao_threshold,
 )
-from .validation import Agreement, Detection, NullTest, agreement, cross_val_detect, detect, null_test
+from .validation import (
+    Agreement,
+    Detection,
+    NullTest,
+    SimulationAgreement,
+    agreement,
+    cross_val_detect,
+    detect,
+    null_test,
+    simulation_agreement,
+)
 
 __all__ = [
     "THRESHOLD_METHODS",
@@ -67,6 +77,7 @@ __all__ = [
     "OnOffLikelihood",
     "OnOffTreeClassifier",
     "SignificanceThresholdClassifier",
+    "SimulationAgreement",
     "ThresholdCurve",
     "__version__",
     "agreement",
@@ -98,6 +109,7 @@ __all__ = [
     "significance_score",
     "significance_scorer",
     "significance_threshold",
+    "simulation_agreement",
     "supervised_reference",
     "tune_threshold",
     "yao_threshold",
