@@ -68,13 +68,13 @@ def test_simulation_in_every_format_gives_the_same_events(suffix, tmp_path, caps
 @pytest.mark.slow
 def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys):
     models = ("-m", "tree", "-m", "k-means")
-    simulation = ("--simulation", folder / "gamma.hdf5", folder / "proton.hdf5")
+    simulation = ("--simulated", folder / "gamma.hdf5", folder / "proton.hdf5")
     options = (*models, *simulation, "--null-test", "--permutations", 3, "--json")
     assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "one", *options) == 0
     result = json.loads(capsys.readouterr().out)
     assert result == json.loads((tmp_path / "one" / "result.json").read_text())
-    assert set(result["models"]) == {"tree", "k-means", "supervised"}
-    assert set(result["null_tests"]) == {"tree", "k-means"}
+    assert list(result["models"]) == ["tree", "k-means", "hybrid", "supervised"]
+    assert list(result["null_tests"]) == ["tree", "k-means", "hybrid"]
     assert result["models"]["supervised"]["significance"] > result["observation"]["significance"] > 5
     assert result["models"]["tree"]["n_permutations"] == 3
     test = result["null_tests"]["tree"]
@@ -92,7 +92,7 @@ def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys)
     assert len(events) == result["observation"]["n_on"] + result["observation"]["n_off"]
     groups = pd.read_csv(tmp_path / "one" / "groups.csv")
     assert groups.groupby("model")["n_on"].sum()["tree"] == result["models"]["tree"]["n_on"]
-    assert len(pd.read_csv(tmp_path / "one" / "folds.csv")) == 3 * 5
+    assert len(pd.read_csv(tmp_path / "one" / "folds.csv")) == 4 * 5
 
     again = ("-c", tmp_path / "one" / "config.yaml", *options)
     assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "two", *again) == 0
@@ -336,7 +336,7 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
 def test_demo(tmp_path, capsys):
     assert run("demo", "--events", 60_000, "--signal", 900, "-o", tmp_path, "--json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert list(result["models"]) == ["forest", "li-ma-tree", "k-means", "supervised"]
+    assert list(result["models"]) == ["forest", "hybrid", "li-ma-tree", "k-means", "supervised"]
     assert result["models"]["forest"]["significance"] > result["observation"]["significance"]
     assert all(abs(test["mean"]) < 2 for test in result["null_tests"].values())
     assert (tmp_path / "result.json").exists()

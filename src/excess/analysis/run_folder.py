@@ -102,6 +102,7 @@ class Run:
             "repeats": {name: values.tolist() for name, values in found.repeats.items()},
             "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
+            "trust": _trust_result(found),
         }
 
     def write(self, folder: str | PathLike[str]) -> Path:
@@ -208,6 +209,14 @@ class Run:
             rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
         with replacing(path) as temporary:
             np.save(temporary, rows, allow_pickle=False)
+
+
+def _trust_result(found: Detection) -> dict[str, Any] | None:
+    """Return how far each reference was trusted: mean, smallest and largest value, and those of the folds."""
+    return {
+        name: {**trust._asdict(), "folds": [None if fold.trust is None else fold.trust[name] for fold in found.folds]}
+        for name, trust in found.trust.items()
+    } or None
 
 
 def _null_result(test: NullTest) -> dict[str, Any]:
@@ -381,15 +390,18 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     selected = events[f"{name}_selected"].to_numpy(dtype=np.bool_)
     fold = events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64)
     alphas = shared["alpha"] if shared["event_alpha"] is None else shared["event_alpha"]
-    rows = zip(folds.itertuples(), numbers["tuned_alpha"], strict=True)
+    trusted = [
+        {name: own["folds"][number] for name, own in (numbers["trust"] or {}).items()} for number in range(len(folds))
+    ]
+    rows = zip(folds.itertuples(), numbers["tuned_alpha"], trusted, strict=True)
     return Detection(
         score=events[f"{name}_score"].to_numpy(dtype=np.float64),
         selected=selected,
         ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
         fold=fold,
         folds=tuple(
-            _fold(row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas))
-            for number, (row, tuned_alpha) in enumerate(rows)
+            _fold(row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas), trust or None)
+            for number, (row, tuned_alpha, trust) in enumerate(rows)
         ),
         strategy=numbers["strategy"],
         statistic=numbers["statistic"],
@@ -402,7 +414,7 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     )
 
 
-def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts) -> Fold:
+def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts, trust: dict[str, float] | None) -> Fold:
     tuned = None if tuned_alpha is None else OnOffCounts(int(row.tuned_n_on), int(row.tuned_n_off), tuned_alpha)
     likelihood = float(row.likelihood_significance)
-    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood)
+    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood, trust)

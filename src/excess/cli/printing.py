@@ -61,9 +61,20 @@ def print_run(run: Run) -> None:
     n_unjudged = int((~first.held_out).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
+    for name, found in run.detections.items():
+        if found.trust:
+            console.print(f"{escape(name)} trusts: {escape(_trust_text(found.trust))}")
     for name, test in run.null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")
+
+
+def _trust_text(trust: Any) -> str:
+    """Return how far each member is trusted, with the range over folds where they differ."""
+    return ", ".join(
+        f"{name} {own.mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if own.high - own.low >= 0.005 else "")
+        for name, own in trust.items()
+    )
 
 
 def _run_table(run: Run) -> Any:
