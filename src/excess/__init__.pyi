@@ -49,7 +49,17 @@ from .stats import (
     tune_threshold,
     yao_threshold,
 )
-from .validation import Agreement, Detection, NullTest, agreement, cross_val_detect, detect, null_test
+from .validation import (
+    Agreement,
+    Detection,
+    NullTest,
+    SimulationAgreement,
+    agreement,
+    cross_val_detect,
+    detect,
+    null_test,
+    simulation_agreement,
+)
 
 __all__ = [
     "THRESHOLD_METHODS",
@@ -65,6 +75,7 @@ __all__ = [
     "OnOffLikelihood",
     "OnOffTreeClassifier",
     "SignificanceThresholdClassifier",
+    "SimulationAgreement",
     "ThresholdCurve",
     "__version__",
     "agreement",
@@ -94,6 +105,7 @@ __all__ = [
     "significance_score",
     "significance_scorer",
     "significance_threshold",
+    "simulation_agreement",
     "supervised_reference",
     "tune_threshold",
     "yao_threshold",

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from excess.reproduction.published import AVERAGES, FORESTS, IMBALANCED, MORE_NOISE
-from excess.reproduction.ranking import compare_ranks, holm, wilcoxon_p_value
+from excess.reproduction.ranking import compare_ranks, wilcoxon_p_value
+from excess.stats.p_values import holm
 
 NAMES = ("LiMa", "Noisy", "Menon", "Mithal")
 

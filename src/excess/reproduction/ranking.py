@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from scipy.stats import chi2, rankdata, wilcoxon
 
 from excess._core.checks import FloatArray, as_floats, as_probability
+from excess.stats.p_values import holm
 
-__all__ = ["RankComparison", "compare_ranks", "holm", "wilcoxon_p_value"]
+__all__ = ["RankComparison", "compare_ranks", "wilcoxon_p_value"]
 
 _MAX_EXACT = 60
 """Differences up to which the distribution of signed ranks is exact, and not approximated."""
@@ -171,23 +172,6 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     for rank in doubled:
         chance = (chance + np.concatenate([np.zeros(rank), chance[:-rank]])) / 2
     return float(min(1.0, 2 * chance[: min(positive, total - positive) + 1].sum()))
-
-
-def holm(p_values: ArrayLike) -> FloatArray:
-    """Correct p-values for their number, by Holm's step-down method.
-
-    Examples
-    --------
-    >>> from excess.reproduction.ranking import holm
-    >>> print(holm([0.01, 0.04, 0.03]))
-    [0.03 0.06 0.06]
-    """
-    p = as_floats("p_values", np.asarray(p_values))
-    order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(stepped, 1.0)
-    return corrected
 
 
 def _rounded(values: FloatArray) -> FloatArray:

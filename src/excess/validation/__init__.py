@@ -1,21 +1,26 @@
-"""Validation: the significance of hold-out events, null tests, and the agreement of classifiers."""
+"""Validation: the significance of hold-out events, null tests, the agreement of classifiers and of simulations."""
 
 from excess.validation.agreement import Agreement, agreement
 from excess.validation.cross_validation import cross_val_detect, cross_val_thresholds, detect
 from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.feature_comparison import FeatureComparison
 from excess.validation.null_tests import NullTest, null_test
 from excess.validation.outcome import Outcome
+from excess.validation.simulation_agreement import SimulationAgreement, simulation_agreement
 
 __all__ = [
     "Agreement",
     "Detection",
+    "FeatureComparison",
     "Fold",
     "Nearby",
     "NullTest",
     "Outcome",
+    "SimulationAgreement",
     "agreement",
     "cross_val_detect",
     "cross_val_thresholds",
     "detect",
     "null_test",
+    "simulation_agreement",
 ]

@@ -371,7 +371,7 @@ def _run_folds(
             folds = folds_of(labels, own_seed)
             n_shares = len(folds) + (strategy == "forward")  # one share belongs to the block that is never held out
             for model in models.values():
-                seeded = _reseeded(model, own_seed, keep=repeat == 0)
+                seeded = reseeded(model, own_seed, keep=repeat == 0)
                 for number, (train, held_out) in enumerate(folds):
                     none = np.empty(0, dtype=np.intp)
                     nearby = none if permutation else events.nearby_rows(held_out, number, n_shares)
@@ -404,7 +404,7 @@ def _seed(seed: int, permutation: int, repeat: int) -> int:
     return int(np.random.SeedSequence([seed, permutation, repeat + 1]).generate_state(1)[0] >> 1)
 
 
-def _reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
+def reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
     """Set the seeds of an estimator and all inside it; with ``keep``, only those that are None."""
     seeds = {
         name: seed
