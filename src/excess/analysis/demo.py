@@ -42,8 +42,7 @@ def run_demo(
     Returns
     -------
     Run
-        A forest, a hybrid with the simulation as reference, a tree, k-means and the supervised forest, with null tests
-        of all but the last.
+        A forest, a tree, k-means and a supervised forest, with null tests of the first three.
     """
     tell(f"Simulating {n_events:,} events, {n_signal:,} of them gammas")
     observation = observe(simulate_observation(n_events, n_signal, random_state=seed))
@@ -52,7 +51,7 @@ def run_demo(
     truth = simulate_labelled(random_state=seed + 1)
     run = search(
         observation,
-        ["forest", "hybrid", "li-ma-tree", "k-means"],
+        ["forest", "li-ma-tree", "k-means"],
         simulated=(truth[truth["is_signal"]], truth[~truth["is_signal"]]),
         null_tests=True,
         title="A simulated observation like FACT's of the Crab Nebula",

@@ -23,6 +23,7 @@ from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import STATISTICS, Outcome, count_events
+from excess.validation.simulation_agreement import SimulationAgreement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,8 @@ class Run:
         The configuration, as YAML.
     events : DataFrame
         One row per event: which event it is, its angles, region and group.
+    simulation : SimulationAgreement or None
+        Where simulated events differ from observed ones, if there was a simulation.
 
     See Also
     --------
@@ -75,6 +78,7 @@ class Run:
     record: dict[str, Any]
     config: str
     events: pd.DataFrame = field(repr=False)
+    simulation: SimulationAgreement | None = None
 
     @property
     def alpha(self) -> float:
@@ -88,6 +92,7 @@ class Run:
             "models": {name: self._model_result(name) for name in self.detections},
             "null_tests": {name: _null_result(test) for name, test in self.null_tests.items()},
             "no_forward": self.no_forward,
+            "simulation": None if self.simulation is None else self.simulation.to_dict(),
             "run": self.record,
         }
 
@@ -158,6 +163,7 @@ class Run:
             forward=self.forward,
             null_test=self.null_tests,
             no_forward=self.no_forward,
+            simulation=self.simulation,
             title=title or self.record["title"],
             observed=self.observed,
             run=self.record,
@@ -378,7 +384,9 @@ def _read(folder: Path) -> Run:
         *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected", "ratio")),
     }
     kept = events[[name for name in events if name not in added]]
-    return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept)
+    checked = result.get("simulation")
+    simulation = None if checked is None else SimulationAgreement.from_dict(checked)
+    return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
 
 
 def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:

@@ -10,16 +10,18 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from excess._core.errors import ArgumentError
+from excess._core.progress import progress_bar
 from excess.analysis.models import make_model
-from excess.analysis.references import Simulated, collect_references, is_hybrid
+from excess.analysis.references import Simulated, SimulatedEvents, collect_references, is_hybrid
 from excess.analysis.run_folder import Run, describe_run, without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.model_file import ModelFileError
 from excess.observation.observation import Observation, observe
-from excess.validation import cross_val_detect, detect, null_test
+from excess.validation import cross_val_detect, detect, null_test, simulation_agreement
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
+from excess.validation.simulation_agreement import SimulationAgreement
 
 __all__ = ["Observation", "observe", "search"]
 
@@ -60,6 +62,7 @@ def search(
     simulated : pair or None, default=None
         Simulated gammas and protons: a file, a sequence of files, or a table each. A forest that is trained on them
         is a reference of the model ``"hybrid"``, and is cross-validated alone as ``"supervised"``, without null tests.
+        Where simulated events differ from observed ones is in ``Run.simulation``; see `simulation_agreement`.
     references : sequence of path or TrainedModel, default=()
         Models that were trained on other events, as further references of ``"hybrid"``. Those of the observation, which
         are columns, are references as well.
@@ -184,7 +187,30 @@ def search(
         record=describe_run(command, seed, files, options, title),
         config=observation.config_yaml,
         events=observation.events_frame(),
+        simulation=None
+        if known.simulated is None
+        else _check_simulation(known.simulated, plain, seed, n_jobs, verbose),
     )
+
+
+def _check_simulation(
+    simulated: SimulatedEvents, observation: Observation, seed: int, n_jobs: int, verbose: bool
+) -> SimulationAgreement:
+    """Find the features in which simulated events differ from observed ones."""
+    with progress_bar("Checking the simulation", 1, shown=verbose) as tick:
+        found = simulation_agreement(
+            observation.X,
+            observation.on,
+            simulated.gammas,
+            simulated.protons,
+            alpha=observation.exposure_ratio,
+            estimator=make_model("forest", random_state=seed, n_jobs=n_jobs),
+            groups=observation.groups,
+            feature_names=simulated.names,
+            random_state=seed,
+        )
+        tick(1)
+    return found
 
 
 class _Events(NamedTuple):

@@ -64,6 +64,8 @@ def print_run(run: Run) -> None:
     for name, found in run.detections.items():
         if found.trust:
             console.print(f"{escape(name)} trusts: {escape(_trust_text(found.trust))}")
+    if run.simulation is not None:
+        console.print(f"Simulation check: {escape(run.simulation.verdict)}")
     for name, test in run.null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")

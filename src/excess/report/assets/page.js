@@ -158,6 +158,23 @@
     },
   };
 
+  // one feature of observed and simulated events
+  function panel(one) {
+    const { edges, log, observed, observed_error, simulated, simulated_error, sample } = one;
+    const [points, steps] = sample === "signal" ? [color("on"), color("other")] : [color("off"), color("muted")];
+    const side = (values) => { const { x, y } = outline(edges, values); return { x: x.slice(1, -1), y: y.slice(1, -1) }; };
+    const low = side(simulated.map((v, i) => v - simulated_error[i]));
+    const high = side(simulated.map((v, i) => v + simulated_error[i]));
+    const middle = edges.slice(1).map((edge, i) => (log ? Math.sqrt(edge * edges[i]) : (edge + edges[i]) / 2));
+    const none = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+    return [[
+      { ...low, ...none }, { ...high, ...none, fill: "tonexty", fillcolor: color("off-fill") },
+      { ...side(simulated), mode: "lines", name: one.simulated_name, line: { color: steps, width: 1.5 }, hoverinfo: "skip" },
+      { x: middle, y: observed, mode: "markers", name: one.observed_name, marker: { color: points, size: 5 },
+        error_y: { type: "data", array: observed_error, color: points, thickness: 1.2, width: 0 }, hovertemplate: "%{x:.4g}: %{y:.3f}<extra></extra>" },
+    ], layout("", "", { margin: { l: 42, r: 10, t: 6, b: 28 }, showlegend: false, xaxis: { type: log ? "log" : "linear", nticks: 5, tickangle: 0 }, yaxis: { nticks: 4 } })];
+  }
+
   const views = [...document.querySelectorAll("article.model")].map((article) => new View(article, data.models[Number(article.dataset.model)]));
 
   function View(article, model) {
@@ -237,6 +254,7 @@
     for (const view of views) if (everything || view.shown()) view.draw();
     const comparison = document.querySelector("[data-plot=comparison]");
     if (comparison) Plotly.react(comparison, ...plots.comparison(), config);
+    for (const node of document.querySelectorAll("[data-panel]")) Plotly.react(node, ...panel(data.panels[Number(node.dataset.panel)]), config);
   }
 
   const tabs = [...document.querySelectorAll("[role=tab]")];
