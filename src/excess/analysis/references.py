@@ -14,14 +14,14 @@ from sklearn.base import BaseEstimator
 from sklearn.frozen import FrozenEstimator
 
 from excess._core.checks import FloatArray
-from excess._core.errors import ArgumentError, EventFileError
+from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.analysis.models import make_model
 from excess.analysis.run_folder import without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, is_model_file
 from excess.estimators.threshold import SignificanceThresholdClassifier
-from excess.events import AnalysisConfig, read_events, to_features
+from excess.events import AnalysisConfig, describe, read_events, to_features
 from excess.observation.observation import Observation
 
 __all__ = ["ReferenceSet", "SimulatedEvents", "collect_references", "is_hybrid", "split_references"]
@@ -104,8 +104,11 @@ class SimulatedEvents:
         for kind, given in zip(("gammas", "protons"), simulated, strict=True):
             paths = _as_paths(given)
             where = str(paths[0]) if paths else f"simulated {kind}"
+            for path in paths:
+                _check_columns(path, settings)
             table = given if isinstance(given, pd.DataFrame) else read_events(paths, settings.columns_needed())
-            features = to_features(table, settings)
+            with prefix_errors(where):
+                features = to_features(table, settings)
             if not features.valid.any():
                 raise EventFileError(f"{where}: no event passes the quality cuts")
             parts.append(np.ascontiguousarray(features.X[features.valid]))
@@ -118,6 +121,17 @@ class SimulatedEvents:
         labels = np.repeat([1, 0], [len(self.gammas), len(self.protons)])
         forest = make_model("simulation-forest", random_state=seed, n_jobs=n_jobs)
         return without_run_settings(forest.fit(np.concatenate([self.gammas, self.protons]), labels))
+
+
+def _check_columns(path: Path, config: AnalysisConfig) -> None:
+    """Refuse a file of simulated events without all that the observed events are read with."""
+    present = describe(path).columns
+    missing = [name for name in config.columns_needed() if name not in present]
+    if missing:
+        raise EventFileError(
+            f"{path}: has no {'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}, which features or "
+            "quality cuts of the observed events need; simulated events need them as well"
+        )
 
 
 def _as_paths(given: Any) -> tuple[Path, ...]:

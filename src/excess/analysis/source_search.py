@@ -280,7 +280,7 @@ def _search_forward(
 
 def check_applicable(trained: TrainedModel, observation: Observation) -> None:
     """Refuse files and groups that a model was trained on, and other features than its own."""
-    trained.check_unseen(observation)
+    trained.check_unseen(observation, ", or the name of a model to cross-validate")
     for name in ("features", "derived_features", "quality_cuts", "references"):
         if getattr(observation.config, name) != getattr(trained.config, name):
             raise ModelFileError(

@@ -62,14 +62,21 @@ class TrainedModel:
         inside = (self.model.trained_on or {}) if isinstance(self.model, OnOffHybridClassifier) else {}
         return sorted({*self.groups, *(group for groups in inside.values() for group in groups)})
 
-    def check_unseen(self, observation: Observation) -> None:
-        """Raise ModelFileError if an observation has files or groups that the model was trained on."""
+    @property
+    def trust(self) -> dict[str, float] | None:
+        """How far it trusts each of its members, by name; None for a model without references."""
+        return self.model.trust_ if isinstance(self.model, OnOffHybridClassifier) else None
+
+    def check_unseen(self, observation: Observation, instead: str = "") -> None:
+        """Raise ModelFileError if an observation has files or groups that the model was trained on.
+
+        The message ends with ``instead``, what else could be done.
+        """
         seen = {entry["sha256"] for entry in self.record.get("files", [])}
         for path in (path for paths in observation.files.values() for path in paths):
             if path.is_file() and sha256_of(path) in seen:
                 raise ModelFileError(
-                    f"{self.path}: was trained on {path}; give it events that it has not seen, or the name of a model "
-                    "to cross-validate"
+                    f"{self.path}: was trained on {path}; give it events that it has not seen{instead}"
                 )
         present = set() if observation.groups is None else set(observation.groups.tolist())
         if self.config.groups in observation.table:  # which tells nights even where they are not the groups

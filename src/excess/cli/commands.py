@@ -35,7 +35,7 @@ from excess.cli.options import (
     grouped,
     one_of,
 )
-from excess.cli.printing import print_json, print_run, print_table, say, shortened
+from excess.cli.printing import print_json, print_run, print_table, say, shortened, trust_text
 from excess.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
@@ -342,8 +342,11 @@ def train(
     trained.save(output)
     tuned = trained.model.tuned_counts_
     say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", run.as_json)
+    if trained.trust is not None:
+        say(f"{output} trusts: {trust_text(trained.trust)}", run.as_json)
     if run.as_json:
-        print_json({"model": str(output), "n_events": trained.n_events, "threshold": trained.model.threshold_})
+        found = {"n_events": trained.n_events, "threshold": trained.model.threshold_, "trust": trained.trust}
+        print_json({"model": str(output), **found})
 
 
 @app.command()

@@ -63,7 +63,7 @@ def print_run(run: Run) -> None:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
     for name, found in run.detections.items():
         if found.trust:
-            console.print(f"{escape(name)} trusts: {escape(_trust_text(found.trust))}")
+            console.print(f"{escape(name)} trusts: {escape(trust_text(found.trust))}")
     if run.simulation is not None:
         console.print(f"Simulation check: {escape(run.simulation.verdict)}")
     for name, test in run.null_tests.items():
@@ -71,12 +71,15 @@ def print_run(run: Run) -> None:
             console.print(f"{escape(name)}: {escape(test.verdict)}")
 
 
-def _trust_text(trust: Any) -> str:
-    """Return how far each member is trusted, with the range over folds where they differ."""
-    return ", ".join(
-        f"{name} {own.mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if own.high - own.low >= 0.005 else "")
-        for name, own in trust.items()
-    )
+def trust_text(trust: Any) -> str:
+    """Return how far each member is trusted: one number each, or the mean over folds with its range."""
+    return ", ".join(f"{name} {_trust_number(own)}" for name, own in trust.items())
+
+
+def _trust_number(own: Any) -> str:
+    if isinstance(own, float):
+        return f"{own:.2f}"
+    return f"{own.mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if own.high - own.low >= 0.005 else "")
 
 
 def _run_table(run: Run) -> Any:
