@@ -66,7 +66,8 @@ def measure_false_alarms(seeds: range, **options: Any) -> None:
         p = np.array(values)
         rates = ", ".join(f"below {level:g}: {np.mean(p < level):.4f}" for level in (0.1, 0.05, 0.01, 0.001))
         print(
-            f"{sample}: {len(p)} of {len(seeds)} observations compared, {flagged[sample]} with a flagged feature; {rates}"
+            f"{sample}: {len(p)} of {len(seeds)} observations compared, {flagged[sample]} with a flagged feature; "
+            f"p-values {rates}"
         )
     print(f"shift / error of the signal: mean {np.mean(pulls):.3f}, standard deviation {np.std(pulls):.3f}")
 
@@ -88,8 +89,8 @@ def measure_power(seeds: range) -> None:
         others += any(one.flagged for one in found if one.feature not in SHIFTS)
     for name, shift in SHIFTS.items():
         print(
-            f"{name}: simulated {shift:+g}, observed {np.mean(values[name]):+.2f} +- {np.std(values[name]):.2f}, flagged "
-            f"in {times[name]} of {len(seeds)}"
+            f"{name}: simulated {shift:+g}, observed {np.mean(values[name]):+.2f} +- {np.std(values[name]):.2f}, "
+            f"flagged in {times[name]} of {len(seeds)}"
         )
     print(f"in the right order: {in_order} of {len(seeds)}; another feature flagged: {others} of {len(seeds)}")
 

@@ -12,6 +12,7 @@ from excess.report.plots import (
     plot_theta_squared,
     plot_threshold_curve,
 )
+from excess.report.simulation_plots import plot_simulation_agreement
 
 __all__ = [
     "PLOT_FORMATS",
@@ -21,6 +22,7 @@ __all__ = [
     "plot_null_test",
     "plot_score_histogram",
     "plot_significance_over_time",
+    "plot_simulation_agreement",
     "plot_theta_squared",
     "plot_threshold_curve",
     "write_plots",

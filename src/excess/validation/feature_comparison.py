@@ -284,7 +284,7 @@ def _p_value(binned: _Binned) -> float:
 def _shift(
     observed: FloatArray, simulated: FloatArray, limits: tuple[float, float], samples: WeightedSamples
 ) -> tuple[float, float]:
-    """Return the difference of the means in simulated standard deviations, and its error; missing values are left out."""
+    """Return the difference of the means of known values in simulated standard deviations, and its error."""
     known, simulated_known = ~np.isnan(observed), ~np.isnan(simulated)
     x, y = np.clip(observed[known], *limits), np.clip(simulated[simulated_known], *limits)
     weight = samples.simulated_weight[:, simulated_known] * samples.share[simulated_known]
