@@ -172,7 +172,9 @@ class Run:
 
     def write_plots(self, folder: str | PathLike[str], suffix: str = "pdf") -> list[Path]:
         """Write the plots of all models as files; see `excess.report.write_plots`."""
-        return write_plots(self.detections, Path(folder), suffix, null_tests=self.null_tests)
+        return write_plots(
+            self.detections, Path(folder), suffix, null_tests=self.null_tests, simulation=self.simulation
+        )
 
     def _scored_events(self) -> pd.DataFrame:
         table = self.events.copy()
