@@ -2,6 +2,7 @@
 
 python benchmarks/simulation_check.py                        200 + 50 observations (about 20 minutes on one core)
 python benchmarks/simulation_check.py --figure check.png     draw one observation with shifted features
+python benchmarks/simulation_check.py --statistics           power of three statistics (some seconds)
 
 Observed and simulated events come from the same distributions: observations without drift, about 800 On and 2,800 Off
 events, 280 of them gammas. For the power, three features of simulated gammas are shifted by so many of their standard
@@ -15,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import norm
 
 from excess import SimulationAgreement, simulation_agreement
 from excess.observation import observe, simulate_labelled, simulate_observation
+from excess.stats.p_values import difference_p_value
 
 SHIFTS = {"length": 0.8, "width": 0.5, "skewness_long": 0.3}
 """What is added to features of simulated gammas, in their standard deviations."""
@@ -95,6 +98,22 @@ def measure_power(seeds: range) -> None:
     print(f"in the right order: {in_order} of {len(seeds)}; another feature flagged: {others} of {len(seeds)}")
 
 
+def compare_statistics(n_repetitions: int = 4_000, n_events: int = 100, n_cuts: int = 19) -> None:
+    """Print how often three statistics find a shift, or another width, of a normal distribution at p < 0.001."""
+    share = np.arange(1, n_cuts + 1) / (n_cuts + 1)
+    cuts = norm.ppf(share)
+    covariance = n_events * (np.minimum.outer(share, share) - np.outer(share, share))
+    statistics = {"Anderson-Darling": 1.0, "used here": 0.5, "chi-squared": 0.0}
+    for what, mean, width in (("same", 0.0, 1.0), ("shift 0.4", 0.4, 1.0), ("width 1.4", 0.0, 1.4)):
+        rng = np.random.default_rng(0)
+        found = dict.fromkeys(statistics, 0)
+        for _ in range(n_repetitions):
+            below = np.searchsorted(np.sort(rng.normal(mean, width, n_events)), cuts) - n_events * share
+            for name, exponent in statistics.items():
+                found[name] += difference_p_value(below, covariance, exponent) < 0.001
+        print(f"{what}: " + ", ".join(f"{name} {times / n_repetitions:.4f}" for name, times in found.items()))
+
+
 def draw(path: Path) -> None:
     """Draw the worst features of one observation."""
     from excess.report import plot_simulation_agreement
@@ -112,7 +131,11 @@ def main() -> None:
     parser.add_argument("--power", type=int, default=50, help="observations with shifted features")
     parser.add_argument("--signal", type=int, default=400, help="gammas of an observation, 71 %% of them On")
     parser.add_argument("--simulated", type=int, default=20_000, help="simulated gammas, and protons")
+    parser.add_argument("--statistics", action="store_true", help="power of three statistics")
     arguments = parser.parse_args()
+    if arguments.statistics:
+        compare_statistics()
+        return
     if arguments.figure is not None:
         draw(arguments.figure)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ __all__ = ["plot_simulation_agreement"]
 _COLUMNS = 4
 _PANEL = (1.75, 1.6)
 """Width and height of a panel in inches: four of them are as wide as a page of a paper."""
-_LEGEND_HEIGHT = 0.3
+_LEGEND_HEIGHT = 0.4
 _LABEL_SIZE, _LONG_NAME = 7.0, 22
 """Size of the names of features in points, and number of characters from which it is smaller."""
 _MOST_TICKS = 4
@@ -77,12 +77,11 @@ def plot_simulation_agreement(
         raise ValueError(f"the agreement has nothing to plot: {agreement.verdict}")
     n_rows = {sample: -(-len(own) // n_columns) for sample, own in shown.items()}
     # a single panel needs room for its legend
-    size = (_PANEL[0] * max(n_columns, 2), _PANEL[1] * sum(n_rows.values()) + _LEGEND_HEIGHT * np.count_nonzero(shown))
+    size = (_PANEL[0] * max(n_columns, 2), _PANEL[1] * sum(n_rows.values()) + _LEGEND_HEIGHT)
     axes: list[Axes] = []
     with paper_axes(None, path, size) as first:
-        figure = first.figure
-        place = first.get_subplotspec()
-        grid = place.subgridspec(sum(n_rows.values()), n_columns)
+        figure: Any = first.figure
+        grid = figure.add_gridspec(sum(n_rows.values()), n_columns)
         row = 0
         for sample, own in shown.items():
             for number, one in enumerate(own):

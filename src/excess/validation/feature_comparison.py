@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
-from excess.stats.p_values import weighted_chi2_sf
+from excess.stats.p_values import difference_p_value
 
 __all__ = ["FeatureComparison", "WeightedSamples", "compare_feature"]
 
@@ -134,7 +134,8 @@ class WeightedSamples:
     @cached_property
     def strengths(self) -> FloatArray:
         """Number of signal events in each fold, by its weighted excess; 0 where no simulated event has a weight."""
-        expected = self.simulated_weight @ self.share
+        # a sum, not a product, whose last digits depend on the number of threads
+        expected = np.sum(self.simulated_weight * self.share, axis=1)
         found = np.bincount(self.fold, self.count * self.weight, len(expected))
         return np.divide(found, expected, out=np.zeros(len(expected)), where=expected > 0)
 
@@ -210,7 +211,8 @@ class _Binned(NamedTuple):
         place = samples.fold * n_bins + np.searchsorted(cuts, observed, side="left")
 
         def fill(weights: FloatArray) -> FloatArray:
-            return np.bincount(place, weights, n_folds * n_bins).reshape(n_folds, n_bins)
+            sums = np.bincount(place, weights, n_folds * n_bins)
+            return np.asarray(sums, dtype=np.float64).reshape(n_folds, n_bins)
 
         own = np.searchsorted(cuts, simulated, side="left")
         share, weight, strength = samples.share, samples.simulated_weight, samples.strengths
@@ -254,9 +256,7 @@ def _p_value(binned: _Binned) -> float:
     """Return the p-value of the cumulated differences at all cuts together.
 
     For each fold and cut, the weighted events below the cut are compared with the simulated share of all weighted
-    events of the fold: the number of signal events is free in each fold. The differences of all folds are added, each
-    is divided by its standard deviation, and the squares are summed over the cuts. Under agreement that is a sum of
-    chi-squared variables, weighted by the eigenvalues of the correlation of the differences.
+    events of the fold: the number of signal events is free in each fold. The differences of all folds are added.
     """
     n_bins = binned.observed.shape[1]
     used = np.flatnonzero(binned.simulated.sum(axis=1) > 0)
@@ -271,14 +271,7 @@ def _p_value(binned: _Binned) -> float:
         covariance += centred[f].T @ (binned.null_variance[f][:, None] * centred[f])
         for g in used:
             covariance += centred[f].T @ (binned.simulated_products[f, g][:, None] * centred[g])
-    variance = np.diag(covariance)
-    known = variance > 1e-12 * variance.max()
-    if not known.any():
-        return 1.0
-    deviation = np.sqrt(variance[known])
-    correlation = covariance[np.ix_(known, known)] / np.outer(deviation, deviation)
-    statistic = float(np.sum((difference[known] / deviation) ** 2))
-    return weighted_chi2_sf(statistic, np.linalg.eigvalsh(correlation))
+    return difference_p_value(difference, covariance)
 
 
 def _shift(
@@ -334,10 +327,10 @@ def _choose_edges(
     if (values == np.rint(values)).all():
         step = max(1, -int(-(high - low + 1) // n_bins))
         n_steps = -int(-(high - low + 1) // step)
-        return low - 0.5 + step * np.arange(n_steps + 1), False
+        return low - 0.5 + step * np.arange(n_steps + 1, dtype=np.float64), False
     if low > 0 and high - middle > _SKEWED * (middle - low):
-        return np.geomspace(low, high, n_bins + 1), True
-    return np.linspace(low, high, n_bins + 1), False
+        return low * (high / low) ** (np.arange(n_bins + 1, dtype=np.float64) / n_bins), True
+    return low + (high - low) * np.arange(n_bins + 1, dtype=np.float64) / n_bins, False
 
 
 def _quantiles(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:
