@@ -22,6 +22,8 @@ from excess.estimators.model_state import StoredArrays, require
 
 PILOT_TREES = 30
 """Trees of a member's first small forest."""
+JUDGE_TREES = 60
+"""Trees of each member that judges features: what a feature adds is small, and 30 trees are too few to tell."""
 N_CELLS = 1 << 16
 """Cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood."""
 _TEMPERATURE = 8.0
@@ -29,6 +31,8 @@ _TEMPERATURE = 8.0
 _LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25
 """What the log-likelihood has to gain when features are left out, and for each of them: they were chosen by it."""
 _MAX_ROUNDS = 5
+_FEW = 3
+"""Of so few features that seem to say nothing, either all are left out or none."""
 
 LabelCounts = NDArray[Any]
 """Off and On events in each cell of scores: the last two axes are (2, N_CELLS). Floats where events have weights."""
@@ -107,11 +111,26 @@ class MemberPlan:
     @property
     def n_expected(self) -> int:
         """Trees that are grown, but for those of forests on fewer features."""
-        return self.n_trees if len(self.members) == 1 else self.n_trees + len(self.members) * self._n_pilot
+        if len(self.members) == 1:
+            return self.n_trees
+        n_judging = len(self._judges) * (self._n_judge - self._n_pilot) if self.screens else 0
+        return self.n_trees + len(self.members) * self._n_pilot + n_judging
 
     @property
     def _n_pilot(self) -> int:
         return min(PILOT_TREES, self.n_trees)
+
+    @property
+    def _n_judge(self) -> int:
+        return min(JUDGE_TREES, self.n_trees)
+
+    @property
+    def _judges(self) -> list[int]:
+        """Numbers of the members that judge features.
+
+        Of each splitter it is the one of the largest leaves that looks at the most features.
+        """
+        return list({member.splitter: number for number, member in enumerate(self.members)}.values())
 
     def grow(self, grower: TreeGrower, tick: Tick) -> GrownForest:
         """Grow the forest; tick for each tree, but for those of forests on fewer features."""
@@ -131,10 +150,10 @@ class MemberPlan:
     def _try_all(
         self, grower: TreeGrower, used: NDArray[np.int64], pilots: dict[int, list[Any]], tick: Tick
     ) -> tuple[dict[int, list[Any]], dict[int, float]]:
-        """Return small forests of members, of which some may be there, and their likelihoods.
+        """Return trees of members, of which some may be there, and the likelihoods of small forests of them.
 
-        A third leaf size of members that are else alike is tried only if the second is not clearly worse than the
-        first, which is the largest.
+        A third leaf size of members that are else alike is tried only if the second is not worse than the first, which
+        is the largest: where the likelihood falls, it goes on falling, and small leaves take longest.
         """
         alike: dict[Any, list[int]] = {}
         for number in sorted(range(len(self.members)), key=lambda number: -self.members[number].min_samples_leaf):
@@ -145,17 +164,15 @@ class MemberPlan:
 
         def try_members(numbers: list[int]) -> None:
             new = [number for number in numbers if number not in pilots]
-            grown = iter(grower.grow(self._small(new, grower, used), used, tick) if new else [])
-            pilots.update({number: [next(grown) for _ in range(self._n_pilot)] for number in new})
-            values = self._log_likelihoods(grower, [([number], pilots[number]) for number in numbers], used)
+            n = self._n_pilot  # forests that are compared have the same size
+            grown = iter(grower.grow(self._first(n, new, grower, used), used, tick) if new else [])
+            pilots.update({number: [next(grown) for _ in range(n)] for number in new})
+            values = self._log_likelihoods(grower, [([number], pilots[number][:n]) for number in numbers], used)
             likelihood.update(zip(numbers, values.tolist(), strict=True))
 
         try_members([number for family in families for number in family[:2]])
         smaller = [
-            number
-            for family in families
-            for number in family[2:]
-            if likelihood[family[1]] > likelihood[family[0]] - _TEMPERATURE
+            number for family in families for number in family[2:] if likelihood[family[1]] > likelihood[family[0]]
         ]
         if smaller:
             try_members(smaller)
@@ -163,27 +180,26 @@ class MemberPlan:
         return pilots, likelihood
 
     def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[NDArray[np.int64], dict[int, list[Any]]]:
-        """Return the features that say something, and small forests on them of some members.
+        """Return the features that say something, and trees on them of the members that judged it.
 
         A feature says nothing if scores without its contribution make the labels no less likely. A forest without
         such features, or without the worse half of them, has to be better than the one with them. That is repeated
         until it is not. In the end, the labels must be clearly more likely than with all features.
         """
-        # of each splitter, the member of the largest leaves that looks at the most features
-        judges = list({member.splitter: number for number, member in enumerate(self.members)}.values())
+        judges, n = self._judges, self._n_judge
         used = np.arange(grower.n_features)
-        tables = grower.grow(self._small(judges, grower, used), used, tick)
+        tables = grower.grow(self._first(n, judges, grower, used), used, tick)
         (likelihood,) = self._log_likelihoods(grower, [(judges, tables)], used)
         at_first = used, tables, likelihood
         for _ in range(_MAX_ROUNDS):
             counts = grower.count_without(self._with_keys(judges, tables, grower, used), used)
             loss = likelihood - self._log_likelihoods_of(counts)
             n_idle = np.count_nonzero(loss <= 0)
-            for n_dropped in (n_idle, n_idle // 2):
+            for n_dropped in (n_idle, n_idle // 2)[: 2 if n_idle > _FEW else 1]:
                 fewer = np.sort(used[np.argsort(loss, kind="stable")[n_dropped:]])
                 if not 0 < len(fewer) < len(used):
                     continue
-                new_tables = grower.grow(self._small(judges, grower, fewer), fewer, None)
+                new_tables = grower.grow(self._first(n, judges, grower, fewer), fewer, None)
                 (new_likelihood,) = self._log_likelihoods(grower, [(judges, new_tables)], fewer)
                 if new_likelihood > likelihood:
                     used, tables, likelihood = fewer, new_tables, new_likelihood
@@ -192,7 +208,6 @@ class MemberPlan:
                 break
         if likelihood - at_first[2] < _LEAST_GAIN + _GAIN_PER_FEATURE * (grower.n_features - len(used)):
             used, tables, _ = at_first
-        n = self._n_pilot
         return used, {number: tables[i * n : (i + 1) * n] for i, number in enumerate(judges)}
 
     def _finish(
@@ -218,15 +233,16 @@ class MemberPlan:
         )
         return GrownForest(grower.assemble(tables), _keys([tree for trees in wanted for tree in trees]), shares, used)
 
-    def _small(self, numbers: Sequence[int], grower: TreeGrower, used: NDArray[np.int64]) -> list[TreeSettings]:
-        """Return what shapes the trees of the small forests of some members, one after the other."""
-        return [tree for number in numbers for tree in self._trees(number, self._n_pilot, grower, used)]
+    def _first(self, n: int, numbers: Sequence[int], grower: TreeGrower, used: NDArray[np.int64]) -> list[TreeSettings]:
+        """Return what shapes the first ``n`` trees of each of some members, one after the other."""
+        return [tree for number in numbers for tree in self._trees(number, n, grower, used)]
 
     def _with_keys(
         self, numbers: Sequence[int], tables: list[Any], grower: TreeGrower, used: NDArray[np.int64]
     ) -> BaggedTrees:
-        """Put the small forests of some members together."""
-        return grower.assemble(tables).bagged(_keys(self._small(numbers, grower, used)))
+        """Put the first trees of some members together, as many of each."""
+        n = len(tables) // len(numbers)
+        return grower.assemble(tables).bagged(_keys(self._first(n, numbers, grower, used)))
 
     def _log_likelihoods(
         self, grower: TreeGrower, forests: list[tuple[Sequence[int], list[Any]]], used: NDArray[np.int64]
