@@ -45,7 +45,7 @@ def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:
     failures = {"check_classifiers_train": "predict follows the tuned threshold, not a probability of 0.5"}
     if getattr(getattr(estimator, "estimator", estimator), "min_samples_leaf", None) == 2:
         failures = {}  # its threshold happens to select the same events of that check
-    if isinstance(estimator, excess.OnOffForestClassifier):
+    if isinstance(estimator, (excess.OnOffForestClassifier, excess.OnOffHybridClassifier)):
         # as scikit-learn's own forests
         failures["check_sample_weight_equivalence_on_dense_data"] = "it shuffles events, and bags depend on their order"
     return failures

@@ -295,8 +295,9 @@ def test_likelihood_bins_hold_every_judged_event_and_all_signal(found, differ):
         assert shown.background_error[number] == pytest.approx(np.sqrt((alphas[own & ~on] ** 2).sum()))
         odds = detection.likelihood.strength * ratio[own]
         assert shown.signal[number] == pytest.approx((odds / (odds + alphas[own] + 1)).sum())
-        mean = alphas[own & ~on].mean()
-        counts = OnOffCounts(int((own & on).sum()), int((own & ~on).sum()), mean)
+        values = np.unique(alphas[own])
+        parts = [((own & on & (alphas == a)).sum(), (own & ~on & (alphas == a)).sum(), a) for a in values]
+        counts = OnOffCounts.stack(parts)
         assert shown.significance[number] == pytest.approx(counts.significance)
 
 

@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from excess import OnOffCounts, li_ma_p_value, li_ma_significance, n_on_for_significance
+from excess import (
+    OnOffCounts,
+    joint_significance,
+    li_ma_p_value,
+    li_ma_significance,
+    n_on_for_significance,
+    on_off_likelihood,
+)
 
 COUNTS = st.integers(0, 2**40)
 ALPHA = st.floats(0.01, 100)
@@ -235,11 +242,18 @@ class TestOnOffCounts:
         peer.stack(dataset(10, 75, 2.5))
         ours = OnOffCounts(20, 25, 1 / 5) + OnOffCounts(10, 75, 1 / 2.5)
         assert ours.alpha == pytest.approx(peer.alpha.data.item())
-        assert ours.significance == pytest.approx(peer.info_dict()["sqrt_ts"])
+        # gammapy forgets the parts, so that its significance is that of one measurement with the mean ratio
+        forgotten = OnOffCounts(ours.n_on, ours.n_off, ours.alpha)
+        assert forgotten.significance == pytest.approx(peer.info_dict()["sqrt_ts"])
+        assert abs(ours.significance) < abs(forgotten.significance)
 
-    def test_stacking_without_off_events_is_cautious_and_never_nan(self):
+    def test_stacking_without_off_events(self):
         runs = [OnOffCounts(3, 0, 0.2), OnOffCounts(4, 0, 0.5), OnOffCounts(0, 0, 0.1)]
-        assert sum(runs) == OnOffCounts(7, 0, 0.5)
+        total = sum(runs)
+        assert (total.n_on, total.n_off, total.alpha) == (7, 0, 0.5)
+        assert total.significance == pytest.approx(math.hypot(runs[0].significance, runs[1].significance))
+        assert OnOffCounts(3, 0, 0.2) + OnOffCounts(0, 0, 0.1) == OnOffCounts(3, 0, 0.2)
+        assert OnOffCounts(0, 0, 0.2) + OnOffCounts(0, 0, 0.1) == OnOffCounts(0, 0, 0.2)
 
     @given(
         st.lists(
@@ -252,6 +266,7 @@ class TestOnOffCounts:
         a, b, c = (OnOffCounts(*run) for run in runs)
         for other in ((a + (b + c)), ((c + b) + a), ((a + c) + b)):
             assert other.alpha == pytest.approx(((a + b) + c).alpha, rel=1e-12)
+            assert other.parts == ((a + b) + c).parts
 
     def test_adding_something_else_is_a_type_error(self):
         with pytest.raises(TypeError):
@@ -298,3 +313,52 @@ class TestInverse:
     def test_bad_input(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             n_on_for_significance(*arguments)
+
+
+class TestJointSignificance:
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 60), st.integers(0, 60), st.sampled_from([0.05, 0.2, 1.0, 3.0])),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def test_it_is_the_likelihood_of_a_common_share_of_the_background(self, runs):
+        y = np.concatenate([np.repeat([1, 0], [n_on, n_off]) for n_on, n_off, _ in runs])
+        alpha = np.concatenate([np.full(n_on + n_off, ratio) for n_on, n_off, ratio in runs])
+        if len(y):
+            expected = on_off_likelihood(y, alpha, alpha).significance
+            assert joint_significance(*np.transpose(runs)) == pytest.approx(expected, abs=1e-7)
+            assert OnOffCounts.stack(runs).significance == pytest.approx(expected, abs=1e-7)
+
+    @pytest.mark.parametrize("counts", [(20, 25, 0.2), (10, 0, 0.2), (0, 10, 0.2), (3, 40, 0.2), (618, 1108, 0.2)])
+    def test_one_ratio_is_li_and_ma_to_the_bit(self, counts):
+        n_on, n_off, alpha = counts
+        expected = li_ma_significance(n_on, n_off, alpha, signed=True)
+        assert joint_significance([n_on], [n_off], alpha) == expected
+        assert joint_significance([n_on, 0], [0, n_off], [alpha, alpha]) == expected
+        assert OnOffCounts.stack([(n_on, 0, alpha), (0, n_off, alpha)]) == OnOffCounts(*counts)
+
+    def test_balance_is_zero(self):
+        assert joint_significance([4, 20], [20, 20], [0.2, 1.0]) == pytest.approx(0.0, abs=1e-7)
+        assert joint_significance([0, 0], [0, 0], [0.2, 1.0]) == 0.0
+
+    def test_its_scatter_without_a_source(self):
+        rng = np.random.default_rng(0)
+        alpha = np.array([1.0, 0.2])
+        n_off = rng.poisson(1000, (2000, 2))
+        n_on = rng.poisson(1000 * alpha, (2000, 2))
+        found = [OnOffCounts.stack(np.column_stack([*run, alpha]).tolist()) for run in zip(n_on, n_off, strict=True)]
+        joint = [one.significance for one in found]
+        mean = [OnOffCounts(one.n_on, one.n_off, one.alpha).significance for one in found]
+        assert np.std(joint) == pytest.approx(1.0, abs=0.04)
+        assert np.mean(joint) == pytest.approx(0.0, abs=0.07)
+        assert np.std(mean) > 1.05  # as if all had been one measurement
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [(([-1], [0], [1]), "n_on"), (([1], [1], [0.0]), "alpha"), (([1, 2], [1, 2, 3], 1.0), "n_on")],
+    )
+    def test_bad_input(self, arguments, message):
+        with pytest.raises(ValueError, match=message):
+            joint_significance(*arguments)

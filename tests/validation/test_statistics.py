@@ -218,7 +218,9 @@ def test_alpha_of_events_must_fit(forest):
         cross_val_detect(forest, X, y, alpha=np.zeros(3000), groups=groups)
     with pytest.raises(ValueError, match="alpha must"):
         cross_val_detect(forest, X, y, alpha=np.full((3000, 2), 0.2), groups=groups)
-    column = np.full((3000, 1), 0.2)
+    with pytest.raises(ValueError, match="alpha must be finite"):
+        cross_val_detect(forest, X, y, alpha=np.append(np.full(2999, 0.2), np.nan), groups=groups)
+    column = np.repeat([0.2, 0.1], 1500)[:, None]
     found = cross_val_detect(forest, X, y, alpha=column, groups=groups, random_state=0)
     assert found.event_alpha.shape == (3000,)
 

@@ -4,7 +4,7 @@ from .description import describe_file
 from .models import MODELS, make_model
 from .references import split_references
 from .run_folder import Run, prepare_folder, read_run
-from .source_search import Observation, observe, search
+from .source_search import Observation, observe, observe_several, search, stack
 from .trained_model import TrainedModel, load_model
 from .training import check_model_path, train, train_in_chunks
 
@@ -20,12 +20,14 @@ __all__ = [
     "load_model",
     "make_model",
     "observe",
+    "observe_several",
     "prepare_folder",
     "read_run",
     "run_demo",
     "search",
     "simulate_files",
     "split_references",
+    "stack",
     "train",
     "train_in_chunks",
 ]

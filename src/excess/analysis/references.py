@@ -264,7 +264,7 @@ def _check_scores(column: str, observation: Observation) -> None:
     """Refuse a column that has one value only."""
     scores = observation.X[:, observation.names.index(column)]
     if (scores == scores[0]).all():
-        paths = observation.files.get("events", ())
+        paths = [path for paths in observation.files.values() for path in paths]
         where = f"{paths[0]}: " if paths else ""
         raise EventFileError(
             f"{where}reference column {column!r} has the value {scores[0]:g} for all {len(scores):,} events, which "

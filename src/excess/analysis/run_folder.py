@@ -102,21 +102,30 @@ class Run:
             **found.summary(),
             "required_significance": found.required_significance,
             "verdict": found.verdict,
-            "forward": None if forward is None else {**forward.summary(), "alpha": forward.counts.alpha},
+            "forward": None if forward is None else _forward_result(forward),
             "tuned_alpha": [None if fold.tuned is None else fold.tuned.alpha for fold in found.folds],
             "repeats": {name: values.tolist() for name, values in found.repeats.items()},
             "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
             "trust": _trust_result(found),
+            **self._observations_result(found),
         }
+
+    @staticmethod
+    def _observations_result(found: Detection) -> dict[str, Any]:
+        """Return the numbers of each observation; nothing unless there are several."""
+        if len(found.outcomes_by_observation) < 2:
+            return {}
+        return {"observations": found.observations_frame().to_dict("index")}
 
     def write(self, folder: str | PathLike[str]) -> Path:
         """Write the run into a folder.
 
         ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
         ``events.csv`` one row per event with score, selection and signal ratio by each model, and its exposure ratio
-        where that differs; ``groups.csv`` and ``folds.csv`` both statistics by group and fold; ``nearby.npy`` the
-        events around the regions. ``result.json`` comes last: where it is, all is.
+        where that differs; ``groups.csv``, ``folds.csv`` and, where there are several observations,
+        ``observations.csv`` both statistics by group, fold and observation; ``nearby.npy`` the events around the
+        regions. ``result.json`` comes last: where it is, all is.
 
         Parameters
         ----------
@@ -130,12 +139,14 @@ class Run:
         """
         target = prepare_folder(Path(folder))
         try:
-            for stale in ("result.json", "report.html"):
+            for stale in ("result.json", "report.html", "observations.csv"):
                 (target / stale).unlink(missing_ok=True)
             write_text(target / "config.yaml", self.config)
             _write_csv(target / "events.csv", self._scored_events())
             _write_csv(target / "groups.csv", self._stacked(Detection.groups_frame))
             _write_csv(target / "folds.csv", self._stacked(Detection.folds_frame))
+            if any(len(found.outcomes_by_observation) > 1 for found in self.detections.values()):
+                _write_csv(target / "observations.csv", self._stacked(Detection.observations_frame))
             self._write_nearby(target / "nearby.npy")
             write_text(target / "result.json", json.dumps(as_json(self.result()), indent=2) + "\n")
         except OSError as error:
@@ -225,6 +236,12 @@ def _trust_result(found: Detection) -> dict[str, Any] | None:
         name: {**trust._asdict(), "folds": [None if fold.trust is None else fold.trust[name] for fold in found.folds]}
         for name, trust in found.trust.items()
     } or None
+
+
+def _forward_result(outcome: Outcome) -> dict[str, Any]:
+    """Return the numbers of an outcome, with what makes it the same again."""
+    parts = {"parts": outcome.counts.parts} if outcome.counts.parts else {}
+    return {**outcome.summary(), "alpha": outcome.counts.alpha, **parts}
 
 
 def _null_result(test: NullTest) -> dict[str, Any]:
@@ -336,6 +353,9 @@ def _read(folder: Path) -> Run:
         # a group named 007 or NA is neither the number 7 nor a missing value
         texts = pd.read_csv(folder / "events.csv", usecols=["group"], dtype=str, keep_default_na=False)
         events["group"] = texts["group"].astype(object)
+    if "observation" in events:
+        names = pd.read_csv(folder / "events.csv", usecols=["observation"], dtype=str, keep_default_na=False)
+        events["observation"] = names["observation"].astype(object)
     folds = pd.read_csv(folder / "folds.csv", dtype={"model": str}, **exactly)
     nearby = folder / "nearby.npy"
     around = np.load(nearby, allow_pickle=False) if nearby.is_file() else None
@@ -345,6 +365,7 @@ def _read(folder: Path) -> Run:
     shared = {
         "on": (events["region"] == 0).to_numpy(),
         "groups": events["group"].to_numpy() if "group" in events else None,
+        "observations": events["observation"].to_numpy() if "observation" in events else None,
         "alpha": observed["alpha"],
         "event_alpha": events["alpha"].to_numpy(dtype=np.float64) if "alpha" in events else None,
         "theta": events[thetas].to_numpy(dtype=np.float64) if thetas else None,
@@ -425,6 +446,6 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
 
 
 def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts, trust: dict[str, float] | None) -> Fold:
-    tuned = None if tuned_alpha is None else OnOffCounts(int(row.tuned_n_on), int(row.tuned_n_off), tuned_alpha)
+    tuned = None if tuned_alpha is None else OnOffCounts(row.tuned_n_on, row.tuned_n_off, tuned_alpha)
     likelihood = float(row.likelihood_significance)
     return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood, trust)

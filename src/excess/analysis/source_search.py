@@ -17,13 +17,14 @@ from excess.analysis.run_folder import Run, describe_run, without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.model_file import ModelFileError
 from excess.observation.observation import Observation, observe
+from excess.observation.stacking import observe_several, stack
 from excess.validation import cross_val_detect, detect, null_test, simulation_agreement
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
 from excess.validation.simulation_agreement import SimulationAgreement
 
-__all__ = ["Observation", "observe", "search"]
+__all__ = ["Observation", "observe", "observe_several", "search", "stack"]
 
 SUPERVISED = "supervised"
 """Name of the forest that was trained on simulated events, among the models of a run."""
@@ -53,7 +54,7 @@ def search(
     Parameters
     ----------
     observation : Observation
-        From `observe`.
+        From `observe`, or several of them from `stack`: one model learns from all, and each has its significance.
     models : str, sequence of str, or mapping of str to classifier, default="forest"
         Models to cross-validate: names of `MODELS`, or classifiers by a name of your choice. The verdict is about the
         first.
@@ -151,6 +152,7 @@ def search(
             events.X,
             observation.on,
             alpha=observation.exposure_ratio,
+            observations=observation.observations,
             nearby=events.nearby,
             n_permutations=permutations,
             **shared,
@@ -241,11 +243,23 @@ def _check_request(observation: Observation, models: Mapping[str, Any], null_tes
         if given and not models:
             raise ArgumentError(argument, "needs a model to train; a model file is applied as it is")
     if null_tests and observation.regions.n_regions < 3:
-        raise ArgumentError("null_tests", "needs at least two Off regions")
+        more = "" if observation.observations is None else ", and the same number of them in all observations"
+        raise ArgumentError("null_tests", f"needs at least two Off regions{more}")
 
 
 def _given_alpha(observation: Observation) -> float | dict[str, float] | None:
-    """Return the exposure ratio as it was given, by group where it differs; None where it follows from regions."""
+    """Return the exposure ratio as it was given, by group where it differs; None where it follows from regions.
+
+    That of stacked observations is the mean of each, because groups may share names.
+    """
+    if observation.observations is not None:
+        if observation.event_alpha is None:
+            return observation.alpha
+        found = {}
+        for name in np.unique(observation.observations):
+            own = observation.event_alpha[observation.observations == name]
+            found[str(name)] = float(own[0] if (own == own[0]).all() else own.mean())
+        return found
     if "Off events" not in observation.files:
         return None
     if observation.event_alpha is None or observation.groups is None:
@@ -298,6 +312,7 @@ def detect_with(trained: TrainedModel, observation: Observation, statistic: str)
         observation.on,
         alpha=observation.exposure_ratio,
         groups=observation.groups,
+        observations=observation.observations,
         nearby=None if nearby is None else (observation.to_frame(nearby.X), nearby.groups),
         statistic=statistic,
     )

@@ -21,7 +21,7 @@ from excess.analysis.run_folder import describe_run, without_run_settings
 from excess.analysis.trained_model import TrainedModel
 from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
-from excess.estimators.base import with_alpha
+from excess.estimators.base import with_alpha, with_exposure
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import requests_groups, takes_groups
 from excess.events import AnalysisConfig
@@ -83,8 +83,11 @@ def train(
             if given:
                 raise ArgumentError(argument, f"does not go with {model}, but with `model` hybrid")
         observation = observation.without_references()
-    fit_params = {"groups": observation.groups} if takes_groups(estimator, observation.groups) else {}
-    fitted = with_alpha(estimator, observation.alpha).fit(observation.frame, observation.on, **fit_params)
+    exposed = with_exposure(estimator, observation.regions.on, observation.exposure_ratio)
+    fit_params: dict[str, Any] = dict(exposed.fit_params)
+    if takes_groups(estimator, observation.groups):
+        fit_params["groups"] = observation.groups
+    fitted = exposed.estimator.fit(observation.frame, observation.on, **fit_params)
     groups = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
     record = _record(model, seed, {"events": [path for paths in observation.files.values() for path in paths]}, known)
     return TrainedModel(without_run_settings(fitted), observation.config, groups, record, observation.census)

@@ -223,9 +223,17 @@ def _source(events: EventOptions) -> tuple[float, float] | None:
 
 
 def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> Any:
-    """Return the observation that the options describe."""
-    from excess.analysis import observe
+    """Return the observation that the options describe, or all of a list of observations."""
+    from excess.analysis import observe, observe_several
 
+    if _lists_observations(events):
+        for option in ("off", "alpha", "join", "source_ra", "source_dec"):
+            if getattr(events, option) not in (None, []):
+                raise typer.BadParameter(
+                    "goes with event files; a list of observations has its own", param_hint=_as_option(option)
+                )
+        settings: Any = {"groups": events.groups, "references": references, "nearby": nearby}
+        return observe_several(events.files[0], events.config, **settings)
     return observe(
         events.files,
         events.config,
@@ -237,6 +245,14 @@ def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> An
         source=_source(events),
         nearby=nearby,
     )
+
+
+def _lists_observations(events: EventOptions) -> bool:
+    """Say whether the only file is a list of observations, in YAML."""
+    lists = [path for path in events.files if path.suffix.lower() in (".yaml", ".yml")]
+    if lists and len(events.files) > 1:
+        raise typer.BadParameter(f"{lists[0]} lists observations; give it alone", param_hint="FILES")
+    return bool(lists)
 
 
 def _finish(found: Run, output: Path | None, as_json: bool) -> None:
@@ -325,6 +341,8 @@ def train(
         say(str(observation), run.as_json)
         trained = train(observation, name, simulated=references.simulated, references=others, **settings)
     else:
+        if _lists_observations(events):
+            raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
         for option, given in (vars(events) | vars(references)).items():
             if given and option in ("join", "off", "alpha", "simulated", "reference"):
                 raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")

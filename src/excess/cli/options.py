@@ -75,11 +75,20 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:
     return check
 
 
+ObservedFiles = Annotated[
+    list[Path],
+    typer.Argument(
+        help="Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV; or one YAML file that lists several "
+        "observations and the files of each."
+    ),
+]
+
+
 @dataclass(frozen=True)
 class EventOptions:
     """Which events, and how On and Off are told apart."""
 
-    files: Files
+    files: ObservedFiles
     config: Config = None
     groups: Annotated[
         str | None,

@@ -58,6 +58,8 @@ def print_run(run: Run) -> None:
         console.print(
             f"By the likelihood, {signal.n_signal:.0f} +- {signal.n_signal_error:.0f} of the On events are signal."
         )
+    if len(first.outcomes_by_observation) > 1:
+        console.print(_observations_table(next(iter(run.detections)), first))
     n_unjudged = int((~first.held_out).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
@@ -107,6 +109,24 @@ def _run_table(run: Run) -> Any:
         if run.null_tests:
             cells.append(_null_cell(run.null_tests.get(name)))
         table.add_row(escape(name), *cells)
+    return table
+
+
+def _observations_table(name: str, found: Any) -> Any:
+    """Return a row of each observation as one model sees it, and of all together."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    title = f"Observations, by {escape(name)}, {found.strategy}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("observation", overflow="fold")
+    for column in ("alpha", "On", "Off", "excess", "cut", "likelihood"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, outcome in [*found.outcomes_by_observation.items(), ("joint", found.outcome)]:
+        values = [outcome.significances[statistic] for statistic in ("cut", "likelihood")]
+        significances = ["" if value != value else f"{value:.1f}" for value in values]
+        table.add_row(escape(str(label)), f"{outcome.counts.alpha:.4g}", *_count_cells(outcome.counts), *significances)
     return table
 
 

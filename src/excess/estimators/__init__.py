@@ -2,6 +2,7 @@
 
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
+from excess.estimators.event_weights import exposure_weights
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.hybrid import HybridMember, OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load
@@ -19,6 +20,7 @@ __all__ = [
     "OnOffTreeClassifier",
     "SignalCalibration",
     "SignificanceThresholdClassifier",
+    "exposure_weights",
     "load",
     "supervised_reference",
 ]

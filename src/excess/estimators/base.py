@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from excess._core.checks import BoolArray, FloatArray, as_binary_target, binary_classes
 from excess.estimators.calibration import SignalCalibration
+from excess.estimators.event_weights import even_out_exposure
 from excess.estimators.holdout import score_events
 from excess.estimators.model_file import save as save_model
 from excess.stats.curve import ThresholdCurve
@@ -29,6 +31,7 @@ class OnOffMixin:
     calibration_: SignalCalibration
     classes_: NDArray[Any]
     _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
+    _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for
 
     @property
     def tuned_counts_(self) -> OnOffCounts:
@@ -201,3 +204,38 @@ def with_alpha(estimator: Any, alpha: float) -> Any:
     if isinstance(copy, FrozenEstimator):
         return copy
     return copy.set_params(**{f"{name}alpha": alpha for name, value in nested.items() if isinstance(value, OnOffMixin)})
+
+
+def weight_parameter(estimator: Any) -> str | None:
+    """Return the parameter of ``fit`` for the number of events that each event stands for; None if there is none."""
+    if isinstance(estimator, OnOffMixin):
+        return estimator._weight_parameter
+    if hasattr(estimator, "steps") and not get_config()["enable_metadata_routing"]:
+        name, last = estimator.steps[-1]
+        inner = weight_parameter(last)
+        return None if inner is None else f"{name}__{inner}"
+    return "sample_weight" if has_fit_parameter(estimator, "sample_weight") else None
+
+
+class ExposedEstimator(NamedTuple):
+    """An estimator for events of known exposure ratios."""
+
+    estimator: Any  # with its one exposure ratio
+    alpha: float
+    fit_params: dict[str, FloatArray]  # what its ``fit`` takes besides, so that one ratio is right for all events
+
+
+def with_exposure(estimator: Any, on: BoolArray, alpha: FloatArray | float) -> ExposedEstimator:
+    """Return a clone that learns from events with one exposure ratio for all, or one for each.
+
+    Where ratios differ, the events of an estimator that counts weights are weighted, see `even_out_exposure`. Another
+    one gets the mean ratio over the Off events.
+    """
+    if not isinstance(alpha, np.ndarray):
+        return ExposedEstimator(with_alpha(estimator, alpha), alpha, {})
+    name = weight_parameter(estimator)
+    if name is None:
+        mean = float(alpha[~on].mean() if (~on).any() else alpha.max())
+        return ExposedEstimator(with_alpha(estimator, mean), mean, {})
+    weights, ratio = even_out_exposure(on, alpha)
+    return ExposedEstimator(with_alpha(estimator, ratio), ratio, {} if weights is None else {name: weights})

@@ -1,4 +1,4 @@
-"""Groups and weights of training events: their checks, and what they mean for bags."""
+"""Groups and weights of training events: their checks, what they mean for bags, and weights that even out exposure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from excess._core.checks import BoolArray, FloatArray, as_column, as_counts, as_labels, check_same_length
+from excess._core.checks import (
+    BoolArray,
+    FloatArray,
+    as_alpha,
+    as_binary_target,
+    as_column,
+    as_counts,
+    as_labels,
+    binary_classes,
+    check_same_length,
+)
+from excess._core.rng import LARGEST_FACTOR
 from excess.estimators._forest.bags import Bag
 
 _MAX_TOTAL = 2**31 - 1
@@ -62,6 +73,61 @@ class EventWeights:
         total = np.bincount(rows, values[known], minlength=n_events)
         with np.errstate(invalid="ignore"):
             return total / np.bincount(rows, minlength=n_events)
+
+
+def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]:
+    """Weights with which events of different exposure ratios have one, for any classifier that takes weights.
+
+    `cross_val_detect` and `train` do so by themselves.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_events,)
+        Noisy labels of two classes; the larger one in sorted order is On.
+    alpha : array-like of shape (n_events,)
+        Exposure ratio On/Off of each event, such as that of its run.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_events,)
+        ``sample_weight`` of each event, at most 16; 1 where all ratios are the same.
+    alpha : float
+        The one exposure ratio of the weighted events.
+
+    Notes
+    -----
+    With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``,
+    so that background is On with the probability ``q_mean`` at every x, whatever mix of observations it has. These are
+    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390). See ``docs/likelihood.md``.
+
+    Examples
+    --------
+    >>> from excess import exposure_weights
+    >>> weights, alpha = exposure_weights([1, 0, 0, 1, 0], alpha=[0.2, 0.2, 0.2, 1.0, 1.0])
+    >>> weights.round(3).tolist(), round(alpha, 3)
+    ([1.19, 0.556, 0.556, 0.714, 1.667], 0.429)
+    """
+    labels = as_binary_target(y)
+    ratios = as_column("alpha", as_alpha(alpha))
+    check_same_length(y=labels, alpha=ratios)
+    weights, ratio = even_out_exposure(np.asarray(labels == binary_classes(labels)[1]), ratios)
+    return np.ones(len(labels)) if weights is None else weights, ratio
+
+
+def even_out_exposure(on: BoolArray, alpha: FloatArray) -> tuple[FloatArray | None, float]:
+    """Compute `exposure_weights` of events that have been checked; None for the weights where all ratios are the same.
+
+    Among all weights that make background On with one probability, these leave the excess of a steady source the
+    smallest error, and it is the error that as many events without weights would have: counts of weights may be read as
+    counts of events.
+    """
+    if (alpha == alpha[0]).all():
+        return None, float(alpha[0])
+    q = alpha / (1 + alpha)
+    # any common ratio will do; with one that is not too far from the ends, no weight is larger than a forest takes
+    mean = float(np.clip(q.mean(), q.max() / LARGEST_FACTOR, 1 - (1 - q.min()) / LARGEST_FACTOR))
+    weights = np.minimum(np.where(on, (1 - q) / (1 - mean), q / mean), LARGEST_FACTOR)
+    return weights, mean / (1 - mean)
 
 
 def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:

@@ -180,6 +180,10 @@ class OnOffForestClassifier(BaseOnOffTrees):
         self.verbose = verbose
 
     @property
+    def _weight_parameter(self) -> str | None:  # type: ignore[override]
+        return "sample_weight" if out_of_bag_rule(self).counts_weights else None
+
+    @property
     def oob_decision_function_(self) -> FloatArray:
         """Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree."""
         score = self.__dict__.get("_oob_score")

@@ -14,8 +14,11 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter, validate_data
 
 from excess._core.checks import (
+    BoolArray,
     FloatArray,
     as_binary_target,
+    as_column,
+    as_counts,
     as_labels,
     as_random_state,
     as_scalar_alpha,
@@ -23,15 +26,16 @@ from excess._core.checks import (
     check_event_numbers,
     check_same_length,
 )
-from excess.estimators.base import OnOffMixin, with_alpha
+from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
 from excess.estimators.calibration import SignalCalibration, calibrate
+from excess.estimators.event_weights import EventWeights
 from excess.estimators.folds import make_folds
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import check_classifier, out_of_bag_scores, out_of_fold_scores, score_events
 from excess.estimators.model_file import from_bytes, to_bytes
 from excess.estimators.model_header import as_json
 from excess.estimators.model_state import State, StoredArrays, require, saveable
-from excess.stats.curve import significance_curve
+from excess.stats.curve import ThresholdCurve, compute_cell_curve, significance_curve
 from excess.stats.thresholds import out_of_bag_rule
 
 __all__ = ["HybridMember", "OnOffHybridClassifier"]
@@ -164,7 +168,13 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         copied = {name: clone(value, safe=False) for name, value in parameters.items()}
         return type(self)(**shared, **copied, estimator=None if learner is None else clone(learner))
 
-    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+    @property
+    def _weight_parameter(self) -> str | None:  # type: ignore[override]
+        return "sample_weight" if out_of_bag_rule(self).counts_weights else None
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Learn from On and Off events, and how far to trust each reference.
 
         Parameters
@@ -176,6 +186,10 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         groups : array-like of shape (n_events,) or None, default=None
             What must not be split between training and judging, such as nights: with ``cv="oob"``, out of the bag
             means out of the group.
+        sample_weight : array-like of shape (n_events,) or None, default=None
+            The number of events that each event stands for, at least 0. Trust, threshold and calibration count them,
+            and so does the learner, if its ``fit`` takes a ``sample_weight``. ``threshold`` must be
+            ``"significance"``, ``"f1"`` or a number.
 
         Returns
         -------
@@ -194,6 +208,10 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             self.check_groups(groups)
         classes = np.array(binary_classes(labels))
         on = np.asarray(labels == classes[1])
+        counted = None
+        # weights of 1 are none
+        if sample_weight is not None and EventWeights.of(sample_weight, on, np.inf).rows is not None:
+            counted = as_counts("sample_weight", as_column("sample_weight", sample_weight))
         features, reference_scores = self._split(X, references)
 
         learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
@@ -207,18 +225,22 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         fitted: dict[str, Any] = {}
         scores = dict(reference_scores)
         for name in reversed(inputs):
-            fitted[name], scores[name] = self._learn(learner, inputs[name], labels, groups)
+            fitted[name], scores[name] = self._learn(learner, inputs[name], labels, groups, counted)
         known = np.all([~np.isnan(own) for own in scores.values()], axis=0)
 
+        if counted is not None:
+            known &= counted > 0
+        of_known = None if counted is None else counted[known]
         calibrations, likelihood = {}, {}
         for name, own in scores.items():
-            calibrations[name] = calibrate(significance_curve(on[known], own[known], alpha))
-            likelihood[name] = _log_likelihood(on[known], calibrations[name].on_probability_at(own[known]))
+            calibrations[name] = calibrate(_curve(on[known], own[known], alpha, of_known))
+            on_probability = calibrations[name].on_probability_at(own[known])
+            likelihood[name] = _log_likelihood(on[known], on_probability, of_known)
         weights = np.exp((np.array(list(likelihood.values())) - max(likelihood.values())) / _TEMPERATURE)
         weights /= weights.sum()
         members = tuple(map(HybridMember, likelihood, likelihood.values(), weights.tolist()))
         score = np.where(known, _average(members, calibrations, scores), np.nan)
-        threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)))
+        threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)), counted)
 
         # nothing is set before all has succeeded
         self.members_, self.estimators_, self._calibrations = members, fitted, calibrations
@@ -387,13 +409,19 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         return validate_data(self, X, dtype=np.float64, ensure_all_finite=self._finite, reset=reset)
 
     def _learn(
-        self, learner: Any, X: FloatArray, labels: NDArray[Any], groups: NDArray[Any] | None
+        self,
+        learner: Any,
+        X: FloatArray,
+        labels: NDArray[Any],
+        groups: NDArray[Any] | None,
+        weights: FloatArray | None,
     ) -> tuple[Any, FloatArray]:
         """Return a learner fitted on all events, and scores by learners that had not seen them."""
+        name = weight_parameter(learner)
+        fit_params: dict[str, Any] = {} if weights is None or name is None else {name: weights}
         if isinstance(self.cv, str):
             if self.cv != "oob":
                 raise ValueError(f"cv must be 'oob', a number or a splitter, got {self.cv!r}")
-            fit_params = {}
             if groups is not None:
                 if not has_fit_parameter(learner, "groups"):
                     raise ValueError(
@@ -403,8 +431,8 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
                 fit_params["groups"] = groups
             return out_of_bag_scores(learner, X, labels, fit_params)
         folds = make_folds(self.cv, X, labels, {} if groups is None else {"groups": groups})
-        scores = out_of_fold_scores(learner, X, labels, folds, {}, self.n_jobs)
-        return clone(learner).fit(X, labels), scores
+        scores = out_of_fold_scores(learner, X, labels, folds, fit_params, self.n_jobs)
+        return clone(learner).fit(X, labels, **fit_params), scores
 
 
 def _to_bytes(what: str, model: Any) -> NDArray[np.uint8]:
@@ -439,8 +467,16 @@ def _average(
     return total
 
 
-def _log_likelihood(on: NDArray[np.bool_], on_probability: FloatArray) -> float:
-    return float(np.log(np.where(on, on_probability, 1 - on_probability)).sum())
+def _curve(on: BoolArray, score: FloatArray, alpha: float, weights: FloatArray | None) -> ThresholdCurve:
+    """Return the curve of events, each as often as its weight says."""
+    if weights is None:
+        return significance_curve(on, score, alpha)
+    return compute_cell_curve(score, np.where(on, weights, 0.0), np.where(on, 0.0, weights), alpha)
+
+
+def _log_likelihood(on: BoolArray, on_probability: FloatArray, weights: FloatArray | None) -> float:
+    terms = np.log(np.where(on, on_probability, 1 - on_probability))
+    return float(terms.sum() if weights is None else terms @ weights)
 
 
 def _column_number(name: str, column: Any, names: Any, n_columns: int) -> int:

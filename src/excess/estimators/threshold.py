@@ -16,8 +16,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from excess._core.checks import (
+    FloatArray,
     as_binary_target,
     as_column,
+    as_counts,
     as_labels,
     as_random_state,
     as_scalar_alpha,
@@ -25,11 +27,12 @@ from excess._core.checks import (
     check_event_numbers,
     check_same_length,
 )
-from excess.estimators.base import OnOffMixin
+from excess.estimators.base import OnOffMixin, weight_parameter
 from excess.estimators.calibration import calibrate
 from excess.estimators.folds import is_fold_number, make_folds
 from excess.estimators.holdout import SCORE_SOURCES, check_classifier, out_of_fold_scores
-from excess.stats.thresholds import threshold_rule, tune_threshold
+from excess.stats.score_cells import WeightedEvents
+from excess.stats.thresholds import OutOfBagRule, threshold_rule, tune_threshold
 
 __all__ = ["SignificanceThresholdClassifier"]
 
@@ -126,7 +129,23 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, **fit_params: Any) -> Self:
+    @property
+    def _weight_parameter(self) -> str | None:  # type: ignore[override]
+        return "event_weight" if self._rule().counts_weights else None
+
+    def _rule(self) -> OutOfBagRule:
+        """Return the rule for the threshold, as one that may count weights."""
+        return OutOfBagRule(self.method, threshold_rule(self.method, self.n_bootstrap), 0.0, self.n_bootstrap)
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        event_weight: ArrayLike | None = None,
+        **fit_params: Any,
+    ) -> Self:
         """Fit the classifier and tune its threshold.
 
         Parameters
@@ -137,16 +156,19 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
             Noisy labels of two classes; the larger one in sorted order is On.
         groups : array-like of shape (n_events,), default=None
             What must not be split between the folds, such as nights.
+        event_weight : array-like of shape (n_events,), default=None
+            The number of events that each event stands for. Threshold, curve and calibration count them, and so does
+            the estimator if its ``fit`` takes a ``sample_weight``. ``method`` must be ``"significance"`` or ``"f1"``.
         **fit_params : dict
             Passed to the ``fit`` of the estimator, by metadata routing where that is enabled. A
-            ``sample_weight`` reaches the estimator alone: the significance counts events.
+            ``sample_weight`` reaches the estimator alone: the significance counts events, or their ``event_weight``.
 
         Returns
         -------
         self
         """
         alpha = as_scalar_alpha(self.alpha)
-        threshold_rule(self.method, self.n_bootstrap)
+        rule = self._rule()
         as_random_state(self.random_state)
         check_classifier(self.estimator)
         labels = as_binary_target(y)
@@ -165,6 +187,16 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
             )
         estimator_params, split_params = self._route(groups, fit_params)
         _check_weights(estimator_params.get("sample_weight"), labels)
+        weights = None
+        if event_weight is not None:
+            if not rule.counts_weights:
+                raise ValueError(
+                    f"event_weight goes with method='significance' or 'f1' only, got {self.method!r}, which counts "
+                    "events"
+                )
+            weights = as_counts("event_weight", as_column("event_weight", event_weight))
+            _check_weights(weights, labels, "event_weight")
+            estimator_params = self._with_weights(estimator_params, weights)
 
         if named:
             estimator, scores = SCORE_SOURCES[self.cv](self.estimator, X, labels, estimator_params)
@@ -177,8 +209,14 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         if self.cv != "oob" and not scored.all():
             n_bad = np.count_nonzero(~scored)
             raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(scores)} events")
-        options = {"n_bootstrap": self.n_bootstrap, "random_state": self.random_state}
-        threshold, curve = tune_threshold(self.method, labels[scored], scores[scored], alpha, **options)
+        if weights is None:
+            options = {"n_bootstrap": self.n_bootstrap, "random_state": self.random_state}
+            threshold, curve = tune_threshold(self.method, labels[scored], scores[scored], alpha, **options)
+        else:
+            on = np.asarray(labels == binary_classes(labels)[1])
+            scored &= weights > 0
+            events = WeightedEvents(on[scored], scores[scored], weights[scored])
+            threshold, curve = rule.tune(events, alpha, self.random_state)
 
         # nothing is set before all has succeeded
         self.estimator_, self.threshold_, self.curve_ = estimator, threshold, curve
@@ -223,6 +261,14 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
             setattr(tags.input_tags, name, getattr(inner, name))
         return tags
 
+    def _with_weights(self, params: dict[str, Any], weights: FloatArray) -> dict[str, Any]:
+        """Return the parameters of the estimator's ``fit`` with weights of events, if it takes any."""
+        name = None if self.cv == "prefit" else weight_parameter(self.estimator)
+        if name is None:
+            return params
+        given = params.get(name)
+        return {**params, name: weights if given is None else weights * np.asarray(given, dtype=np.float64)}
+
     def _route(self, groups: ArrayLike | None, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the parameters of the estimator's ``fit`` and of the splitter's ``split``."""
         given = {} if groups is None else {"groups": groups}
@@ -237,10 +283,10 @@ def _delegate_has(meta: SignificanceThresholdClassifier, name: str) -> bool:
     return True
 
 
-def _check_weights(sample_weight: Any, labels: NDArray[Any]) -> None:
-    if sample_weight is None:
+def _check_weights(given: Any, labels: NDArray[Any], name: str = "sample_weight") -> None:
+    if given is None:
         return
-    weights = as_column("sample_weight", sample_weight)
-    check_same_length(y=labels, sample_weight=weights)
+    weights = as_column(name, given)
+    check_same_length(**{"y": labels, name: weights})
     if (weights != 0).any():
-        binary_classes(labels[weights != 0], name="y where sample_weight is not 0")
+        binary_classes(labels[weights != 0], name=f"y where {name} is not 0")

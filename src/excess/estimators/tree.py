@@ -98,6 +98,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         `-- size > -3.2895   On  762  Off 3638     1.2 sigma  background
     """
 
+    _weight_parameter = "sample_weight"
+
     def __init__(
         self,
         alpha: float = 1.0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -54,11 +54,13 @@ QUALITY_CUTS = (
 )
 
 
-class _Settings(BaseModel):
+class Settings(BaseModel):
+    """Base of settings: unknown keys are errors."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class RegionConfig(_Settings):
+class RegionConfig(Settings):
     """Settings of the On region and the Off regions.
 
     Examples
@@ -90,7 +92,7 @@ class RegionConfig(_Settings):
         return self
 
 
-class AnalysisConfig(_Settings):
+class AnalysisConfig(Settings):
     """Settings of an analysis. The defaults are those of FACT's open Crab analysis.
 
     Examples
@@ -327,6 +329,15 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
         ...
     excess._core.errors.EventFileError: settings: unknown key 'group'; did you mean 'groups'?
     """
+    content = parse_mapping(text, source, "'groups: night'")
+    try:
+        return AnalysisConfig.model_validate(content)
+    except ValidationError as error:
+        raise EventFileError(f"{source}: {'; '.join(map(describe_error, error.errors()))}") from error
+
+
+def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
+    """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
     try:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -337,11 +348,8 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
     if content is None:
         content = {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise EventFileError(f"{source}: must hold names and values, such as 'groups: night'")
-    try:
-        return AnalysisConfig.model_validate(content)
-    except ValidationError as error:
-        raise EventFileError(f"{source}: {'; '.join(map(_describe_error, error.errors()))}") from error
+        raise EventFileError(f"{source}: must hold names and values, such as {example}")
+    return content
 
 
 def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -356,12 +364,13 @@ def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -
     return tuple(names)
 
 
-def _describe_error(error: Any) -> str:
-    """Return a problem that pydantic found as text, with the key first."""
+def describe_error(error: Any, known: Iterable[str] | None = None) -> str:
+    """Return a problem that pydantic found as text, with the key first; by default one of an analysis."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        model = RegionConfig if error["loc"][0] == "regions" else AnalysisConfig
-        return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), model.model_fields)}"
+        if known is None:
+            known = (RegionConfig if error["loc"][0] == "regions" else AnalysisConfig).model_fields
+        return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), known)}"
     message = error["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     return f"{key}: {message}" if key else message

@@ -3,6 +3,7 @@
 from excess.observation.observation import Observation, observe
 from excess.observation.regions import Regions, assign_regions, find_regions, theta_from_sky
 from excess.observation.simulation import simulate_labelled, simulate_observation
+from excess.observation.stacking import observe_several, stack
 
 __all__ = [
     "Observation",
@@ -10,7 +11,9 @@ __all__ = [
     "assign_regions",
     "find_regions",
     "observe",
+    "observe_several",
     "simulate_labelled",
     "simulate_observation",
+    "stack",
     "theta_from_sky",
 ]

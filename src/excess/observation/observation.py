@@ -21,6 +21,7 @@ from excess.observation.regions import Regions, theta_columns
 if TYPE_CHECKING:
     import pandas as pd
 
+    from excess.stats.significance import OnOffCounts
     from excess.validation.detection import Detection
 
 __all__ = ["Observation", "as_config", "observe"]
@@ -58,7 +59,9 @@ class Observation:
     files : mapping of str to tuple of Path
         The files of the events, by kind.
     event_alpha : ndarray of shape (n_events,) or None
-        Exposure ratio On/Off of each event, where it differs between groups.
+        Exposure ratio On/Off of each event, where it differs between groups or observations.
+    observations : ndarray of str of shape (n_events,) or None
+        The observation of each event, where several were stacked; see `stack`.
 
     Examples
     --------
@@ -79,6 +82,7 @@ class Observation:
     group_column: str = NO_GROUPS
     files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     event_alpha: FloatArray | None = None
+    observations: NDArray[Any] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -131,13 +135,22 @@ class Observation:
         return self.alpha if self.event_alpha is None else self.event_alpha
 
     @property
+    def counts(self) -> OnOffCounts:
+        """All On and Off events, without any cut; stacked where their exposure ratios differ."""
+        if self.event_alpha is None:
+            return self.regions.counts
+        from excess.validation.outcome import count_events
+
+        return count_events(self.regions.on, self.regions.inside, self.event_alpha)
+
+    @property
     def time(self) -> FloatArray | None:
         """Time of each event in seconds; None if the files hold no times."""
         return seconds_of(self.table)
 
     def summary(self) -> dict[str, Any]:
         """Return how many events were read, cut away and kept, to be put into a file."""
-        counts = self.regions.counts
+        counts = self.counts
         return {
             "n_read": self.census.n_read,
             "n_outside": self.census.n_outside,
@@ -145,7 +158,7 @@ class Observation:
             "n_overlapping": self.census.n_overlapping,
             "n_on": counts.n_on,
             "n_off": counts.n_off,
-            "alpha": counts.alpha,
+            "alpha": self.alpha,
             "significance": counts.significance,
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
@@ -162,6 +175,8 @@ class Observation:
         table["region"] = self.regions.region
         if self.groups is not None:
             table["group"] = self.groups
+        if self.observations is not None:
+            table["observation"] = self.observations
         return table
 
     @property
@@ -171,7 +186,7 @@ class Observation:
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and used."""
-        return f"{self.census}; {self.regions.counts}"
+        return f"{self.census}; {self.counts}"
 
 
 def observe(
@@ -284,7 +299,7 @@ def _join_chunks(
             )
     n_regions = 2 if alpha is not None else pipeline.config.regions.n_regions
     region = np.concatenate([chunk.region for chunk in chunks])
-    groups = _concatenate([chunk.groups for chunk in chunks])
+    groups = concatenate([chunk.groups for chunk in chunks])
     event_alpha = None
     if isinstance(alpha, Mapping):
         event_alpha = _alpha_of_groups(alpha, groups)
@@ -296,8 +311,8 @@ def _join_chunks(
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
         groups=groups,
         table=table,
-        theta=_concatenate([chunk.theta for chunk in chunks]),
-        nearby=_join_nearby([chunk.nearby for chunk in chunks if chunk.nearby is not None]),
+        theta=concatenate([chunk.theta for chunk in chunks]),
+        nearby=join_nearby([chunk.nearby for chunk in chunks if chunk.nearby is not None]),
         census=census,
         config=pipeline.config,
         group_column=pipeline.groups,
@@ -317,13 +332,14 @@ def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) ->
     return as_alpha([alpha[name] for name in names.tolist()])[inverse]
 
 
-def _join_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
+def join_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
+    """Return nearby events of several chunks or observations together; None if there are none."""
     if not any(len(part.X) for part in parts):  # files may hold no events outside of the regions
         return None
-    return NearbyEvents(*(_concatenate([getattr(part, name) for part in parts]) for name in ("X", "groups", "theta")))
+    return NearbyEvents(*(concatenate([getattr(part, name) for part in parts]) for name in ("X", "groups", "theta")))
 
 
-def _concatenate(arrays: list[Any]) -> Any:
+def concatenate(arrays: list[Any]) -> Any:
     """Return arrays as one, None if there are none."""
     known = [array for array in arrays if array is not None]
     return np.concatenate(known) if known else None

@@ -94,6 +94,7 @@ def model_content(
         "thresholds": describe_thresholds(detection),
         "groups": groups[:max_rows],
         "n_groups": len(groups),
+        "observations": _observations(detection)[:max_rows],
         "groups_follow": explored is not None and explored["groups"] is not None,
         "folds": _folds(detection)[:max_rows],
         "n_folds": len(detection.folds),
@@ -264,6 +265,22 @@ def _groups(detection: Detection, missing: list[str]) -> list[dict[str, Any]]:
     if len(rows) == 1:
         missing.append(f"There is one group only, {rows[0]['group']}, so groups cannot be compared.")
     return rows
+
+
+def _observations(detection: Detection) -> list[dict[str, str]]:
+    """Return one row of texts per observation, and one for all together; nothing unless there are several."""
+    found = detection.outcomes_by_observation
+    if len(found) < 2:
+        return []
+    return [
+        {
+            "observation": str(name),
+            "alpha": f"{outcome.counts.alpha:.4g}",
+            **counts_text(outcome.counts),
+            "likelihood": _text_if_known("{:.2f}", outcome.significances["likelihood"]),
+        }
+        for name, outcome in [*found.items(), ("joint", detection.outcome)]
+    ]
 
 
 def _text_if_known(template: str, *values: float) -> str:

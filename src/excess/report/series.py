@@ -338,13 +338,10 @@ def _likelihood_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: 
 def _cut_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray[np.intp]) -> FloatArray:
     """Return the significance of the selected ones among the first events, for several numbers of events."""
     on, selected, alpha = detection.on[order], detection.selected[order], _alpha_of(detection, order)
-    n_on, n_off = (np.append(0, np.cumsum(mask))[n_so_far] for mask in (selected & on, selected & ~on))
     if isinstance(alpha, np.ndarray):
-        background = np.append(0.0, np.cumsum(alpha * (selected & ~on)))[n_so_far]
-        # as in count_events: without Off events the largest ratio is the cautious one
-        largest = np.append(0.0, np.maximum.accumulate(np.where(selected, alpha, 0.0)))[n_so_far]
-        without_off = np.where(largest > 0, largest, detection.alpha)
-        alpha = np.where(n_off > 0, background / np.maximum(n_off, 1), without_off)
+        found = [count_events(on[:n], selected[:n], alpha[:n]) for n in n_so_far.tolist()]
+        return np.array([one.significance for one in found])
+    n_on, n_off = (np.append(0, np.cumsum(mask))[n_so_far] for mask in (selected & on, selected & ~on))
     return np.asarray(li_ma_significance(n_on, n_off, alpha, signed=True))
 
 

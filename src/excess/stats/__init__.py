@@ -14,7 +14,13 @@ from excess.stats.metrics import (
     significance_scorer,
 )
 from excess.stats.noise import alpha_from_p_minus, clean_counts, inject_label_noise, p_minus_from_alpha
-from excess.stats.significance import OnOffCounts, li_ma_p_value, li_ma_significance, n_on_for_significance
+from excess.stats.significance import (
+    OnOffCounts,
+    joint_significance,
+    li_ma_p_value,
+    li_ma_significance,
+    n_on_for_significance,
+)
 from excess.stats.thresholds import THRESHOLD_METHODS, f1_threshold, significance_threshold, tune_threshold
 
 __all__ = [
@@ -33,6 +39,7 @@ __all__ = [
     "default_threshold",
     "f1_threshold",
     "inject_label_noise",
+    "joint_significance",
     "li_ma_p_value",
     "li_ma_significance",
     "menon_threshold",

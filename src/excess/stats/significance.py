@@ -16,8 +16,9 @@ The Astrophysical Journal 272, 317.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, overload
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,7 +35,7 @@ from excess._core.checks import (
     check_broadcast,
 )
 
-__all__ = ["OnOffCounts", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
+__all__ = ["OnOffCounts", "joint_significance", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
 
 _EPSILON = np.finfo(np.float64).eps
 _SERIES_BELOW = 0.1
@@ -199,6 +200,14 @@ class OnOffCounts:
         Number of (selected) Off events.
     alpha : float
         Exposure ratio On/Off.
+    parts : tuple of tuple of float, default=()
+        ``n_on``, ``n_off`` and ``alpha`` of the measurements that were stacked, where their exposure ratios differ; see
+        `OnOffCounts.stack`. Error and significance follow them, because one mean ratio knows the expected background
+        but not its variance.
+
+    See Also
+    --------
+    joint_significance : The significance of stacked measurements.
 
     Examples
     --------
@@ -213,6 +222,7 @@ class OnOffCounts:
     n_on: float
     n_off: float
     alpha: float
+    parts: tuple[tuple[float, float, float], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         """Check the counts and turn NumPy scalars into Python numbers, which print better."""
@@ -220,6 +230,43 @@ class OnOffCounts:
             number = as_scalar(name, as_counts(name, getattr(self, name)))
             object.__setattr__(self, name, int(number) if number.is_integer() else number)
         object.__setattr__(self, "alpha", as_scalar_alpha(self.alpha))
+        object.__setattr__(self, "parts", tuple(tuple(map(float, part)) for part in self.parts))
+
+    @classmethod
+    def stack(cls, parts: Iterable[tuple[float, float, float]]) -> Self:
+        """Stack measurements; their expected backgrounds add up, and the significance is the joint one.
+
+        Parameters
+        ----------
+        parts : iterable of tuple of float
+            ``n_on``, ``n_off`` and ``alpha`` of each measurement, at least one; those of the same ratio are added.
+
+        Returns
+        -------
+        OnOffCounts
+            The common exposure ratio is the mean, weighted with the Off events, which is what keeps ``background``
+            additive (gammapy stacks likewise). Where there are no Off events, there is nothing to weight with, and the
+            largest ratio is taken.
+
+        Examples
+        --------
+        >>> from excess import OnOffCounts
+        >>> print(OnOffCounts.stack([(30, 100, 0.2), (120, 100, 1.0)]))
+        On 150, Off 200, alpha 0.6: excess 30.0 +- 15.9, 2.1 sigma
+        """
+        given = list(parts)
+        added: dict[float, tuple[float, float]] = {}
+        for n_on, n_off, alpha in given:
+            if n_on + n_off > 0:
+                before = added.get(float(alpha), (0, 0))
+                added[float(alpha)] = (before[0] + n_on, before[1] + n_off)
+        if len(added) <= 1:
+            [(alpha, counts)] = added.items() or [(max(alpha for _, _, alpha in given), (0, 0))]
+            return cls(counts[0], counts[1], alpha)
+        kept = tuple((n_on, n_off, alpha) for alpha, (n_on, n_off) in sorted(added.items()))
+        total_on, total_off = (math.fsum(part[column] for part in kept) for column in (0, 1))
+        mean = math.fsum(n_off * alpha for _, n_off, alpha in kept) / total_off if total_off > 0 else max(added)
+        return cls(total_on, total_off, mean, kept)
 
     @property
     def background(self) -> float:
@@ -233,8 +280,8 @@ class OnOffCounts:
 
     @property
     def excess_error(self) -> float:
-        """Standard error of the excess, ``sqrt(n_on + alpha^2 n_off)`` (Li & Ma, formula 4)."""
-        return math.sqrt(self.n_on + self.alpha**2 * self.n_off)
+        """Standard error of the excess, ``sqrt(n_on + alpha^2 n_off)`` (Li & Ma, formula 4); of all parts together."""
+        return math.sqrt(self.n_on + math.fsum(alpha**2 * n_off for _, n_off, alpha in self._measured))
 
     @property
     def signal_to_background(self) -> float:
@@ -245,32 +292,26 @@ class OnOffCounts:
 
     @property
     def significance(self) -> float:
-        """Signed Li & Ma significance in sigma: negative for a deficit."""
+        """Signed Li & Ma significance in sigma: negative for a deficit; the joint one of stacked measurements."""
+        if self.parts:
+            return joint_significance(*np.transpose(self.parts))
         return li_ma_significance(self.n_on, self.n_off, self.alpha, signed=True)
 
     @property
     def p_value(self) -> float:
         """One-sided p-value of the signed significance."""
-        return li_ma_p_value(self.n_on, self.n_off, self.alpha)
+        return float(ndtr(-self.significance))
+
+    @property
+    def _measured(self) -> tuple[tuple[float, float, float], ...]:
+        """The parts, or all as the only one."""
+        return self.parts or ((self.n_on, self.n_off, self.alpha),)
 
     def __add__(self, other: OnOffCounts) -> OnOffCounts:
-        """Stack two measurements; their expected backgrounds add up.
-
-        The common exposure ratio is the mean of both, weighted with the Off events, which is what
-        keeps ``background`` additive (gammapy stacks likewise). Where neither has an Off event, there
-        is nothing to weight with, and the larger ratio is taken: the cautious one, because it gives the
-        smaller significance. Stacking is thereby associative and commutative.
-        """
+        """Stack two measurements, as `OnOffCounts.stack` does."""
         if not isinstance(other, OnOffCounts):
             return NotImplemented
-        n_off = self.n_off + other.n_off
-        if self.alpha == other.alpha:
-            alpha = self.alpha
-        elif n_off > 0:
-            alpha = (self.background + other.background) / n_off
-        else:
-            alpha = max(self.alpha, other.alpha)
-        return OnOffCounts(self.n_on + other.n_on, n_off, alpha)
+        return OnOffCounts.stack((*self._measured, *other._measured))
 
     def __radd__(self, other: object) -> OnOffCounts:
         """Let ``sum(measurements)`` work, which starts from the number 0."""
@@ -284,9 +325,74 @@ class OnOffCounts:
     def __str__(self) -> str:
         """Say counts, excess and significance in one line."""
         return (
-            f"On {self.n_on:.10g}, Off {self.n_off:.10g}, alpha {self.alpha:.4g}: "
+            f"On {round(self.n_on, 1):.10g}, Off {round(self.n_off, 1):.10g}, alpha {self.alpha:.4g}: "
             f"excess {self.excess:.1f} +- {self.excess_error:.1f}, {self.significance:.1f} sigma"
         )
+
+
+def joint_significance(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> float:
+    """Significance of a common signal in measurements whose exposure ratios differ.
+
+    Parameters
+    ----------
+    n_on, n_off, alpha : array-like of shape (n_measurements,)
+        Numbers of On and Off events, and exposure ratio On/Off, of each measurement.
+
+    Returns
+    -------
+    float
+        Signed significance in sigma, negative for a deficit. That of one measurement, or of measurements with the same
+        ratio, is Li & Ma's.
+
+    Notes
+    -----
+    The signal is a common share of the background: measurement k expects ``alpha_k (1 + mu)`` On events for each Off
+    event. That is the On/Off likelihood of all events with ``alpha_k`` as signal ratio, so that there is one parameter,
+    and no signal means ``mu = 0``. At the best ``mu`` the expected On events m_k add up to those observed, and the
+    likelihood ratio is ``S^2 = sum S_k(m_k, n_k - m_k, alpha_k)^2`` with the significances of Li & Ma.
+
+    Examples
+    --------
+    >>> from excess import joint_significance
+    >>> round(joint_significance([30, 120], [100, 100], [0.2, 1.0]), 3)
+    2.132
+    """
+    on, off, ratio = as_counts("n_on", n_on), as_counts("n_off", n_off), as_alpha(alpha)
+    check_broadcast(n_on=on, n_off=off, alpha=ratio)
+    on, off, ratio = (np.atleast_1d(values).ravel() for values in np.broadcast_arrays(on, off, ratio))
+    n, n_on_all = on + off, float(on.sum())
+    if (ratio == ratio[:1]).all():
+        return float(signed_significance(on.sum(), off.sum(), ratio[0])) if len(ratio) else 0.0
+    if n_on_all == 0 or not off.any():  # no signal at all, or nothing else
+        expected = on
+    else:
+        expected = n * _on_share(ratio, _common_odds(n_on_all, n, ratio))
+    squares = signed_significance(expected, n - expected, ratio) ** 2
+    return math.copysign(math.sqrt(squares.sum()), n_on_all - float((n * ratio / (1 + ratio)).sum()))
+
+
+def _on_share(alpha: FloatArray, log_factor: float) -> FloatArray:
+    """Return the share of On events whose odds are alpha times a factor."""
+    return 1 / (1 + np.exp(-log_factor) / alpha)
+
+
+def _common_odds(n_on: float, n: FloatArray, alpha: FloatArray) -> float:
+    """Return the logarithm of the factor by which odds of alpha explain the On events among n events each."""
+    # the expected number grows with the factor, which lies between those that each ratio alone would need
+    needed = math.log(n_on / (n.sum() - n_on)) - np.log(alpha[n > 0])
+    low, high = float(needed.min()), float(needed.max())
+    at = 0.5 * low + 0.5 * high
+    for _ in range(200):
+        share = _on_share(alpha, at)
+        missing = n_on - float((n * share).sum())
+        low, high = (at, high) if missing > 0 else (low, at)
+        stepped = at + missing / float((n * share * (1 - share)).sum())
+        if not low < stepped < high:
+            stepped = 0.5 * low + 0.5 * high
+        if abs(stepped - at) <= 2 * _EPSILON * max(abs(stepped), 1.0):
+            return stepped
+        at = stepped
+    return at
 
 
 def significance_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatArray:

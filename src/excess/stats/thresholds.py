@@ -296,6 +296,11 @@ class OutOfBagRule:
             threshold = float(curve.thresholds[choose(curve.n_on, curve.n_off, alpha)])
         return as_threshold(f"the threshold from {self.given!r}", threshold), curve
 
+    @property
+    def counts_weights(self) -> bool:
+        """Whether events may have weights that are not whole numbers: all but rules that count events one by one."""
+        return self.rule is None or self._cut_rule() is not None
+
     def _cut_rule(self) -> Callable[[Any, Any, float], int] | None:
         """Return the rule as one that needs no more than the counts at every cut, or None."""
         if self.rule is significance_threshold:

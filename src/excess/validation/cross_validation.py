@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from excess._core.checks import as_choice, as_counts, as_int, as_random_state, as_scalar
 from excess._core.progress import progress_bar
 from excess._core.threads import map_threaded, n_threads
-from excess.estimators.base import OnOffMixin, with_alpha
+from excess.estimators.base import ExposedEstimator, OnOffMixin, with_alpha, with_exposure
 from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
 from excess.estimators.hybrid import OnOffHybridClassifier
@@ -44,6 +44,7 @@ class SharedOptions(TypedDict, total=False):
 
 class _Options(SharedOptions, total=False):
     alpha: Required[ArrayLike]
+    observations: ArrayLike | None
     nearby: tuple[Any, ArrayLike | None] | None
     n_permutations: int
     required_significance: float
@@ -62,6 +63,7 @@ def cross_val_detect(
     *,
     alpha: ArrayLike,
     groups: ArrayLike | None = None,
+    observations: ArrayLike | None = None,
     nearby: tuple[Any, ArrayLike | None] | None = None,
     cv: Any = None,
     strategy: str = "pooled",
@@ -90,11 +92,16 @@ def cross_val_detect(
         Noisy labels of two classes; the larger one in sorted order is On.
     alpha : float or array-like of shape (n_events,)
         Exposure ratio On/Off, of all events or of each, such as that of its run. All On/Off classifiers in
-        ``estimator`` get it, or its mean over the Off events, whatever theirs was.
+        ``estimator`` get it, whatever theirs was. Where ratios differ, classifiers that count weights learn from
+        weighted events with one ratio for all; others, such as k-means, get the mean over the Off events. See
+        ``docs/likelihood.md``.
     groups : array-like of shape (n_events,), default=None
         What must not be split between training and hold-out, such as nights. `SignificanceThresholdClassifier` with
         folds gets those of its training events, and so does a classifier that asks for them, such as a forest after
         ``set_fit_request(groups=True)``.
+    observations : array-like of shape (n_events,), default=None
+        The observation of each event, such as a source, a telescope or a period: the result has the significance of
+        each, ``Detection.outcomes_by_observation``, beside the joint one. All of them train one model.
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
         Further events and their groups (None without groups): neither On nor Off, never trained on and never
         counted, but scored by models that have not seen their group. A plot of theta^2 beyond the cut needs
@@ -170,7 +177,7 @@ def cross_val_detect(
     n_permutations = as_int("n_permutations", n_permutations, minimum=0)
     required = _as_significance(required_significance)
     repeated = {"n_repeats": n_repeats, "n_permutations": n_permutations, "random_state": random_state}
-    events = check_events(X, y, alpha, groups, nearby)
+    events = check_events(X, y, alpha, groups, nearby, observations)
     found = _run_folds(models, events, cv, strategy=strategy, n_jobs=n_jobs, verbose=verbose, **repeated)
     detections = {
         name: make_detection(events, runs, n_repeats, strategy, statistic, required) for name, (runs,) in found.items()
@@ -198,7 +205,7 @@ def cross_val_thresholds(
     Parameters
     ----------
     estimator, X, y, alpha, groups, cv, n_jobs, random_state
-        As for `cross_val_detect`; one estimator.
+        As for `cross_val_detect`; one estimator, which gets the mean exposure ratio where ratios differ.
     rules : dict of str to str, callable or None
         Names of ``THRESHOLD_METHODS``, or functions of labels, scores and alpha that return a threshold. None is the
         threshold that the model has chosen itself.
@@ -244,6 +251,7 @@ def detect(
     *,
     alpha: ArrayLike,
     groups: ArrayLike | None = None,
+    observations: ArrayLike | None = None,
     nearby: tuple[Any, ArrayLike | None] | None = None,
     statistic: str = "likelihood",
     required_significance: float = 5.0,
@@ -265,6 +273,8 @@ def detect(
         Exposure ratio On/Off of the new events, of all or of each.
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
+    observations : array-like of shape (n_events,), default=None
+        The observation of each event, as for `cross_val_detect`.
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
         Further new events that are scored but not counted, as for `cross_val_detect`.
     statistic : {"likelihood", "cut"}, default="likelihood"
@@ -295,7 +305,7 @@ def detect(
     check_models(model)
     as_choice("statistic", statistic, STATISTICS)
     required = _as_significance(required_significance)
-    events = check_new_events(X, y, alpha, groups, nearby, model.classes_)
+    events = check_new_events(X, y, alpha, groups, nearby, observations, model.classes_)
     check_references({"": model}, events.groups)
     run = FoldResults.of([predict_new(model, events)], events.on, events.alpha)
     return make_detection(events, [run], 1, "applied", statistic, required)
@@ -363,6 +373,14 @@ def _run_folds(
     def labels_of(permutation: int) -> NDArray[Any]:
         return events.permute_labels(_seed(seed, permutation, -1)) if permutation else events.labels
 
+    def exposed(model: Any, labels: NDArray[Any], train: NDArray[np.intp]) -> ExposedEstimator:
+        if not isinstance(events.alpha, np.ndarray):
+            return ExposedEstimator(model, events.alpha, {})
+        if any(rule is not None for rule in rules):  # which count events
+            mean = events.mean_alpha(labels, train)
+            return ExposedEstimator(with_alpha(model, mean), mean, {})
+        return with_exposure(model, labels[train] == events.on_class, events.alpha[train])
+
     def tasks() -> Iterator[Any]:
         for permutation, repeat in repeated:
             # seeds depend on the repetition alone: what is compared is then one and the same function of the labels
@@ -375,9 +393,8 @@ def _run_folds(
                 for number, (train, held_out) in enumerate(folds):
                     none = np.empty(0, dtype=np.intp)
                     nearby = none if permutation else events.nearby_rows(held_out, number, n_shares)
-                    alpha = events.mean_alpha(labels, train)
-                    own = with_alpha(seeded, alpha) if isinstance(events.alpha, np.ndarray) else seeded
-                    yield partial(fit_and_predict, own, events, labels, train, held_out, nearby, rules, alpha)
+                    own = exposed(seeded, labels, train)
+                    yield partial(fit_and_predict, own, events, labels, train, held_out, nearby, rules)
 
     found: dict[str, list[list[FoldResults]]] = {name: [[] for _ in rules] for name in models}
     with progress_bar("Cross-validating", len(repeated) * len(models) * n_folds, shown=verbose > 0) as tick:

@@ -140,6 +140,8 @@ class Detection:
         Importance of each feature, the mean over the models of all folds; None where the models have none.
     feature_names : tuple of str or None
         Names of the features.
+    observations : ndarray of shape (n_events,) or None
+        The observation of each event, such as a source or a telescope, where there are several.
 
     See Also
     --------
@@ -166,6 +168,7 @@ class Detection:
     time: FloatArray | None = None
     importances: FloatArray | None = None
     feature_names: tuple[str, ...] | None = None
+    observations: NDArray[Any] | None = None
 
     def annotated(
         self,
@@ -252,7 +255,7 @@ class Detection:
     @cached_property
     def counts_by_group(self) -> dict[Any, OnOffCounts]:
         """Selected events of each group that was held out; empty where there are no groups."""
-        return {name: self._count(self.selected & own) for name, own in self._held_out_groups()}
+        return {name: self._count(self.selected & own) for name, own in self._held_out_parts(self.groups)}
 
     @cached_property
     def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
@@ -260,8 +263,19 @@ class Detection:
 
         Their strengths are a light curve: divide them by ``likelihood.strength`` for units of the mean.
         """
-        found = {name: self._likelihood(self.held_out & own) for name, own in self._held_out_groups()}
+        found = {name: self._likelihood(self.held_out & own) for name, own in self._held_out_parts(self.groups)}
         return {name: likelihood for name, likelihood in found.items() if likelihood is not None}
+
+    @cached_property
+    def outcomes_by_observation(self) -> dict[Any, Outcome]:
+        """Both statistics of each observation; empty where no observations were given.
+
+        The counts add up to ``counts``; the joint significances are those of ``outcome``.
+        """
+        return {
+            name: Outcome(self._count(self.selected & own), self._likelihood(self.held_out & own), self.statistic)
+            for name, own in self._held_out_parts(self.observations)
+        }
 
     @property
     def thresholds(self) -> FloatArray:
@@ -384,11 +398,14 @@ class Detection:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per event: ``on``, ``score``, ``selected``, ``fold``; ``ratio`` and ``group`` where known."""
+        """Return one row per event.
+
+        Its columns: ``on``, ``score``, ``selected``, ``fold``; ``ratio``, ``group`` and ``observation`` where known.
+        """
         import pandas as pd
 
         columns = {"on": self.on, "score": self.score, "selected": self.selected, "fold": self.fold}
-        more = {"ratio": self.ratio, "group": self.groups}
+        more = {"ratio": self.ratio, "group": self.groups, "observation": self.observations}
         return pd.DataFrame({**columns, **{name: values for name, values in more.items() if values is not None}})
 
     def folds_frame(self) -> pd.DataFrame:
@@ -427,14 +444,32 @@ class Detection:
         """
         import pandas as pd
 
+        outcomes = {
+            group: Outcome(counts, self.likelihood_by_group.get(group), self.statistic)
+            for group, counts in self.counts_by_group.items()
+        }
+        rows = {group: self._in_units_of_mean(outcome.summary()) for group, outcome in outcomes.items()}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
+
+    def observations_frame(self) -> pd.DataFrame:
+        """Return one row per observation: exposure ratio, both statistics, and the strength in units of the joint one.
+
+        ``n_on``, ``n_off`` and ``excess`` add up to those of ``counts``.
+        """
+        import pandas as pd
+
+        rows = {
+            name: {"alpha": outcome.counts.alpha, **self._in_units_of_mean(outcome.summary())}
+            for name, outcome in self.outcomes_by_observation.items()
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("observation")
+
+    def _in_units_of_mean(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """Add strengths of a part of the events in units of the strength of all; NaN where that is not positive."""
         mean = self.likelihood.strength if self.likelihood is not None else 0.0
         unit = mean if 0 < mean < np.inf else float("nan")
-        rows = {}
-        for group, counts in self.counts_by_group.items():
-            numbers = Outcome(counts, self.likelihood_by_group.get(group), self.statistic).summary()
-            relative = {f"relative_{name}": numbers[name] / unit for name in numbers if name.startswith("strength")}
-            rows[group] = {**numbers, **relative}
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
+        relative = {f"relative_{name}": numbers[name] / unit for name in numbers if name.startswith("strength")}
+        return {**numbers, **relative}
 
     def __str__(self) -> str:
         """Say the result in a few lines."""
@@ -443,6 +478,11 @@ class Detection:
         if self.likelihood is not None:
             lines.append(f"likelihood: {self.likelihood}")
         lines.append(f"cut: {self.counts}")
+        for name, outcome in self.outcomes_by_observation.items() if len(self.outcomes_by_observation) > 1 else ():
+            by_likelihood = (
+                "" if outcome.likelihood is None else f"likelihood {outcome.likelihood.significance:.1f} sigma, "
+            )
+            lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
@@ -464,14 +504,14 @@ class Detection:
     def _alphas(self) -> FloatArray | float:
         return self.alpha if self.event_alpha is None else self.event_alpha
 
-    def _held_out_groups(self) -> list[tuple[Any, BoolArray]]:
-        """Return the groups that were held out, each with its events."""
-        if self.groups is None:
+    def _held_out_parts(self, labels: NDArray[Any] | None) -> list[tuple[Any, BoolArray]]:
+        """Return the groups, or other labels, that were held out, each with its events."""
+        if labels is None:
             return []
-        groups = np.unique(self.groups[self.held_out])
-        is_date = groups.dtype.kind in "mM"  # which would become a number
-        names = [group if is_date or not hasattr(group, "item") else group.item() for group in groups]
-        return [(name, self.groups == name) for name in names]
+        found = np.unique(labels[self.held_out])
+        is_date = found.dtype.kind in "mM"  # which would become a number
+        names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
+        return [(name, labels == name) for name in names]
 
 
 def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:

@@ -11,7 +11,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.estimators.base import OnOffMixin
+from excess.estimators.base import ExposedEstimator, OnOffMixin
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.estimators.hybrid import OnOffHybridClassifier
@@ -49,22 +49,25 @@ class FoldResult(NamedTuple):
 
 
 def fit_and_predict(
-    estimator: Any,
+    exposed: ExposedEstimator,
     events: OnOffEvents,
     labels: NDArray[Any],
     train: NDArray[np.intp],
     held_out: NDArray[np.intp],
     nearby: NDArray[np.intp],
     rules: Sequence[ThresholdRule | None],
-    alpha: float,
 ) -> list[FoldResult]:
     """Fit on the training part of a fold, predict its hold-out part and some of the nearby events; one result per rule.
 
     A rule for the threshold sees the training part alone: out-of-bag scores where the model has them, else the scores
     of the events that it was trained on. None keeps the selection of the model itself.
     """
+    estimator, alpha, of_training = exposed
     groups = None if events.groups is None else events.groups[train]
-    fit_params = {"groups": events.groups} if takes_groups(estimator, groups) else {}
+    fit_params: dict[str, Any] = {"groups": events.groups} if takes_groups(estimator, groups) else {}
+    for name, values in of_training.items():
+        fit_params[name] = np.zeros(len(labels))
+        fit_params[name][train] = values
     model, X_held_out = fit_part(estimator, events.X, labels, train, held_out, fit_params)
     own = _predict_fold(model, X_held_out, held_out, len(train), events.on_class, alpha)
     if events.nearby is not None and len(nearby):
@@ -255,6 +258,7 @@ def make_detection(
         on=on,
         **joined._asdict(),
         groups=events.groups,
+        observations=events.observations,
         folds=tuple(folds),
         alpha=events.mean_alpha(events.labels),
         strategy=strategy,

@@ -43,6 +43,7 @@ class OnOffEvents(NamedTuple):
     alpha: FloatArray | float  # of each event, or of all
     groups: NDArray[Any] | None
     nearby: NearbyEvents | None = None
+    observations: NDArray[Any] | None = None
 
     @property
     def on(self) -> BoolArray:
@@ -79,24 +80,38 @@ class OnOffEvents(NamedTuple):
         return labels
 
 
-def check_events(X: Any, y: ArrayLike, alpha: ArrayLike, groups: ArrayLike | None, nearby: Any = None) -> OnOffEvents:
+def check_events(
+    X: Any,
+    y: ArrayLike,
+    alpha: ArrayLike,
+    groups: ArrayLike | None,
+    nearby: Any = None,
+    observations: ArrayLike | None = None,
+) -> OnOffEvents:
     """Return the events of a cross-validation: two classes, and two groups at least where there are groups."""
     labels = as_binary_target(y)
     ratio = _check_alpha(alpha, labels)
     known = check_groups(X, groups, y=labels)
     if known is not None:
-        names = np.unique(known)
-        if len(names) < 2:
+        distinct = np.unique(known)
+        if len(distinct) < 2:
             raise ValueError(
-                f"groups holds one group only ({names.tolist()[0]!r}), so nothing is left to train on when it is held "
-                "out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
+                f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on when it is "
+                "held out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
             )
     around = _check_nearby(nearby, groups is not None)
-    return OnOffEvents(indexable(X)[0], labels, binary_classes(labels)[1], ratio, known, around)
+    names = _check_observations(observations, labels)
+    return OnOffEvents(indexable(X)[0], labels, binary_classes(labels)[1], ratio, known, around, names)
 
 
 def check_new_events(
-    X: Any, y: ArrayLike, alpha: ArrayLike, groups: ArrayLike | None, nearby: Any, classes: NDArray[Any]
+    X: Any,
+    y: ArrayLike,
+    alpha: ArrayLike,
+    groups: ArrayLike | None,
+    nearby: Any,
+    observations: ArrayLike | None,
+    classes: NDArray[Any],
 ) -> OnOffEvents:
     """Return events for a model that was fitted on some classes; one class and one group are enough."""
     labels = as_labels(y)
@@ -107,7 +122,8 @@ def check_new_events(
             f"{np.unique(labels)[:5].tolist()}"
         )
     known = check_groups(X, groups, y=labels)
-    return OnOffEvents(indexable(X)[0], labels, classes[1], ratio, known, _check_nearby(nearby, groups is not None))
+    around, names = _check_nearby(nearby, groups is not None), _check_observations(observations, labels)
+    return OnOffEvents(indexable(X)[0], labels, classes[1], ratio, known, around, names)
 
 
 def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
@@ -117,7 +133,15 @@ def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
         return float(ratio)
     column = as_column("alpha", ratio)
     check_same_length(y=labels, alpha=column)
-    return column
+    return float(column[0]) if (column == column[0]).all() else column
+
+
+def _check_observations(observations: ArrayLike | None, labels: NDArray[Any]) -> NDArray[Any] | None:
+    if observations is None:
+        return None
+    names = as_labels(observations, name="observations")
+    check_same_length(y=labels, observations=names)
+    return names
 
 
 def check_groups(X: Any, groups: ArrayLike | None, **column: NDArray[Any]) -> NDArray[Any] | None:

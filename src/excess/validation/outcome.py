@@ -18,6 +18,10 @@ STATISTICS = ("likelihood", "cut")
 """What a significance may be of: all events by the On/Off likelihood, or the selected ones by their counts."""
 
 
+_MAX_PARTS = 1000
+"""Exposure ratios that are told apart where events are counted."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What some events say about a source, by both statistics.
@@ -55,7 +59,7 @@ class Outcome:
     @classmethod
     def from_summary(cls, numbers: Mapping[str, Any], alpha: float, statistic: str) -> Outcome:
         """Return the outcome whose ``summary`` this is, as it is in a file."""
-        counts = OnOffCounts(numbers["n_on"], numbers["n_off"], alpha)
+        counts = OnOffCounts(numbers["n_on"], numbers["n_off"], alpha, numbers.get("parts", ()))
         found = {name: numbers[name] for name in OnOffLikelihood.names() if name != "significance"}
         significance = numbers["likelihood_significance"]
         if significance is None or significance != significance:
@@ -73,13 +77,18 @@ class Outcome:
 
 
 def count_events(on: BoolArray, mask: BoolArray, alpha: FloatArray | float) -> OnOffCounts:
-    """Count some events; where their exposure ratios differ, the common one keeps the expected background."""
-    off = mask & ~on
-    n_on, n_off = int(np.count_nonzero(on & mask)), int(np.count_nonzero(off))
-    if isinstance(alpha, np.ndarray):
-        # without Off events the largest is the cautious one, as in sums of OnOffCounts
-        alpha = float(alpha[off].mean() if n_off else alpha[mask].max(initial=alpha.max() if n_on == 0 else 0.0))
-    return OnOffCounts(n_on, n_off, alpha)
+    """Count some events; where their exposure ratios differ, they are stacked, and their significance is joint."""
+    if not isinstance(alpha, np.ndarray):
+        return OnOffCounts(int(np.count_nonzero(on & mask)), int(np.count_nonzero(mask & ~on)), alpha)
+    on, alpha, largest = on[mask], alpha[mask], float(alpha.max())
+    if len(on) == 0:
+        return OnOffCounts(0, 0, largest)
+    values, number = np.unique(alpha, return_inverse=True)
+    if len(values) > _MAX_PARTS:  # neighbouring ratios together, by their mean
+        number = number * _MAX_PARTS // len(values)
+        values = np.bincount(number, alpha) / np.bincount(number)
+    n_on, n_off = (np.bincount(number[own], minlength=len(values)) for own in (on, ~on))
+    return OnOffCounts.stack(zip(n_on.tolist(), n_off.tolist(), values.tolist(), strict=True))
 
 
 def find_likelihood(
