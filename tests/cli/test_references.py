@@ -120,6 +120,19 @@ class TestDetect:
         trust = result["models"]["hybrid"]["trust"]["simulation"]
         assert f"simulation {trust['mean']:.2f} ({trust['low']:.2f} to {trust['high']:.2f})" in shown
 
+    def test_several_observations_have_references_as_well(self, folder, tmp_path):
+        (tmp_path / "sources.yaml").write_text(
+            f"crab: {{events: {folder / 'crab.hdf5'}}}\n"
+            f"other: {{events: {folder / 'new.hdf5'}, regions: {{n_regions: 4}}}}\n"
+        )
+        simulated = ("--simulated", folder / "gamma.hdf5", folder / "proton.hdf5")
+        options = (*simulated, "--reference", "gammaness", "-m", "tree", "-j", 1, "--json")
+        assert run_command("detect", tmp_path / "sources.yaml", *options, "-o", tmp_path / "run") == 0
+        run = read_run(tmp_path / "run")
+        assert list(run.detections["hybrid"].trust)[:2] == ["simulation", "gammaness"]
+        assert run.detections["hybrid"].event_alpha is not None
+        assert run.simulation.n_simulated_signal == 800
+
 
 @pytest.mark.slow
 class TestTrainAndApply:
