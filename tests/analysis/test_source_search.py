@@ -221,7 +221,7 @@ def test_a_reference_needs_events(events, observation, tmp_path):
     simulated = simulate_observation(100, 5, random_state=0).assign(width=1e9)
     write_events(simulated, tmp_path / "gamma.csv")
     with pytest.raises(EventFileError, match=r"gamma\.csv: no event passes the quality cuts"):
-        search(observation, "tree", reference=(tmp_path / "gamma.csv", events))
+        search(observation, "tree", simulated=(tmp_path / "gamma.csv", events))
 
 
 def test_the_readme_shows_the_example():

@@ -55,7 +55,7 @@ def test_training_on_workers(tmp_path, shared_client):
     ("model", "options", "message"),
     [
         ("li-ma-tree", {}, "model must be one of forest, .* where events are read in chunks"),
-        ("k-means", {"max_depth": 3}, "max_depth does not go with k-means, which has no trees"),
+        ("k-means", {"max_depth": 3}, "max_depth does not go with k-means, which has no such parameter"),
     ],
 )
 def test_models_that_are_refused(model, options, message):

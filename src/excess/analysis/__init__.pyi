@@ -2,9 +2,11 @@ from .application import Applied, apply
 from .demo import run_demo, simulate_files
 from .description import describe_file
 from .models import MODELS, make_model
+from .references import split_references
 from .run_folder import Run, prepare_folder, read_run
 from .source_search import Observation, observe, observe_several, search, stack
-from .training import TrainedModel, check_model_path, load_model, train, train_in_chunks
+from .trained_model import TrainedModel, load_model
+from .training import check_model_path, train, train_in_chunks
 
 __all__ = [
     "MODELS",
@@ -24,6 +26,7 @@ __all__ = [
     "run_demo",
     "search",
     "simulate_files",
+    "split_references",
     "stack",
     "train",
     "train_in_chunks",

@@ -22,7 +22,7 @@ from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
 from excess.analysis.output_columns import PREFIX, OutputColumns
-from excess.analysis.training import TrainedModel, load_model
+from excess.analysis.trained_model import TrainedModel, load_model
 from excess.distributed.fit import open_executor
 from excess.estimators.holdout import score_events
 from excess.events import AnalysisConfig, EventWriter, Features, FileInfo, describe, iter_events, to_features

@@ -9,7 +9,6 @@ from typing import Any
 from excess._core.files import prepare_folder
 from excess.analysis.run_folder import Run
 from excess.analysis.source_search import search
-from excess.estimators.supervised import supervised_reference
 from excess.events import write_events
 from excess.observation.observation import observe
 from excess.observation.simulation import simulate_labelled, simulate_observation
@@ -43,20 +42,17 @@ def run_demo(
     Returns
     -------
     Run
-        A forest, a tree, k-means and the supervised reference, with null tests of the first three.
+        A forest, a tree, k-means and a supervised forest, with null tests of the first three.
     """
     tell(f"Simulating {n_events:,} events, {n_signal:,} of them gammas")
     observation = observe(simulate_observation(n_events, n_signal, random_state=seed))
     tell(str(observation))
-    tell("Training the supervised reference on 20,000 simulated events")
+    tell("Simulating 20,000 gammas and protons with known labels, for a reference")
     truth = simulate_labelled(random_state=seed + 1)
-    labels = truth["is_signal"].to_numpy().astype(int)
-    X = truth[list(observation.names)].to_numpy()
-    reference = supervised_reference(X, labels, n_jobs=n_jobs, random_state=seed)
     run = search(
         observation,
         ["forest", "li-ma-tree", "k-means"],
-        reference=reference,
+        simulated=(truth[truth["is_signal"]], truth[~truth["is_signal"]]),
         null_tests=True,
         title="A simulated observation like FACT's of the Crab Nebula",
         seed=seed,

@@ -17,6 +17,7 @@ class Model(NamedTuple):
 
 
 _FOREST, _TREE = "OnOffForestClassifier", "OnOffTreeClassifier"
+_HYBRID = "OnOffHybridClassifier"
 _K_MEANS, _K_MEANS_ENSEMBLE = "OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"
 _LI_MA_FOREST = {"n_estimators": 100, "criterion": "li_ma", "max_depth": 6, "min_samples_leaf": 1}
 _NOISY_FOREST = {"n_estimators": 100, "criterion": "information", "max_depth": 8, "min_samples_leaf": 1}
@@ -26,6 +27,7 @@ _PAPER = {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}
 
 MODELS: dict[str, Model] = {
     "forest": Model("the default forest", _FOREST, {}),
+    "hybrid": Model("forests and references, such as a simulation, each trusted as the labels say", _HYBRID, {}),
     "li-ma-forest": Model("100 trees of depth 6 that split by significance", _FOREST, _LI_MA_FOREST),
     "noisy-forest": Model("100 trees of depth 8 that split by entropy", _FOREST, _NOISY_FOREST),
     "tree": Model("one tree of depth 4", _TREE, {"max_depth": 4}),

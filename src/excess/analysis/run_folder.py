@@ -23,6 +23,7 @@ from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import STATISTICS, Outcome, count_events
+from excess.validation.simulation_agreement import SimulationAgreement
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +61,8 @@ class Run:
         The configuration, as YAML.
     events : DataFrame
         One row per event: which event it is, its angles, region and group.
+    simulation : SimulationAgreement or None
+        Where simulated events differ from observed ones, if there was a simulation.
 
     See Also
     --------
@@ -75,6 +78,7 @@ class Run:
     record: dict[str, Any]
     config: str
     events: pd.DataFrame = field(repr=False)
+    simulation: SimulationAgreement | None = None
 
     @property
     def alpha(self) -> float:
@@ -88,6 +92,7 @@ class Run:
             "models": {name: self._model_result(name) for name in self.detections},
             "null_tests": {name: _null_result(test) for name, test in self.null_tests.items()},
             "no_forward": self.no_forward,
+            "simulation": None if self.simulation is None else self.simulation.to_dict(),
             "run": self.record,
         }
 
@@ -102,6 +107,7 @@ class Run:
             "repeats": {name: values.tolist() for name, values in found.repeats.items()},
             "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
+            "trust": _trust_result(found),
             **self._observations_result(found),
         }
 
@@ -168,6 +174,7 @@ class Run:
             forward=self.forward,
             null_test=self.null_tests,
             no_forward=self.no_forward,
+            simulation=self.simulation,
             title=title or self.record["title"],
             observed=self.observed,
             run=self.record,
@@ -176,7 +183,9 @@ class Run:
 
     def write_plots(self, folder: str | PathLike[str], suffix: str = "pdf") -> list[Path]:
         """Write the plots of all models as files; see `excess.report.write_plots`."""
-        return write_plots(self.detections, Path(folder), suffix, null_tests=self.null_tests)
+        return write_plots(
+            self.detections, Path(folder), suffix, null_tests=self.null_tests, simulation=self.simulation
+        )
 
     def _scored_events(self) -> pd.DataFrame:
         table = self.events.copy()
@@ -219,6 +228,14 @@ class Run:
             rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
         with replacing(path) as temporary:
             np.save(temporary, rows, allow_pickle=False)
+
+
+def _trust_result(found: Detection) -> dict[str, Any] | None:
+    """Return how far each reference was trusted: mean, smallest and largest value, and those of the folds."""
+    return {
+        name: {**trust._asdict(), "folds": [None if fold.trust is None else fold.trust[name] for fold in found.folds]}
+        for name, trust in found.trust.items()
+    } or None
 
 
 def _forward_result(outcome: Outcome) -> dict[str, Any]:
@@ -390,7 +407,9 @@ def _read(folder: Path) -> Run:
         *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected", "ratio")),
     }
     kept = events[[name for name in events if name not in added]]
-    return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept)
+    checked = result.get("simulation")
+    simulation = None if checked is None else SimulationAgreement.from_dict(checked)
+    return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
 
 
 def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:
@@ -402,15 +421,18 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     selected = events[f"{name}_selected"].to_numpy(dtype=np.bool_)
     fold = events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64)
     alphas = shared["alpha"] if shared["event_alpha"] is None else shared["event_alpha"]
-    rows = zip(folds.itertuples(), numbers["tuned_alpha"], strict=True)
+    trusted = [
+        {name: own["folds"][number] for name, own in (numbers["trust"] or {}).items()} for number in range(len(folds))
+    ]
+    rows = zip(folds.itertuples(), numbers["tuned_alpha"], trusted, strict=True)
     return Detection(
         score=events[f"{name}_score"].to_numpy(dtype=np.float64),
         selected=selected,
         ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
         fold=fold,
         folds=tuple(
-            _fold(row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas))
-            for number, (row, tuned_alpha) in enumerate(rows)
+            _fold(row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas), trust or None)
+            for number, (row, tuned_alpha, trust) in enumerate(rows)
         ),
         strategy=numbers["strategy"],
         statistic=numbers["statistic"],
@@ -423,7 +445,7 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     )
 
 
-def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts) -> Fold:
+def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts, trust: dict[str, float] | None) -> Fold:
     tuned = None if tuned_alpha is None else OnOffCounts(row.tuned_n_on, row.tuned_n_off, tuned_alpha)
     likelihood = float(row.likelihood_significance)
-    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood)
+    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood, trust)

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.utils import _safe_indexing
 
-from excess._core.errors import ArgumentError, EventFileError
-from excess._core.files import sha256_of
+from excess._core.errors import ArgumentError
+from excess._core.progress import progress_bar
 from excess.analysis.models import make_model
+from excess.analysis.references import Simulated, SimulatedEvents, collect_references, is_hybrid
 from excess.analysis.run_folder import Run, describe_run, without_run_settings
-from excess.analysis.training import TrainedModel, load_model
+from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.model_file import ModelFileError
-from excess.estimators.supervised import supervised_reference
-from excess.events import AnalysisConfig, read_events, to_features
 from excess.observation.observation import Observation, observe
 from excess.observation.stacking import observe_several, stack
-from excess.validation import cross_val_detect, detect, null_test
+from excess.validation import cross_val_detect, detect, null_test, simulation_agreement
 from excess.validation.detection import Detection
+from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
+from excess.validation.simulation_agreement import SimulationAgreement
 
-__all__ = ["Observation", "observe", "observe_several", "search", "stack", "train_reference"]
+__all__ = ["Observation", "observe", "observe_several", "search", "stack"]
 
-REFERENCE = "supervised"
-"""Name of the supervised reference among the models of a run."""
+SUPERVISED = "supervised"
+"""Name of the forest that was trained on simulated events, among the models of a run."""
 
 
 def search(
@@ -34,7 +35,8 @@ def search(
     models: str | Sequence[str] | Mapping[str, Any] = "forest",
     *,
     model_files: Sequence[str | PathLike[str] | TrainedModel] = (),
-    reference: tuple[str | PathLike[str], str | PathLike[str]] | Any = None,
+    simulated: Simulated | None = None,
+    references: Sequence[str | PathLike[str] | TrainedModel] = (),
     folds: int | None = None,
     strategy: str = "pooled",
     statistic: str = "likelihood",
@@ -58,9 +60,13 @@ def search(
         first.
     model_files : sequence of path or TrainedModel, default=()
         Models that were trained on other events, applied as they are.
-    reference : pair of paths or classifier, default=None
-        Files of simulated gammas and of protons to train a supervised reference on, or the reference itself; it is
-        cross-validated beside the models, without null tests.
+    simulated : pair or None, default=None
+        Simulated gammas and protons: a file, a sequence of files, or a table each. A forest that is trained on them
+        is a reference of the model ``"hybrid"``, and is cross-validated alone as ``"supervised"``, without null tests.
+        Where simulated events differ from observed ones is in ``Run.simulation``; see `simulation_agreement`.
+    references : sequence of path or TrainedModel, default=()
+        Models that were trained on other events, as further references of ``"hybrid"``. Those of the observation, which
+        are columns, are references as well.
     folds : int or None, default=None
         Number of folds; by default one per group.
     strategy : {"pooled", "forward"}, default="pooled"
@@ -106,19 +112,21 @@ def search(
     else:
         to_train = {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
     _check_request(observation, to_train, null_tests, permutations)
-    if not to_train and not trained:
+    if not to_train and not trained and simulated is None:
         raise ArgumentError("models", "must hold at least one model, unless there are `model_files`")
+    if references and "hybrid" not in names:
+        raise ArgumentError("references", "are for the model hybrid, which is not among `models`")
+    plain = observation.without_references()
     for one in trained:
-        check_unseen(one, observation)
+        check_applicable(one, observation if one.config.references else plain)
+    known = collect_references(observation, simulated, references, seed=seed, n_jobs=n_jobs)
+    if not isinstance(models, Mapping) and "hybrid" in to_train:
+        to_train["hybrid"] = known.complete(to_train["hybrid"])
 
-    files = {**observation.files, "model": tuple(one.path for one in trained if one.path is not None)}
+    files = {**observation.files, "model": tuple(one.path for one in trained if one.path is not None), **known.files}
     searched = dict(to_train)
-    if isinstance(reference, tuple):
-        gammas, protons = map(Path, reference)
-        files |= {"simulated gammas": (gammas,), "simulated protons": (protons,)}
-        reference = train_reference(gammas, protons, observation.config, seed=seed, n_jobs=n_jobs)
-    if reference is not None:
-        searched[REFERENCE] = reference
+    if (supervised := known.supervised()) is not None:
+        searched[SUPERVISED] = supervised
 
     shared: dict[str, Any] = {
         "groups": observation.groups,
@@ -130,26 +138,32 @@ def search(
         "n_repeats": repeats,
     }
     applied = dict(zip(applied_names, trained, strict=True))
-    found = {name: detect_with(one, observation, statistic) for name, one in applied.items()}
+    found = {
+        name: detect_with(one, observation if one.config.references else plain, statistic)
+        for name, one in applied.items()
+    }
     forward: dict[str, Outcome] = {}
-    no_forward, tests = "", {}
-    if searched:
-        nearby = observation.nearby
+    no_forward = ""
+    tests: dict[str, NullTest] = {}
+    # the same folds and seeds for all, whatever a model sees
+    for own, events in _by_input(searched, observation, plain):
         found |= cross_val_detect(
-            searched,
-            observation.X,
+            own,
+            events.X,
             observation.on,
             alpha=observation.exposure_ratio,
             observations=observation.observations,
-            nearby=None if nearby is None else (nearby.X, nearby.groups),
+            nearby=events.nearby,
             n_permutations=permutations,
             **shared,
         )
         if strategy == "pooled":
-            forward, no_forward = _search_forward(observation, searched, shared)
+            more, no_forward = _search_forward(observation, events.X, own, shared)
+            forward |= more
     if null_tests:
         regions = observation.regions
-        tests = null_test(to_train, observation.X, regions.region, n_regions=regions.n_regions, **shared)
+        for own, events in _by_input(to_train, observation, plain):
+            tests |= null_test(own, events.X, regions.region, n_regions=regions.n_regions, **shared)
     # what was asked for comes first, the reference last
     asked = [*names, *applied_names, *(name for name in searched if name not in names)]
     estimators = {**searched, **{name: one.model for name, one in applied.items()}}
@@ -164,17 +178,63 @@ def search(
         "permutations": permutations,
         "null_test": null_tests,
         "alpha": _given_alpha(observation),
+        "references": known.names or None,
     }
     return Run(
         detections={name: observation.annotate(found[name]) for name in asked},
-        forward=forward,
-        null_tests=tests,
+        forward={name: forward[name] for name in asked if name in forward},
+        null_tests={name: tests[name] for name in asked if name in tests},
         no_forward=no_forward,
         observed=observation.summary(),
         record=describe_run(command, seed, files, options, title),
         config=observation.config_yaml,
         events=observation.events_frame(),
+        simulation=None
+        if known.simulated is None
+        else _check_simulation(known.simulated, plain, seed, n_jobs, verbose),
     )
+
+
+def _check_simulation(
+    simulated: SimulatedEvents, observation: Observation, seed: int, n_jobs: int, verbose: bool
+) -> SimulationAgreement:
+    """Find the features in which simulated events differ from observed ones."""
+    with progress_bar("Checking the simulation", 1, shown=verbose) as tick:
+        found = simulation_agreement(
+            observation.X,
+            observation.on,
+            simulated.gammas,
+            simulated.protons,
+            alpha=observation.exposure_ratio,
+            estimator=make_model("forest", random_state=seed, n_jobs=n_jobs),
+            groups=observation.groups,
+            feature_names=simulated.names,
+            random_state=seed,
+        )
+        tick(1)
+    return found
+
+
+class _Events(NamedTuple):
+    """What models see of the events, and of those nearby."""
+
+    X: Any
+    nearby: tuple[Any, Any] | None
+
+
+def _by_input(
+    models: Mapping[str, Any], observation: Observation, plain: Observation
+) -> Iterator[tuple[dict[str, Any], _Events]]:
+    """Yield models with what they see: a hybrid all columns, by name; the others the features, without references."""
+    hybrids = {name: one for name, one in models.items() if is_hybrid(one)}
+    others = {name: one for name, one in models.items() if name not in hybrids}
+    nearby = plain.nearby
+    if others:
+        yield others, _Events(plain.X, None if nearby is None else (nearby.X, nearby.groups))
+    nearby = observation.nearby
+    if hybrids:
+        around = None if nearby is None else (observation.to_frame(nearby.X), nearby.groups)
+        yield hybrids, _Events(observation.frame, around)
 
 
 def _check_request(observation: Observation, models: Mapping[str, Any], null_tests: bool, permutations: int) -> None:
@@ -209,10 +269,10 @@ def _given_alpha(observation: Observation) -> float | dict[str, float] | None:
 
 
 def _search_forward(
-    observation: Observation, models: dict[str, Any], shared: dict[str, Any]
+    observation: Observation, X: Any, models: dict[str, Any], shared: dict[str, Any]
 ) -> tuple[dict[str, Outcome], str]:
     """Cross-validate forward in time; or say why that cannot be done, which is no reason to lose the rest."""
-    order: Any = slice(None)
+    order: Any = np.arange(len(observation.on))
     if observation.groups is None:
         time = observation.time
         if time is None or not np.isfinite(time).all():
@@ -222,7 +282,7 @@ def _search_forward(
     try:
         found = cross_val_detect(
             models,
-            observation.X[order],
+            _safe_indexing(X, order),
             observation.on[order],
             alpha=ratio[order] if isinstance(ratio, np.ndarray) else ratio,
             **{**shared, "strategy": "forward"},
@@ -232,53 +292,14 @@ def _search_forward(
     return {name: one.outcome for name, one in found.items()}, ""
 
 
-def train_reference(gammas: Path, protons: Path, config: AnalysisConfig, *, seed: int = 0, n_jobs: int = -1) -> Any:
-    """Train the supervised reference on files of simulated gammas and of protons.
-
-    Parameters
-    ----------
-    gammas, protons : path
-        Event files.
-    config : AnalysisConfig
-        Features and cuts.
-    seed, n_jobs : int
-        Seed and cores of the forest.
-
-    Returns
-    -------
-    classifier
-        A forest whose threshold is tuned on On and Off events; see `supervised_reference`.
-    """
-    parts = []
-    for path in (gammas, protons):
-        features = to_features(read_events(path, config.columns_needed()), config)
-        if not features.valid.any():
-            raise EventFileError(f"{path}: no event passes the quality cuts")
-        parts.append(features.X[features.valid])
-    labels = np.repeat([1, 0], [len(part) for part in parts])
-    return supervised_reference(np.concatenate(parts), labels, n_jobs=n_jobs, random_state=seed)
-
-
-def check_unseen(trained: TrainedModel, observation: Observation) -> None:
+def check_applicable(trained: TrainedModel, observation: Observation) -> None:
     """Refuse files and groups that a model was trained on, and other features than its own."""
-    seen = {entry["sha256"] for entry in trained.record.get("files", [])}
-    for path in (path for paths in observation.files.values() for path in paths):
-        if path.is_file() and sha256_of(path) in seen:
-            raise ModelFileError(
-                f"{trained.path}: was trained on {path}; give it events that it has not seen, or the name of a model "
-                "to cross-validate"
-            )
-    for name in ("features", "derived_features", "quality_cuts"):
+    trained.check_unseen(observation, ", or the name of a model to cross-validate")
+    for name in ("features", "derived_features", "quality_cuts", "references"):
         if getattr(observation.config, name) != getattr(trained.config, name):
             raise ModelFileError(
                 f"{trained.path}: was trained with other {name} than these events are read with; give the same "
                 "configuration"
-            )
-    if observation.groups is not None:
-        shared = sorted(set(observation.groups.tolist()) & set(trained.groups))
-        if shared:
-            raise ModelFileError(
-                f"{trained.path}: was trained on events of group {shared[0]!r}, which these files hold as well"
             )
 
 

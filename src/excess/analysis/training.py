@@ -1,4 +1,4 @@
-"""Training of a model for other events, in memory or chunk by chunk, and the file that holds it."""
+"""Training of a model for other events, in memory or chunk by chunk."""
 
 from __future__ import annotations
 
@@ -16,94 +16,27 @@ from excess._core.files import prepare_folder, sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.analysis.models import MODELS, make_model
+from excess.analysis.references import ReferenceSet, Simulated, collect_references, is_hybrid
 from excess.analysis.run_folder import describe_run, without_run_settings
+from excess.analysis.trained_model import TrainedModel
 from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
 from excess.estimators.base import with_alpha, with_exposure
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import requests_groups, takes_groups
-from excess.estimators.model_file import ModelFileError, load, read_header, save
-from excess.events import AnalysisConfig, parse_config
+from excess.events import AnalysisConfig
 from excess.observation.observation import Observation, as_config
 from excess.observation.pipeline import NO_GROUPS, Census
-from excess.stats.significance import OnOffCounts
 
-__all__ = ["TrainedModel", "check_model_path", "load_model", "train", "train_in_chunks"]
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedModel:
-    """A fitted model, with all that is needed to apply it.
-
-    Attributes
-    ----------
-    model : On/Off classifier
-        Fitted.
-    config : AnalysisConfig
-        Features and cuts that it was trained with.
-    groups : list
-        Groups that it was trained on, such as nights.
-    record : dict
-        What the training was started with.
-    census : Census or None
-        How many events were read, and what became of them; None for a model from a file.
-    path : Path or None
-        The file it is from.
-    """
-
-    model: Any
-    config: AnalysisConfig
-    groups: list[Any]
-    record: dict[str, Any]
-    census: Census | None = None
-    path: Path | None = None
-
-    @property
-    def n_events(self) -> int:
-        """Events that it was trained on."""
-        return 0 if self.census is None else self.census.n_on + self.census.n_off
-
-    def __str__(self) -> str:
-        """Say what it was trained on."""
-        if self.census is None:
-            return f"{self.path}: {self.model}"
-        return f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}"
-
-    def save(self, path: str | PathLike[str]) -> Path:
-        """Write the model to a file, whole or not at all, and return its path."""
-        metadata = {"config": self.config.to_yaml(), "groups": self.groups, "run": self.record, "angles": "deg"}
-        save(self.model, path, metadata=metadata)
-        return Path(path)
-
-
-def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
-    """Read a model that `TrainedModel.save`, and with it `excess train`, has written.
-
-    Parameters
-    ----------
-    path : path
-        The file.
-    n_jobs : int, default=-1
-        Cores for its predictions.
-
-    Returns
-    -------
-    TrainedModel
-        With the path of the file.
-    """
-    fitted, metadata = load(path), read_header(path)["metadata"]
-    if "config" not in metadata:
-        raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
-    if "n_jobs" in fitted.get_params():
-        fitted.set_params(n_jobs=n_jobs)
-    config = parse_config(metadata["config"], str(path))
-    return TrainedModel(fitted, config, metadata.get("groups", []), metadata.get("run", {}), path=Path(path))
+__all__ = ["check_model_path", "train", "train_in_chunks"]
 
 
 def train(
     observation: Observation,
     model: str | Any = "forest",
     *,
+    simulated: Simulated | None = None,
+    references: Sequence[str | PathLike[str] | TrainedModel] = (),
     max_depth: int | None = None,
     seed: int = 0,
     n_jobs: int = -1,
@@ -117,6 +50,8 @@ def train(
         From `observe`.
     model : str or On/Off classifier, default="forest"
         A name of `MODELS`, or the classifier itself.
+    simulated, references
+        As for `search`, for the model `hybrid`; they are in the file as well.
     max_depth : int or None, default=None
         Largest depth of trees; by default that of the model.
     seed, n_jobs : int
@@ -138,13 +73,23 @@ def train(
     1912
     """
     estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
+    known = ReferenceSet()
+    if is_hybrid(estimator):
+        known = collect_references(observation, simulated, references, seed=seed, n_jobs=n_jobs)
+        if isinstance(model, str):
+            estimator = known.complete(estimator)
+    else:
+        for argument, given in (("simulated", simulated), ("references", references)):
+            if given:
+                raise ArgumentError(argument, f"does not go with {model}, but with `model` hybrid")
+        observation = observation.without_references()
     exposed = with_exposure(estimator, observation.regions.on, observation.exposure_ratio)
     fit_params: dict[str, Any] = dict(exposed.fit_params)
     if takes_groups(estimator, observation.groups):
         fit_params["groups"] = observation.groups
     fitted = exposed.estimator.fit(observation.frame, observation.on, **fit_params)
     groups = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
-    record = _record(model, seed, [path for paths in observation.files.values() for path in paths])
+    record = _record(model, seed, {"events": [path for paths in observation.files.values() for path in paths]}, known)
     return TrainedModel(without_run_settings(fitted), observation.config, groups, record, observation.census)
 
 
@@ -193,7 +138,7 @@ def train_in_chunks(
     if not isinstance(estimator, OnOffForestClassifier):
         forests = ", ".join(name for name in MODELS if name.endswith("forest"))
         raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
-    settings = as_config(config, source)
+    settings = as_config(config, source).without_references()
     column = settings.groups if groups is None else groups
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     dataset = ObservedFiles(paths, settings, chunk_rows, column if requests_groups(estimator) else NO_GROUPS)
@@ -208,7 +153,7 @@ def train_in_chunks(
         total.check(partitions[0].name + ("" if len(partitions) == 1 else " and others"), settings)
         alpha = 1 / (settings.regions.n_regions - 1)
         fitted = fit_forest(with_alpha(estimator, alpha), dataset, executor=workers)
-    record = _record(model, seed, paths)
+    record = _record(model, seed, {"events": paths})
     return TrainedModel(without_run_settings(fitted), settings, sorted(total.groups), record, total)
 
 
@@ -236,14 +181,18 @@ def _estimator(model: Any, max_depth: int | None, seed: int, n_jobs: int, verbos
     known = estimator.get_params(deep=False)
     if max_depth is not None:
         if "max_depth" not in known:
-            raise ArgumentError("max_depth", f"does not go with {model}, which has no trees")
+            raise ArgumentError("max_depth", f"does not go with {model}, which has no such parameter")
         estimator.set_params(max_depth=max_depth)
     return estimator.set_params(verbose=int(verbose)) if "verbose" in known else estimator
 
 
-def _record(model: Any, seed: int, files: Sequence[Path]) -> dict[str, Any]:
+def _record(
+    model: Any, seed: int, files: dict[str, Sequence[Path]], references: ReferenceSet | None = None
+) -> dict[str, Any]:
     name = model if isinstance(model, str) else repr(without_run_settings(model))
-    return describe_run("train", seed, {"events": files}, {"model": name})
+    known = ReferenceSet() if references is None else references
+    record = describe_run("train", seed, {**files, **known.files}, {"model": name})
+    return {**record, "files": [*record["files"], *known.seen_files]}
 
 
 def check_model_path(path: Path) -> None:

@@ -27,6 +27,7 @@ from excess.cli.options import (
     Files,
     Jobs,
     Json,
+    ReferenceOptions,
     RunOptions,
     Seed,
     TrainingDaskAddress,
@@ -34,7 +35,7 @@ from excess.cli.options import (
     grouped,
     one_of,
 )
-from excess.cli.printing import print_json, print_run, print_table, say, shortened
+from excess.cli.printing import print_json, print_run, print_table, say, shortened, trust_text
 from excess.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
@@ -154,43 +155,52 @@ def info(
 @grouped
 def detect(
     events: EventOptions,
+    references: ReferenceOptions,
     validation: ValidationOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
     model: Annotated[
-        list[str] | None, typer.Option("--model", "-m", help=f"{_MODEL_HELP}. May be given several times.")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help=f"{_MODEL_HELP}. May be given several times; the verdict is about the first. By default forest; with "
+            "references hybrid, and forest beside it.",
+        ),
     ] = None,
     model_file: Annotated[
         list[Path] | None,
         typer.Option(help="Model of 'excess train', applied as it is. May be given several times."),
-    ] = None,
-    simulation: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Files of simulated gammas and of protons, for a supervised reference beside the others."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="What was observed, for the report.")] = None,
     *,
     run: RunOptions,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
-    from excess.analysis import load_model, make_model, prepare_folder, search
+    from excess.analysis import load_model, make_model, prepare_folder, search, split_references
 
     prepare_folder(output)
     names = model or ([] if model_file else ["forest"])
+    if references.given and "hybrid" not in names:
+        names = [*names, "hybrid"] if model or model_file else ["hybrid", *names]
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
     for name in names:
         if name not in MODELS and Path(name).is_file():
             raise typer.BadParameter("is a file; give a trained model by --model-file", param_hint=f"--model {name}")
     # whatever is wrong with the models shows before the events are read
-    models = {name: make_model(name, random_state=run.seed, n_jobs=run.jobs) for name in names}
+    for name in names:
+        make_model(name)
     trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]
-    observation = _observe(events, nearby=True)
+    columns, others = split_references(references.reference or [], n_jobs=run.jobs)
+    columns += [name for one in trained for name in one.config.references if name not in columns]
+    observation = _observe(events, columns, nearby=True)
     say(str(observation), run.as_json)
     found = search(
         observation,
-        models,
+        names,
         model_files=trained,
-        reference=simulation,
+        simulated=references.simulated,
+        references=others,
         folds=validation.folds,
         strategy=validation.strategy,
         statistic=validation.statistic,
@@ -212,7 +222,7 @@ def _source(events: EventOptions) -> tuple[float, float] | None:
     return None if events.source_ra is None or events.source_dec is None else (events.source_ra, events.source_dec)
 
 
-def _observe(events: EventOptions, *, nearby: bool) -> Any:
+def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> Any:
     """Return the observation that the options describe, or all of a list of observations."""
     from excess.analysis import observe, observe_several
 
@@ -222,7 +232,8 @@ def _observe(events: EventOptions, *, nearby: bool) -> Any:
                 raise typer.BadParameter(
                     "goes with event files; a list of observations has its own", param_hint=_as_option(option)
                 )
-        return observe_several(events.files[0], events.config, groups=events.groups, nearby=nearby)
+        settings: Any = {"groups": events.groups, "references": references, "nearby": nearby}
+        return observe_several(events.files[0], events.config, **settings)
     return observe(
         events.files,
         events.config,
@@ -230,6 +241,7 @@ def _observe(events: EventOptions, *, nearby: bool) -> Any:
         alpha=events.alpha,
         join=events.join or None,
         groups=events.groups,
+        references=references,
         source=_source(events),
         nearby=nearby,
     )
@@ -297,8 +309,12 @@ def report(
 @grouped
 def train(
     events: EventOptions,
+    references: ReferenceOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
-    model: Annotated[str, typer.Option("--model", "-m", help=f"{_MODEL_HELP}.")] = "forest",
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help=f"{_MODEL_HELP}. By default forest; with references hybrid."),
+    ] = None,
     max_depth: Annotated[
         int | None, typer.Option(help="Largest depth of trees; without it that of the model.", min=1)
     ] = None,
@@ -308,10 +324,11 @@ def train(
     run: RunOptions,
 ) -> None:
     """Train a model on all On and Off events, to be applied to others."""
-    from excess.analysis import check_model_path, make_model, train, train_in_chunks
+    from excess.analysis import check_model_path, make_model, split_references, train, train_in_chunks
 
     check_model_path(output)
-    make_model(model)
+    name = model or ("hybrid" if references.given else "forest")
+    make_model(name)
     settings: dict[str, Any] = {
         "max_depth": max_depth,
         "seed": run.seed,
@@ -319,19 +336,20 @@ def train(
         "verbose": not run.as_json,
     }
     if chunk_rows is None and dask is None:
-        observation = _observe(events, nearby=False)
+        columns, others = split_references(references.reference or [], n_jobs=run.jobs)
+        observation = _observe(events, columns, nearby=False)
         say(str(observation), run.as_json)
-        trained = train(observation, model, **settings)
+        trained = train(observation, name, simulated=references.simulated, references=others, **settings)
     else:
         if _lists_observations(events):
             raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
-        for option in ("join", "off", "alpha"):
-            if getattr(events, option):
+        for option, given in (vars(events) | vars(references)).items():
+            if given and option in ("join", "off", "alpha", "simulated", "reference"):
                 raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
         trained = train_in_chunks(
             events.files,
             events.config,
-            model,
+            name,
             groups=events.groups,
             source=_source(events),
             chunk_rows=chunk_rows or 200_000,
@@ -342,8 +360,11 @@ def train(
     trained.save(output)
     tuned = trained.model.tuned_counts_
     say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", run.as_json)
+    if trained.trust is not None:
+        say(f"{output} trusts: {trust_text(trained.trust)}", run.as_json)
     if run.as_json:
-        print_json({"model": str(output), "n_events": trained.n_events, "threshold": trained.model.threshold_})
+        found = {"n_events": trained.n_events, "threshold": trained.model.threshold_, "trust": trained.trust}
+        print_json({"model": str(output), **found})
 
 
 @app.command()
@@ -408,7 +429,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _as_option(argument: str) -> str:
     """Return the option of an argument; several have the singular on the command line, where they are repeated."""
-    return "--" + {"models": "model", "null_tests": "null-test"}.get(argument, argument).replace("_", "-")
+    singular = {"models": "model", "null_tests": "null-test", "references": "reference", "model_files": "model-file"}
+    return "--" + singular.get(argument, argument).replace("_", "-")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 EVENTS = "Events"
+REFERENCES = "References"
 VALIDATION = "Validation"
 
 _LARGEST_SEED = 2**31 - 1
@@ -148,6 +149,45 @@ class ValidationOptions:
     null_test: Annotated[
         bool, typer.Option("--null-test", help="Search in every Off region, too.", rich_help_panel=VALIDATION)
     ] = False
+
+
+def _check_simulated(paths: tuple[Path, Path] | None) -> tuple[Path, Path] | None:
+    # the parser takes the next two words, whatever they are
+    if paths is not None and any(str(path).startswith("-") for path in paths):
+        raise typer.BadParameter(
+            f"needs two files, of simulated gammas and of protons, got {paths[0]} and {paths[1]}",
+            param_hint="--simulated",
+        )
+    return paths
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """What the model hybrid may trust besides the labels."""
+
+    simulated: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            help="Files of simulated gammas and of protons, to train a forest on: a reference of the model hybrid.",
+            metavar="GAMMAS PROTONS",
+            callback=_check_simulated,
+            rich_help_panel=REFERENCES,
+        ),
+    ] = None
+    reference: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column of scores, such as the gammaness of another analysis, or model file of 'excess train': a "
+            "reference of the model hybrid. May be given several times.",
+            metavar="COLUMN|MODEL_FILE",
+            rich_help_panel=REFERENCES,
+        ),
+    ] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any reference."""
+        return self.simulated is not None or bool(self.reference)
 
 
 @dataclass(frozen=True)

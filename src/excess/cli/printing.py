@@ -63,9 +63,25 @@ def print_run(run: Run) -> None:
     n_unjudged = int((~first.held_out).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
+    for name, found in run.detections.items():
+        if found.trust:
+            console.print(f"{escape(name)} trusts: {escape(trust_text(found.trust))}")
+    if run.simulation is not None:
+        console.print(f"Simulation check: {escape(run.simulation.verdict)}")
     for name, test in run.null_tests.items():
         if test.suspicious:
             console.print(f"{escape(name)}: {escape(test.verdict)}")
+
+
+def trust_text(trust: Any) -> str:
+    """Return how far each member is trusted: one number each, or the mean over folds with its range."""
+    return ", ".join(f"{name} {_trust_number(own)}" for name, own in trust.items())
+
+
+def _trust_number(own: Any) -> str:
+    if isinstance(own, float):
+        return f"{own:.2f}"
+    return f"{own.mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if own.high - own.low >= 0.005 else "")
 
 
 def _run_table(run: Run) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -90,7 +91,8 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
     threshold, threshold_tolerance, n_threshold_bootstrap
         As for `OnOffForestClassifier`, on the scores by which members are judged.
     n_jobs : int or None, default=None
-        Folds that are fitted at the same time; threads of the default estimator.
+        Folds that are fitted at the same time; threads of the default estimator, and of all On/Off classifiers when
+        events are scored.
     random_state : int, RandomState instance or None, default=None
         Seed of everything random.
 
@@ -269,7 +271,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         features, scores = self._split(X, self._checked_references())
         for name, model in self.estimators_.items():
             own = features if name == LABELS else np.column_stack([features, *_scores_of_references(scores)])
-            scores[name] = score_events(model, own)
+            scores[name] = score_events(_with_threads(model, self.n_jobs), own)
         score = _average(self.members_, self._calibrations, scores)
         return np.column_stack([1 - score, score])
 
@@ -383,7 +385,8 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             if name in columns:
                 found = np.asarray(_safe_indexing(X, columns[name], axis=1), dtype=np.float64).reshape(-1)
             else:
-                found = score_events(reference, _features_of(name, reference, X, features))
+                known = _features_of(name, reference, X, features)
+                found = score_events(_with_threads(reference, self.n_jobs), known)
             n_bad = np.count_nonzero(~np.isfinite(found))
             if n_bad:
                 raise ValueError(
@@ -434,9 +437,19 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
 
 def _to_bytes(what: str, model: Any) -> NDArray[np.uint8]:
     try:
-        return to_bytes(model)
+        return to_bytes(_with_threads(model, None, always=True))
     except TypeError as error:
         raise TypeError(f"{what} cannot be kept in a model file: {error}") from error
+
+
+def _with_threads(model: Any, n_jobs: int | None, *, always: bool = False) -> Any:
+    """Return a model of ours with so many threads, which do not change its scores; None leaves them unless always."""
+    if not isinstance(model, OnOffMixin) or (n_jobs is None and not always):
+        return model
+    known = model.get_params(deep=False)  # type: ignore[attr-defined]
+    if known.get("n_jobs", n_jobs) == n_jobs:
+        return model
+    return copy(model).set_params(n_jobs=n_jobs)  # type: ignore[attr-defined]
 
 
 def _scores_of_references(scores: dict[str, FloatArray]) -> list[FloatArray]:
@@ -494,4 +507,5 @@ def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:
             f"reference {name!r} needs {n_wanted} features, but X has {n_given} without the columns of references; "
             "give a DataFrame with the names that it was trained on"
         )
-    return features
+    # a reference that was trained without names would wonder about them
+    return np.asarray(features) if wanted is None else features

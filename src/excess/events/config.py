@@ -200,6 +200,10 @@ class AnalysisConfig(Settings):
                 names |= dict.fromkeys((name, *_inputs(name, self.derived_features)))
         return tuple(name for name in names if name not in self.derived_features)
 
+    def inputs_of(self, feature: str) -> tuple[str, ...]:
+        """Return all names that a derived feature is computed from; none for a column of a file."""
+        return _inputs(feature, self.derived_features)
+
     def with_references(self, columns: Sequence[str]) -> AnalysisConfig:
         """Return the configuration with further columns that are scores of another analysis.
 
@@ -214,6 +218,20 @@ class AnalysisConfig(Settings):
         if not more:
             return self
         return AnalysisConfig.model_validate({**self.model_dump(), "references": [*self.references, *more]})
+
+    def without_references(self) -> AnalysisConfig:
+        """Return the configuration without the columns that are scores of another analysis.
+
+        Examples
+        --------
+        >>> from excess.events import AnalysisConfig
+        >>> AnalysisConfig(features=["width"], references=["gammaness"]).without_references().features
+        ('width',)
+        """
+        if not self.references:
+            return self
+        features = [name for name in self.features if name not in self.references]
+        return AnalysisConfig.model_validate({**self.model_dump(), "features": features, "references": ()})
 
     def with_source(self, ra: float, dec: float) -> AnalysisConfig:
         """Return the configuration with the position of the source in deg."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
@@ -99,6 +100,15 @@ class Observation:
 
         return pd.DataFrame(X, columns=list(self.names), copy=False)
 
+    def without_references(self) -> Observation:
+        """Return the same events without the columns that are scores of another analysis."""
+        config = self.config.without_references()
+        if config is self.config:
+            return self
+        kept = [number for number, name in enumerate(self.names) if name in config.features]
+        nearby = None if self.nearby is None else replace(self.nearby, X=self.nearby.X[:, kept])
+        return replace(self, X=self.X[:, kept], nearby=nearby, config=config)
+
     def annotate(self, detection: Detection) -> Detection:
         """Return a detection of these events with their angles, times and features."""
         return detection.annotated(
@@ -106,7 +116,7 @@ class Observation:
             theta_squared_cut=None if self.theta is None else self.config.regions.theta_squared_cut,
             nearby_theta=None if self.nearby is None or detection.nearby is None else self.nearby.theta,
             time=self.time,
-            feature_names=self.names,
+            feature_names=self.config.without_references().features,
         )
 
     @property
@@ -153,7 +163,8 @@ class Observation:
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
             "n_nearby": 0 if self.nearby is None else len(self.nearby.X),
-            "features": list(self.names),
+            "features": list(self.config.without_references().features),
+            "references": list(self.config.references),
         }
 
     def events_frame(self) -> pd.DataFrame:
@@ -186,6 +197,7 @@ def observe(
     alpha: float | Mapping[Any, float] | None = None,
     join: Paths | None = None,
     groups: str | None = None,
+    references: Sequence[str] = (),
     source: tuple[float, float] | None = None,
     nearby: bool = True,
     chunk_rows: int = 200_000,
@@ -210,6 +222,9 @@ def observe(
         Files to join event by event; see `read_events`. These are read at once, not in chunks.
     groups : str or None, default=None
         Column of the groups, such as nights; by default that of the configuration. ``"none"`` means no groups.
+    references : sequence of str, default=()
+        Columns that are scores of another analysis, such as gammaness, besides those of the configuration. They are for
+        the model `hybrid`; no other model sees them. An event without a finite score is cut away.
     source : tuple of float or None, default=None
         Right ascension and declination of the source in deg, for events with sky positions; by default those of the
         configuration.
@@ -231,7 +246,7 @@ def observe(
     """
     import pandas as pd
 
-    settings = as_config(config, source)
+    settings = as_config(config, source, references)
     pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if off is None and alpha is not None:
         raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
@@ -331,10 +346,17 @@ def concatenate(arrays: list[Any]) -> Any:
 
 
 def as_config(
-    config: AnalysisConfig | str | PathLike[str] | None, source: tuple[float, float] | None = None
+    config: AnalysisConfig | str | PathLike[str] | None,
+    source: tuple[float, float] | None = None,
+    references: Sequence[str] = (),
 ) -> AnalysisConfig:
-    """Return a configuration, from a file if it is a path, with the position of the source if it is given."""
+    """Return a configuration, from a file if it is a path, with references and the position of the source if given."""
     settings = config if isinstance(config, AnalysisConfig) else load_config(config)
+    try:
+        settings = settings.with_references(references)
+    except ValidationError as error:  # pydantic's own words span several lines
+        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise ArgumentError("references", f"cannot be {', '.join(references)}: {problem}") from error
     return settings if source is None else settings.with_source(*source)
 
 

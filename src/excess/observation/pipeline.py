@@ -88,7 +88,7 @@ class Census:
         if n_used == 0:
             raise EventFileError(
                 f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
-                f"{', '.join(config.quality_cuts)}, and that features are not missing"
+                f"{', '.join(config.quality_cuts)}, and that {_no_value_missing(config)}"
             )
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
             if number == 0:
@@ -106,6 +106,13 @@ class Census:
     def __str__(self) -> str:
         """Return the numbers of events that were read and left out."""
         return f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+
+
+def _no_value_missing(config: AnalysisConfig) -> str:
+    """Return what has to be there in an event."""
+    if not config.references:
+        return "features are not missing"
+    return f"neither features nor the references {', '.join(config.references)} are missing"
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -99,6 +99,7 @@ def observe_several(
     config: AnalysisConfig | str | PathLike[str] | None = None,
     *,
     groups: str | None = None,
+    references: Sequence[str] = (),
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
@@ -112,7 +113,7 @@ def observe_several(
         join, in ``regions`` what its regions have other than those of the configuration.
     config : AnalysisConfig, path or None, default=None
         Features, cuts, groups and regions, as for `observe`.
-    groups, nearby, chunk_rows
+    groups, references, nearby, chunk_rows
         As for `observe`.
 
     Returns
@@ -120,7 +121,7 @@ def observe_several(
     Observation
         As from `stack`.
     """
-    settings = as_config(config)
+    settings = as_config(config, references=references)
     found = {}
     for name, entry in load_observation_list(path).items():
         with prefix_errors(name):

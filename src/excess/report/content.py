@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from excess.report.exploration import MAX_BYTES, counts_text, explore
+from excess.report.references import trust_rows
 from excess.report.sentences import (
     classify_result,
     describe_bins,
@@ -86,6 +87,7 @@ def model_content(
         "statistic": detection.statistic,
         "with_likelihood": detection.likelihood is not None,
         "numbers": _numbers(detection, forward, null_test, no_forward),
+        "trust": trust_rows(detection),
         "quote": describe_value_to_quote(detection, forward, no_forward),
         "bins": describe_bins(detection),
         "tuned": tuned,

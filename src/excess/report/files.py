@@ -10,9 +10,11 @@ from typing import Any
 from excess._core.files import prepare_folder
 from excess.report import plots
 from excess.report.series import has_light_curve, has_score
+from excess.report.simulation_plots import plot_simulation_agreement
 from excess.report.style import FORMATS
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
+from excess.validation.simulation_agreement import SimulationAgreement
 
 __all__ = ["PLOT_FORMATS", "write_plots"]
 
@@ -31,7 +33,12 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
 
 
 def write_plots(
-    detections: Mapping[str, Detection], folder: Path, suffix: str, *, null_tests: Mapping[str, NullTest] | None = None
+    detections: Mapping[str, Detection],
+    folder: Path,
+    suffix: str,
+    *,
+    null_tests: Mapping[str, NullTest] | None = None,
+    simulation: SimulationAgreement | None = None,
 ) -> list[Path]:
     """Write the plots of all models; those without data are left out.
 
@@ -45,6 +52,8 @@ def write_plots(
         Format of the files.
     null_tests : mapping of str to NullTest, default=None
         Searches in the Off regions, where there is no source.
+    simulation : SimulationAgreement or None, default=None
+        Where simulated events differ from observed ones.
 
     Returns
     -------
@@ -75,6 +84,9 @@ def write_plots(
         for plot, draw in wanted.items():
             written.append(folder / f"{_as_file_name(name)}_{plot}.{suffix}")
             draw(path=written[-1])
+    if simulation is not None and simulation.comparisons:
+        written.append(folder / f"simulation_check.{suffix}")
+        plot_simulation_agreement(simulation, n_features=8, path=written[-1])
     return written
 
 

@@ -16,10 +16,12 @@ from excess._core.files import write_text
 from excess._core.version import versions
 from excess.report.content import MAX_ROWS, model_content, null_texts
 from excess.report.exploration import MAX_BYTES
+from excess.report.references import simulation_content
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
+from excess.validation.simulation_agreement import SimulationAgreement
 
 __all__ = ["write_report"]
 
@@ -33,6 +35,7 @@ def write_report(
     forward: Any = None,
     null_test: Any = None,
     no_forward: str = "",
+    simulation: SimulationAgreement | None = None,
     title: str | None = None,
     observed: Mapping[str, Any] | None = None,
     run: Mapping[str, Any] | None = None,
@@ -55,6 +58,8 @@ def write_report(
         Searches in the Off regions, where there is no source.
     no_forward : str, default=""
         Why there is no forward search.
+    simulation : SimulationAgreement or None, default=None
+        Where simulated events differ from observed ones; see `simulation_agreement`.
     title : str or None, default=None
         What was observed.
     observed : mapping or None, default=None
@@ -110,12 +115,17 @@ def write_report(
     models = [
         model_content(name, found, forwards.get(name), tests.get(name), **limits) for name, found in detections.items()
     ]
+    if simulation is not None and not isinstance(simulation, SimulationAgreement):
+        raise TypeError(f"simulation must be a SimulationAgreement, got {type(simulation).__name__}")
+    checked = None if simulation is None else simulation_content(simulation)
     data = {"models": [model.pop("data") for model in models], "compared": _comparison_bars(detections)}
+    data["panels"] = [] if checked is None else checked.pop("panels")
     page = _environment().get_template("page.html")
     text = page.render(
         title=title or "A search for a source",
         models=models,
         comparison=_comparison_rows(detections, forwards, tests),
+        simulation=checked,
         observed=observed,
         run={**_UNKNOWN_RUN, "versions": versions(), **(run or {})},
         max_rows=MAX_ROWS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,7 @@ from excess.validation.outcome import Outcome, count_events, find_contrasts, fin
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Detection", "Fold", "Nearby"]
+__all__ = ["Detection", "Fold", "Nearby", "TrustRange"]
 
 
 class Fold(NamedTuple):
@@ -40,6 +40,8 @@ class Fold(NamedTuple):
         Selected hold-out events.
     likelihood_significance : float
         Signed significance of its hold-out events by the On/Off likelihood; NaN if the model has no signal ratio.
+    trust : mapping of str to float or None
+        How far it trusts each of its members, by name; None for a model without references.
     """
 
     n_train: int
@@ -48,6 +50,23 @@ class Fold(NamedTuple):
     tuned: OnOffCounts | None
     held_out: OnOffCounts
     likelihood_significance: float = float("nan")
+    trust: Mapping[str, float] | None = None
+
+
+class TrustRange(NamedTuple):
+    """How far the models of a cross-validation trust a reference, or what they learned themselves.
+
+    Attributes
+    ----------
+    mean : float
+        Mean over the folds.
+    low, high : float
+        The smallest and the largest of the folds.
+    """
+
+    mean: float
+    low: float
+    high: float
 
 
 class Nearby(NamedTuple):
@@ -262,6 +281,16 @@ class Detection:
     def thresholds(self) -> FloatArray:
         """Threshold of each fold; NaN for classifiers without a tuned threshold."""
         return np.array([fold.threshold for fold in self.folds])
+
+    @property
+    def trust(self) -> dict[str, TrustRange]:
+        """How far each reference was trusted over the folds, by its name; empty for a model without references.
+
+        See `OnOffHybridClassifier` for what trust is, and for the two names that are not those of references.
+        """
+        known = [fold.trust for fold in self.folds if fold.trust is not None]
+        values = {name: [trust[name] for trust in known] for name in (known[0] if known else ())}
+        return {name: TrustRange(float(np.mean(own)), min(own), max(own)) for name, own in values.items()}
 
     @property
     def significance(self) -> float:

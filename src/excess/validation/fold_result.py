@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.base import ExposedEstimator, OnOffMixin
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events, takes_groups
+from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.onoff_events import OnOffEvents
@@ -44,6 +45,7 @@ class FoldResult(NamedTuple):
     held_out: HoldoutPrediction
     nearby: HoldoutPrediction | None = None
     importances: FloatArray | None = None
+    trust: Mapping[str, float] | None = None
 
 
 def fit_and_predict(
@@ -99,6 +101,7 @@ def _predict_fold(
         tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
         held_out=_predict(model, X_held_out, held_out, on_class, alpha),
         importances=_importances(model, X_held_out),
+        trust=innermost.trust_ if isinstance(innermost, OnOffHybridClassifier) else None,
     )
 
 
@@ -246,7 +249,10 @@ def make_detection(
         likelihood = find_likelihood(on, joined.ratio, own, events.alpha)
         significance = float("nan") if likelihood is None else likelihood.significance
         n_held_out = len(result.held_out.rows)
-        folds.append(Fold(result.n_train, n_held_out, result.threshold, result.tuned, held_out, significance))
+        own_fold = Fold(
+            result.n_train, n_held_out, result.threshold, result.tuned, held_out, significance, result.trust
+        )
+        folds.append(own_fold)
     importances = [result.importances for result in results if result.importances is not None]
     return Detection(
         on=on,

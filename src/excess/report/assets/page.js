@@ -158,6 +158,28 @@
     },
   };
 
+  // one feature of observed and simulated events
+  function panel(one) {
+    const { edges, log, observed, observed_error, simulated, simulated_error, sample } = one;
+    const [points, steps] = sample === "signal" ? [color("on"), color("other")] : [color("off"), color("muted")];
+    const side = (values) => { const { x, y } = outline(edges, values); return { x: x.slice(1, -1), y: y.slice(1, -1) }; };
+    const low = side(simulated.map((v, i) => v - simulated_error[i]));
+    const high = side(simulated.map((v, i) => v + simulated_error[i]));
+    const middle = edges.slice(1).map((edge, i) => (log ? Math.sqrt(edge * edges[i]) : (edge + edges[i]) / 2));
+    // few round numbers below a logarithmic axis
+    const roundNumbers = (factors) => Array.from({ length: 40 }, (_, i) => 10 ** (i - 20)).flatMap((unit) => factors.map((f) => Number((f * unit).toPrecision(2))))
+      .filter((tick) => tick >= edges[0] && tick <= edges[edges.length - 1]);
+    const ticks = [[1, 2, 3, 5], [1, 2, 5], [1, 3], [1]].map(roundNumbers).find((found, i) => found.length <= 4 || i === 3);
+    const axis = log ? { type: "log", tickvals: ticks, ticktext: ticks.map(String) } : { type: "linear", nticks: 5 };
+    const none = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
+    return [[
+      { ...low, ...none }, { ...high, ...none, fill: "tonexty", fillcolor: color("off-fill") },
+      { ...side(simulated), mode: "lines", name: one.simulated_name, line: { color: steps, width: 1.5 }, hoverinfo: "skip" },
+      { x: middle, y: observed, mode: "markers", name: one.observed_name, marker: { color: points, size: 5 },
+        error_y: { type: "data", array: observed_error, color: points, thickness: 1.2, width: 0 }, hovertemplate: "%{x:.4g}: %{y:.3f}<extra></extra>" },
+    ], layout("", "", { margin: { l: 42, r: 10, t: 6, b: 28 }, showlegend: false, xaxis: { ...axis, tickangle: 0 }, yaxis: { nticks: 4 } })];
+  }
+
   const views = [...document.querySelectorAll("article.model")].map((article) => new View(article, data.models[Number(article.dataset.model)]));
 
   function View(article, model) {
@@ -237,6 +259,7 @@
     for (const view of views) if (everything || view.shown()) view.draw();
     const comparison = document.querySelector("[data-plot=comparison]");
     if (comparison) Plotly.react(comparison, ...plots.comparison(), config);
+    for (const node of document.querySelectorAll("[data-panel]")) Plotly.react(node, ...panel(data.panels[Number(node.dataset.panel)]), config);
   }
 
   const tabs = [...document.querySelectorAll("[role=tab]")];
