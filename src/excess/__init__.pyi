@@ -10,6 +10,7 @@ from . import validation as validation
 from ._core.version import __version__
 from .estimators import (
     ModelFileError,
+    OnnxClassifier,
     OnOffForestClassifier,
     OnOffHybridClassifier,
     OnOffKMeansClassifier,
@@ -76,6 +77,7 @@ __all__ = [
     "OnOffKMeansEnsembleClassifier",
     "OnOffLikelihood",
     "OnOffTreeClassifier",
+    "OnnxClassifier",
     "SignificanceThresholdClassifier",
     "SimulationAgreement",
     "ThresholdCurve",

@@ -33,7 +33,8 @@ def _is_estimator(value: object) -> bool:
 
 def test_every_public_estimator_is_checked():
     public = {value for name in excess.__all__ if _is_estimator(value := getattr(excess, name))}
-    assert public == {type(estimator) for estimator in ESTIMATORS}
+    trained_elsewhere = {excess.OnnxClassifier}  # fit does nothing; see test_onnx_model.py
+    assert public == {type(estimator) for estimator in ESTIMATORS} | trained_elsewhere
 
 
 def _expected_failures(estimator: BaseEstimator) -> dict[str, str]:

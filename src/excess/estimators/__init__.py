@@ -6,6 +6,7 @@ from excess.estimators.event_weights import exposure_weights
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.hybrid import HybridMember, OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load
+from excess.estimators.onnx_model import OnnxClassifier
 from excess.estimators.supervised import supervised_reference
 from excess.estimators.threshold import SignificanceThresholdClassifier
 from excess.estimators.tree import OnOffTreeClassifier
@@ -18,6 +19,7 @@ __all__ = [
     "OnOffKMeansClassifier",
     "OnOffKMeansEnsembleClassifier",
     "OnOffTreeClassifier",
+    "OnnxClassifier",
     "SignalCalibration",
     "SignificanceThresholdClassifier",
     "exposure_weights",

@@ -79,7 +79,8 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
     ----------
     references : mapping of str to classifier, str or int, or None, default=None
         By name: a fitted classifier, which stays as it is; or the name, or number, of the column of X that holds a
-        score. Such columns are no features of the learner of labels alone.
+        score. Such columns are no features of the learner of labels alone. A model file keeps columns, classifiers of
+        this package, and ONNX models.
     estimator : classifier or None, default=None
         What learns from the labels; by default an `OnOffForestClassifier`. It is cloned.
     alpha : float, default=1.0
@@ -109,6 +110,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
 
     See Also
     --------
+    OnnxClassifier : A classifier of others as a reference.
     supervised_reference : A classifier trained on simulated events, alone.
     simulation_agreement : Where simulated events differ from observed ones.
 
@@ -308,7 +310,8 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             if isinstance(reference, (int, np.integer)):
                 column = int(reference)
             if column is None:
-                arrays[f"reference_{number}"] = _to_bytes(f"reference {name!r}", reference)
+                instead = "; or export it to ONNX, and give it as an OnnxClassifier"
+                arrays[f"reference_{number}"] = _to_bytes(f"reference {name!r}", reference, instead)
             described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
         for number, (name, model) in enumerate(self.estimators_.items()):
             arrays[f"learner_{number}"] = _to_bytes(f"what learns {name}", model)
@@ -435,11 +438,11 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         return clone(learner).fit(X, labels, **fit_params), scores
 
 
-def _to_bytes(what: str, model: Any) -> NDArray[np.uint8]:
+def _to_bytes(what: str, model: Any, instead: str = "") -> NDArray[np.uint8]:
     try:
         return to_bytes(_with_threads(model, None, always=True))
     except TypeError as error:
-        raise TypeError(f"{what} cannot be kept in a model file: {error}") from error
+        raise TypeError(f"{what} cannot be kept in a model file: {error}{instead}") from error
 
 
 def _with_threads(model: Any, n_jobs: int | None, *, always: bool = False) -> Any:

@@ -71,7 +71,8 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
             f"a model file holds one of {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}; use joblib for "
             "other estimators, at your own risk, because loading its files runs code from them"
         )
-    check_is_fitted(model, "curve_")
+    tuned = _is_tuned(type(model))
+    check_is_fitted(model, "curve_" if tuned else None)
     dtype = model.classes_.dtype.newbyteorder("<").str
     if not _CLASS_DTYPES.fullmatch(dtype):
         raise TypeError(
@@ -94,13 +95,15 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "feature_names": None if features is None else [str(name) for name in features],
         "classes": model.classes_.tolist(),
         "classes_dtype": dtype,
-        "alpha": model.curve_.alpha,
-        "threshold": as_number(model.threshold_),
+        "alpha": model.curve_.alpha if tuned else None,
+        "threshold": as_number(model.threshold_) if tuned else None,
         "attributes": {name: as_number(value) for name, value in attributes.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
-    curve = {f"curve_{name}": getattr(model.curve_, name) for name in ("scores", *_CURVE)}
-    _write(Path(path), json.dumps(header, allow_nan=False), {**curve, **model.calibration_.to_arrays(), **arrays})
+    if tuned:
+        curve = {f"curve_{name}": getattr(model.curve_, name) for name in ("scores", *_CURVE)}
+        arrays = {**curve, **model.calibration_.to_arrays(), **arrays}
+    _write(Path(path), json.dumps(header, allow_nan=False), arrays)
 
 
 def load(path: PathLike) -> Any:
@@ -171,8 +174,8 @@ def read_header(path: PathLike) -> dict[str, Any]:
 
     Its keys: ``format_version``, ``class``, ``versions`` (of excess, numpy, scikit-learn and python), ``parameters``,
     ``n_features``, ``feature_names`` (in order; None if there were none), ``classes`` (Off and On) and their
-    ``classes_dtype``, ``alpha``, ``threshold``, ``attributes`` (numbers that the estimator learnt besides) and
-    ``metadata`` as given to `save`.
+    ``classes_dtype``, ``alpha``, ``threshold`` (both None for a model that was trained elsewhere), ``attributes``
+    (numbers that the estimator learnt besides) and ``metadata`` as given to `save`.
     """
     return _read(Path(path))[0]
 
@@ -274,8 +277,22 @@ def _reason(error: BaseException) -> str:
     return getattr(error, "strerror", None) or str(error)
 
 
+def _is_tuned(estimator: Any) -> bool:
+    """Say whether a class has a threshold that was tuned on On and Off events; others are made of their state alone."""
+    return not hasattr(estimator, "_from_state")
+
+
 def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> Any:
     """Make the estimator that a file describes."""
+    if not _is_tuned(estimator):
+        model = estimator._from_state(header, arrays)
+        classes = _restore_classes(header["classes"], header["classes_dtype"])
+        require(
+            model.n_features_in_ == header["n_features"] and np.array_equal(model.classes_, classes),
+            "its features or classes are not those of the model inside",
+        )
+        arrays.check_all_taken()
+        return model
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
     require(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
     # a parameter that an older release did not have yet takes its default
@@ -290,6 +307,7 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: StoredArrays) -> An
         )
         model.feature_names_in_ = np.array(names, dtype=object)
     model.classes_ = _restore_classes(header["classes"], header["classes_dtype"])
+    require(header["alpha"] is not None and header["threshold"] is not None, "it has no alpha or no threshold")
     model.threshold_ = as_threshold("threshold", header["threshold"])
     scores = arrays.take("curve_scores", np.float64, None)
     n_cuts = len(scores) + 1

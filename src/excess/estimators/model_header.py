@@ -24,8 +24,8 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "feature_names": (list, NoneType),
     "classes": (list,),
     "classes_dtype": (str,),
-    "alpha": (float,),
-    "threshold": (float,),
+    "alpha": (float, NoneType),
+    "threshold": (float, NoneType),
     "attributes": (dict,),
     "metadata": (dict,),
 }
