@@ -5,10 +5,11 @@ import json
 import numpy as np
 import pytest
 from helpers import SHARED, run_command
+from sklearn.ensemble import RandomForestClassifier
 
 from excess import load
 from excess.analysis import read_run
-from excess.events import read_events, write_events
+from excess.events import AnalysisConfig, read_events, to_features, write_events
 from excess.observation.simulation import simulate_labelled, simulate_observation
 
 pytest.importorskip("h5py")
@@ -146,6 +147,28 @@ class TestTrainAndApply:
         assert again.read_bytes() == trained.read_bytes()
         assert f"again.excess trusts: simulation {model.trust_['simulation']:.2f}, gammaness" in said(capsys)
 
+    def test_onnx_models_are_references(self, folder, tmp_path, capsys):
+        """A forest of scikit-learn, exported: trained on the configured features, in their order."""
+        pytest.importorskip("onnxruntime")
+        to_onnx = pytest.importorskip("skl2onnx").to_onnx
+        names = list(AnalysisConfig().features)
+        truth = simulate_labelled(800, 800, random_state=9)
+        features = to_features(truth, AnalysisConfig())
+        forest = RandomForestClassifier(20, max_depth=6, random_state=0).fit(features.X, truth["is_signal"])
+        exported = to_onnx(forest, features.X[:1].astype(np.float32), options={"zipmap": False})
+        (tmp_path / "forest.onnx").write_bytes(exported.SerializeToString())
+        given = ("--reference", tmp_path / "forest.onnx", "-o", tmp_path / "hybrid.excess", "-j", 1, "--json")
+        assert run_command("train", folder / "crab.hdf5", *given) == 0
+        model = load(tmp_path / "hybrid.excess")
+        assert model.trust_["On/Off"] < 0.5
+        (reference,) = model.references.values()
+        assert reference.feature_names_in_.tolist() == names
+        # with other features than it was trained on, the number is named
+        short = tmp_path / "short.yaml"
+        short.write_text(f"features: {names[:3]}\n")
+        assert run_command("train", folder / "crab.hdf5", "-c", short, *given) == 1
+        assert "forest.onnx" in said(capsys)
+
     def test_apply_takes_the_column_and_names_it_where_it_is_missing(self, folder, trained, tmp_path, capsys):
         assert run_command("apply", trained, folder / "new.hdf5", "-o", tmp_path / "scored.hdf5", "--json") == 0
         scored = read_events(tmp_path / "scored.hdf5")
@@ -184,7 +207,8 @@ class TestRefused:
         [
             (("--reference", "gamaness"), 1, "crab.hdf5: has no column 'gamaness'; did you mean 'gammaness'?"),
             (("--reference", "absent.excess"), 1, "absent.excess does not exist; give a model file"),
-            (("--reference", "crab.hdf5"), 1, "crab.hdf5: is not a model file of 'excess train'"),
+            (("--reference", "crab.hdf5"), 1, "crab.hdf5: is neither a model file of 'excess train' nor"),
+            (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged, or no ONNX model"),
             (("--reference", "constant"), 1, "crab.hdf5: reference column 'constant' has the value 0.5 for all"),
             (("--reference", "empty"), 1, "neither features nor the references empty are missing"),
             (("--reference", "theta_deg"), 2, "it is the distance to the source"),
@@ -198,6 +222,7 @@ class TestRefused:
     def test_bad_references_are_named(self, options, code, message, folder, tmp_path, capsys, monkeypatch):
         monkeypatch.setenv("COLUMNS", "300")
         write_events(read_events(folder / "gamma.hdf5").drop(columns=["width", "length"]), folder / "lacking.hdf5")
+        (folder / "damaged.onnx").write_bytes(b"no model")
         given = [folder / word if "." in word else word for word in options]
         for command in ("detect", "train"):
             assert run_command(command, folder / "crab.hdf5", *given, "-o", tmp_path / command) == code

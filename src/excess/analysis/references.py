@@ -20,6 +20,7 @@ from excess.analysis.run_folder import without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, is_model_file
+from excess.estimators.onnx_model import OnnxClassifier
 from excess.estimators.threshold import SignificanceThresholdClassifier
 from excess.events import AnalysisConfig, describe, read_events, to_features
 from excess.observation.observation import Observation
@@ -28,6 +29,9 @@ __all__ = ["ReferenceSet", "SimulatedEvents", "collect_references", "is_hybrid",
 
 SIMULATION = "simulation"
 """Name of the forest that was trained on simulated events, among the references."""
+
+ONNX = ".onnx"
+"""Suffix of classifiers of others."""
 
 SimulatedKind = str | PathLike[str] | Sequence[str | PathLike[str]] | pd.DataFrame
 Simulated = tuple[SimulatedKind, SimulatedKind]
@@ -39,13 +43,14 @@ def is_hybrid(estimator: BaseEstimator) -> bool:
     return any(isinstance(part, OnOffHybridClassifier) for part in (estimator, *estimator.get_params().values()))
 
 
-def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[str], list[TrainedModel]]:
-    """Tell references that are columns from those that are model files.
+def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[str], list[TrainedModel | Path]]:
+    """Tell references that are columns from those that are models.
 
     Parameters
     ----------
     given : iterable of str
-        Names of columns, and paths of files of `train`. Where there is a file of that name, it is a model.
+        Names of columns, and paths of files of `train` or of ONNX models, which end in ``.onnx``. Where there is a file
+        of that name, it is a model.
     n_jobs : int, default=-1
         Cores for the predictions of the models.
 
@@ -53,7 +58,7 @@ def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[st
     -------
     columns : list of str
         For ``references`` of `observe`.
-    models : list of TrainedModel
+    models : list of TrainedModel, or Path of an ONNX model
         For ``references`` of `search` and `train`.
 
     Examples
@@ -62,16 +67,22 @@ def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[st
     >>> split_references(["gammaness"])
     (['gammaness'], [])
     """
-    columns, models = [], []
+    columns: list[str] = []
+    models: list[TrainedModel | Path] = []
     for one in dict.fromkeys(given):
         if not Path(one).exists():
-            if Path(one).name != one or Path(one).suffix == ".excess":
+            if Path(one).name != one or Path(one).suffix in (".excess", ONNX):
                 raise ModelFileError(f"{one} does not exist; give a model file, or the name of a column")
             columns.append(one)
         elif is_model_file(one):
             models.append(load_model(one, n_jobs=n_jobs))
+        elif Path(one).suffix == ONNX:
+            models.append(Path(one))
         else:
-            raise ModelFileError(f"{one}: is not a model file of 'excess train'; give one, or the name of a column")
+            raise ModelFileError(
+                f"{one}: is neither a model file of 'excess train' nor an ONNX model (.onnx); give one, or the name of "
+                "a column"
+            )
     return columns, models
 
 
@@ -200,7 +211,9 @@ def collect_references(
     simulated : pair or None, default=None
         Gammas and protons: a file, a sequence of files, or a table each.
     models : sequence of path or TrainedModel, default=()
-        Models that were trained on other events; those that have seen these are refused.
+        Models that were trained on other events; those that have seen these are refused. A file that ends in ``.onnx``
+        is an ONNX model, which does not say what it has seen. Unless it names its features, it is given those of the
+        configuration, in their order.
     seed, n_jobs : int
         Seed and cores of the forest.
 
@@ -218,8 +231,13 @@ def collect_references(
         events = SimulatedEvents.read(simulated, observation.config)
         found[SIMULATION] = events.train(seed=seed, n_jobs=n_jobs)
         files |= events.files
-    trained = [one if isinstance(one, TrainedModel) else load_model(one, n_jobs=n_jobs) for one in models]
-    for number, one in enumerate(trained, start=1):
+    for number, given in enumerate(models, start=1):
+        if not isinstance(given, TrainedModel) and Path(given).suffix == ONNX:
+            path = Path(given)
+            found[str(path)] = _read_onnx(path, observation.config.without_references())
+            files["references"] = (*files.get("references", ()), path)
+            continue
+        one = given if isinstance(given, TrainedModel) else load_model(given, n_jobs=n_jobs)
         name = str(one.path or f"model {number}")
         _check_features(one, name, observation.config)
         one.check_unseen(observation)
@@ -235,6 +253,20 @@ def collect_references(
         _check_scores(column, observation)
         found[column] = column
     return ReferenceSet(found, trained_on, files, seen_files, events)
+
+
+def _read_onnx(path: Path, config: AnalysisConfig) -> OnnxClassifier:
+    """Return the classifier of an ONNX model; the features are those of the configuration unless it names its own."""
+    model = OnnxClassifier(path)
+    if not hasattr(model, "feature_names_in_"):
+        return OnnxClassifier(path, feature_names=config.features)
+    missing = [name for name in model.feature_names_in_ if name not in config.features]
+    if missing:
+        raise ModelFileError(
+            f"{path}: needs features that these events are not read with: {', '.join(missing)}; add them to the "
+            "configuration"
+        )
+    return model
 
 
 def _check_features(trained: TrainedModel, name: str, config: AnalysisConfig) -> None:

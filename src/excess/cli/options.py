@@ -177,8 +177,8 @@ class ReferenceOptions:
     reference: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column of scores, such as the gammaness of another analysis, or model file of 'excess train': a "
-            "reference of the model hybrid. May be given several times.",
+            help="Column of scores, such as the gammaness of another analysis, model file of 'excess train', or ONNX "
+            "model: a reference of the model hybrid. May be given several times.",
             metavar="COLUMN|MODEL_FILE",
             rich_help_panel=REFERENCES,
         ),
