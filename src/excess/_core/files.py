@@ -48,8 +48,8 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Give a temporary folder for files that appear in ``folder`` together when the block ends without an error.
 
     After any error, interrupts included, the temporary folder is gone and all old files are as they were. The last name
-    is that of the file that says that all are there: it appears last. The caller keeps other runs out of the folder, see
-    `locked`; what a run left that was killed is undone by the next one, see `undo_unfinished`.
+    is that of the file that says that all are there: it appears last. The caller keeps other runs out of the folder,
+    see `locked`; what a run left that was killed is undone by the next one, see `undo_unfinished`.
 
     Parameters
     ----------
