@@ -81,14 +81,18 @@ def undo_unfinished(folder: Path, names: Sequence[str]) -> None:
         return
     taking = (temporary / _TAKING).exists()
     if not taking or (temporary / names[-1]).exists():  # else all have their places
-        for name in names if taking else ():
-            (folder / name).unlink(missing_ok=True)
+        # in an order in which it can be cut off as well, and done again
+        if taking:
+            for name in names:
+                (folder / name).unlink(missing_ok=True)
+            (temporary / _TAKING).unlink()
         for name in names:
             if os.path.lexists(temporary / _REPLACED / name):
                 (temporary / _REPLACED / name).rename(folder / name)
     # under another name first: to remove it takes several steps, and what a part of it means would not be clear
-    temporary.rename(done)
-    shutil.rmtree(done, ignore_errors=True)
+    with suppress(OSError):
+        temporary.rename(done)
+        shutil.rmtree(done, ignore_errors=True)
 
 
 def _take_places(temporary: Path, folder: Path, names: Sequence[str]) -> None:

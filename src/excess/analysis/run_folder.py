@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from excess._core.files import (
 from excess._core.locks import locked
 from excess._core.version import versions
 from excess.analysis.output_paths import RUN_FILES, check_run_folder
+from excess.analysis.run_tables import read_table, write_table
 from excess.observation.pipeline import seconds_of
 from excess.observation.regions import theta_columns
 from excess.report import write_plots, write_report
@@ -49,8 +51,18 @@ __all__ = [
 ]
 
 _WRITING = ".writing.lock"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
-"""What a cell begins with that a spreadsheet computes; and the apostrophe, which reading takes away."""
+_TYPES: dict[tuple[str, ...], tuple[type, ...]] = {
+    ("models",): (dict,),
+    ("null_tests",): (dict,),
+    ("no_forward",): (str,),
+    ("run", "title"): (str, NoneType),
+    ("run", "command"): (str,),
+    ("run", "seed"): (int,),
+    ("run", "options"): (dict,),
+    ("run", "files"): (list,),
+    ("run", "versions"): (dict,),
+}
+"""What ``result.json`` holds besides numbers, which are compared with the other files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,7 +195,7 @@ class Run:
             tables["observations.csv"] = partial(self._stacked, Detection.observations_frame)
         return {
             "config.yaml": lambda path: write_text(path, self.config),
-            **{name: partial(_write_table, table) for name, table in tables.items()},
+            **{name: partial(write_table, table) for name, table in tables.items()},
             "nearby.npy": self._write_nearby,
             **({"report.html": self.report} if report else {}),
             "result.json": lambda path: write_text(path, json.dumps(as_json(self.result()), indent=2) + "\n"),
@@ -341,43 +353,6 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def _write_table(make: Callable[[], pd.DataFrame], path: Path) -> None:
-    """Write a table; texts that a spreadsheet would take for formulas begin with an apostrophe, see `_read_csv`."""
-    table = _map_texts(_as_text, make())
-    with replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
-
-
-def _map_texts(function: Callable[[Any], Any], table: pd.DataFrame) -> pd.DataFrame:
-    """Call a function with the texts of a table, and the names of its columns."""
-    texts: Any = {name: table[name].map(function) for name in table if table[name].dtype.kind not in "biufM"}
-    return table.assign(**texts).rename(columns=function)
-
-
-def _as_text(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
-
-
-def _from_text(value: Any) -> Any:
-    return value[1:] if isinstance(value, str) and value.startswith("'") else value
-
-
-def _read_csv(path: Path, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Read a table that `_write_csv` has written; columns of texts are texts, whatever they look like."""
-    import pandas as pd
-
-    # older versions of pandas lose the last bits unless they are told not to; newer ones do not want to be told
-    exactly: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
-    table = _map_texts(_from_text, pd.read_csv(path, low_memory=False, **exactly))
-    known = [name for name in texts if name in table]
-    if known:
-        # a group named 007 or NA is neither the number 7 nor a missing value
-        as_texts = pd.read_csv(path, usecols=known, dtype=str, keep_default_na=False)
-        for name in known:
-            table[name] = as_texts[name].map(_from_text).astype(object)
-    return table
-
-
 def read_run(folder: str | PathLike[str]) -> Run:
     """Read what `Run.write`, and with it `excess detect` and `excess demo`, has written.
 
@@ -399,7 +374,7 @@ def read_run(folder: str | PathLike[str]) -> Run:
         )
     try:
         return _read(folder)
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, OSError) as error:
+    except Exception as error:  # with damaged files the libraries raise exceptions of many types
         raise EventFileError(
             f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
             "changed, or written by another version; run it again"
@@ -409,12 +384,12 @@ def read_run(folder: str | PathLike[str]) -> Run:
 def _read(folder: Path) -> Run:
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     observed, record = result["observation"], result["run"]
-    for key in ("title", "command", "seed", "options", "files", "versions"):
-        record[key]
-    events = _read_csv(folder / "events.csv", ["observation", *(["group"] if observed["groups_are_text"] else [])])
-    folds = _read_csv(folder / "folds.csv", ["model"])
+    _check_types(result)
+    events = read_table(folder / "events.csv", ["observation", *(["group"] if observed["groups_are_text"] else [])])
+    folds = read_table(folder / "folds.csv", ["model"])
     nearby = folder / "nearby.npy"
-    around = np.load(nearby, allow_pickle=False) if nearby.is_file() else None
+    # a memory map, because that compares the size that the file claims with the one that it has
+    around = np.array(np.lib.format.open_memmap(nearby, mode="r")) if nearby.is_file() else None
     if (0 if around is None else len(around)) != observed["n_nearby"]:
         raise ValueError(f"nearby.npy should hold {observed['n_nearby']} events")
     thetas = [name for name in theta_columns(len(events.columns)) if name in events]
@@ -466,6 +441,19 @@ def _read(folder: Path) -> Run:
     checked = result.get("simulation")
     simulation = None if checked is None else SimulationAgreement.from_dict(checked)
     return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
+
+
+def _check_types(result: dict[str, Any]) -> None:
+    """Raise TypeError if something in ``result.json`` has a type that no run has written."""
+    for place, types in _TYPES.items():
+        value: Any = result
+        for key in place:
+            value = value[key]
+        if not isinstance(value, types):
+            raise TypeError(f"{' '.join(place)} in result.json is a {type(value).__name__}")
+    for entry in result["run"]["files"]:
+        if not all(isinstance(entry[key], str) for key in ("kind", "path", "sha256")):
+            raise TypeError("run files in result.json have no kind, path and sha256")
 
 
 def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:
