@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -283,6 +284,21 @@ def test_a_command_on_a_full_disk_names_file_and_folder(command, file, limit, fo
     assert last.startswith(f"excess: {tmp_path}/"), last
     assert "File too large" in last
     assert not list(tmp_path.iterdir())
+
+
+def test_a_reproduction_on_a_full_disk_names_the_file(tmp_path):
+    message = re.escape(f"No space left on device: '{tmp_path / 'page.md'}'")
+    with pytest.raises(OSError, match=message), files.replacing(tmp_path / "page.md"):
+        _full()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reproduction_does_not_replace_files_of_another_origin(tmp_path, capsys):
+    (tmp_path / "roc").mkdir()
+    (tmp_path / "roc" / "page.html").write_text("mine")
+    assert run("reproduce", "roc", "--small", "--trials", 1, "-o", tmp_path, "--json") == 1
+    assert f"{tmp_path / 'roc' / 'page.html'}: is there already, and was not written by this command" in said(capsys)
+    assert contents(tmp_path) == {"roc/page.html": b"mine"}
 
 
 # Interrupts.

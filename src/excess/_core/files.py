@@ -23,7 +23,8 @@ _TAKING = "taking"  # in there: all of them have been moved away, new ones take 
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary name in the same folder; it takes the place of ``path`` when the block ends without an error.
 
-    After any error, interrupts included, the temporary file is gone and an old file is as it was.
+    After any error, interrupts included, the temporary file is gone and an old file is as it was. An OSError names the
+    file that was to be written.
     """
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
@@ -36,10 +37,12 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
         if temporary is not None:
             with suppress(FileNotFoundError):
                 temporary.unlink()
+        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+            error.filename = str(path)
         raise
 
 

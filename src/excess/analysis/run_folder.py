@@ -169,7 +169,7 @@ class Run:
         """
         target = prepare_folder(Path(folder))
         current = [RUN_FILES[-1]]
-        inputs = [entry["path"] for entry in self.record["files"]]
+        inputs = [entry["path"] for entry in self.record.get("files", [])]
         with locked(target, _WRITING, patience=60.0):
             undo_unfinished(target, RUN_FILES)
             check_run_folder(target, inputs, overwrite=overwrite)

@@ -348,6 +348,7 @@ def train(
         from excess.analysis import check_model_path, make_model, split_references, train, train_in_chunks
 
     check_model_path(output, _inputs(events, references), overwrite=run.overwrite)
+    replaces = output.exists()
     name = model or ("hybrid" if references.given else "forest")
     make_model(name)
     settings: dict[str, Any] = {
@@ -379,6 +380,8 @@ def train(
         )
         say(str(trained), run.as_json)
     trained.save(output)
+    if replaces:
+        say(f"{output}: replaces the file that was there", run.as_json)
     tuned = trained.model.tuned_counts_
     say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", run.as_json)
     if trained.trust is not None:
@@ -477,7 +480,7 @@ def _sentence_of(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory; give fewer events, or smaller chunks"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, (ValueError, OSError, ImportError)):
         return " ".join(str(error).split())
     return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"
