@@ -25,10 +25,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+Found = tuple[Counter[str], list[str]]
+"""How often each state was found, and what was wrong."""
 COMMAND = [sys.executable, "-c", "from excess.cli import main; main()"]
 
 
@@ -120,11 +124,13 @@ def make_cases(folder: Path) -> list[Case]:
     ]
 
 
-def try_signals(case: Case, n_moments: int, folder: Path, chosen: random.Random) -> dict[str, object]:
+def try_signals(case: Case, n_moments: int, folder: Path, chosen: random.Random, until: float) -> Found:
     """Send signals at random moments; return what became of the results."""
     states: Counter[str] = Counter()
     wrong: list[str] = []
     for moment in range(n_moments):
+        if time.monotonic() > until:
+            break
         number = SIGNALS[moment % len(SIGNALS)]
         seconds = chosen.uniform(0.0, case.seconds)
         own = folder / f"{case.name}-{moment}"
@@ -146,15 +152,17 @@ def try_signals(case: Case, n_moments: int, folder: Path, chosen: random.Random)
             if again.returncode != 0 or contents(own) != case.expected:
                 wrong.append(f"{at}: the second run gave {again.returncode} {again.stderr.strip()[-300:]!r}")
         shutil.rmtree(own)
-    return {"states": dict(states), "wrong": wrong}
+    return states, wrong
 
 
-def try_full_disks(case: Case, n_sizes: int, folder: Path, sizes: list[int]) -> dict[str, object]:
+def try_full_disks(case: Case, n_sizes: int, folder: Path, sizes: list[int], until: float) -> Found:
     """Let files be of limited size; return what became of the results."""
     states: Counter[str] = Counter()
     wrong: list[str] = []
     largest = max(sizes)
     for step in range(n_sizes):
+        if time.monotonic() > until:
+            break
         limit = int(largest * (step + 0.5) / n_sizes) if step % 2 else max(int(sorted(sizes)[step % len(sizes)]) - 1, 1)
         own = folder / f"{case.name}-full-{step}"
         (own / "out").mkdir(parents=True)
@@ -166,7 +174,7 @@ def try_full_disks(case: Case, n_sizes: int, folder: Path, sizes: list[int]) -> 
         if "Traceback" in done.stderr or hidden(own):
             wrong.append(f"{limit} bytes: {done.stderr.strip()[-300:]!r}, left {hidden(own)}")
         shutil.rmtree(own)
-    return {"states": dict(states), "wrong": wrong}
+    return states, wrong
 
 
 def main() -> int:
@@ -175,6 +183,7 @@ def main() -> int:
     parser.add_argument("--moments", type=int, default=50, help="signals to each command")
     parser.add_argument("--sizes", type=int, default=10, help="full disks for each command")
     parser.add_argument("--command", action="append", help="detect, train, apply or reproduce; all by default")
+    parser.add_argument("--minutes", type=float, default=30.0, help="for each command; no fault is begun after these")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     chosen = random.Random(options.seed)
@@ -197,15 +206,18 @@ def main() -> int:
             if contents(folder / "warm" / case.name) != case.expected:
                 raise SystemExit(f"{case.name}: two runs without a fault differ")
             sizes = [path.stat().st_size for path in reference.rglob("*") if path.is_file()]
-            for fault, tried, found in (
-                ("signals", options.moments, try_signals(case, options.moments, folder, chosen)),
-                ("full disk", options.sizes, try_full_disks(case, options.sizes, folder, sizes)),
-            ):
-                states = ", ".join(f"{word} {n}" for word, n in sorted(found["states"].items()))
-                print(f"{case.name:10} {case.seconds:7.2f}  {fault:12} {tried:5}  {states}", flush=True)
-                for line in found["wrong"]:
+            until = time.monotonic() + options.minutes * 60
+            faults: dict[str, Callable[[], Found]] = {
+                "full disk": partial(try_full_disks, case, options.sizes, folder, sizes, until),
+                "signals": partial(try_signals, case, options.moments, folder, chosen, until),
+            }
+            for fault, attempt in faults.items():
+                states, wrong = attempt()
+                left = ", ".join(f"{word} {n}" for word, n in sorted(states.items()))
+                print(f"{case.name:10} {case.seconds:7.2f}  {fault:12} {states.total():5}  {left}", flush=True)
+                for line in wrong:
                     print(f"    {line}", flush=True)
-                failures += len(found["wrong"])
+                failures += len(wrong)
     print(f"{failures} failures")
     return int(failures > 0)
 
