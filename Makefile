@@ -31,7 +31,7 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core
-	$(BIN)/excess demo -o demo
+	$(BIN)/excess demo -o demo --overwrite
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -434,7 +434,7 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
 def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     path = folder / "gamma.hdf5"
     assert run("apply", folder / "tree.excess", path, "-o", path) == 1
-    assert "onto itself" in said(capsys)
+    assert "gamma.hdf5: would be written over the input" in said(capsys)
     read_events(path)
 
 
@@ -453,6 +453,7 @@ def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, word):
         tmp_path / "out.hdf5",
         "--chunk-rows",
         100,
+        "--overwrite",
     ]
     started = [sys.executable, "-c", command, *map(str, arguments)]
     process = subprocess.Popen(started, stderr=subprocess.PIPE, text=True)

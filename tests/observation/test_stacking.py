@@ -102,7 +102,7 @@ def test_a_search_says_what_each_observation_has(both, tmp_path):
     assert rows[-1]["significance"] == f"{found.counts.significance:.2f}"
     assert pd.read_csv(tmp_path / "run" / "observations.csv")["observation"].tolist() == ["crab", "mrk421"]
     # another run into the same folder leaves nothing behind
-    search(replace(both, observations=None), TREE).write(tmp_path / "run")
+    search(replace(both, observations=None), TREE).write(tmp_path / "run", overwrite=True)
     assert not (tmp_path / "run" / "observations.csv").exists()
 
 

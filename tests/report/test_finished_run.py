@@ -91,6 +91,7 @@ def test_forward_without_groups_goes_by_time_or_not_at_all(table, tmp_path, caps
         for name, part in (("on", table[on]), ("off", table[off])):
             (part if timed else part.drop(columns="unix_time")).to_csv(tmp_path / f"{name}.csv", index=False)
         arguments = ("--off", tmp_path / "off.csv", "--alpha", 0.2, "--groups", "none", "-m", "tree", "--json")
+        arguments = (*arguments, "--overwrite")
         capsys.readouterr()
         assert run_command("detect", tmp_path / "on.csv", "-o", tmp_path / "run", *arguments) == 0
         found = json.loads(capsys.readouterr().out)

@@ -9,6 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from excess._core.interrupts import defer_interrupts
+
 __all__ = ["ArgumentError", "EventFileError", "missing_column", "nearest", "prefix_errors", "require", "wrap_errors"]
 
 
@@ -60,7 +62,8 @@ def require(module: str, doing: str, *, extra: str = "astro") -> Any:
     ImportError: reading scrolls needs no_such_library: pip install 'excess[astro]'
     """
     try:
-        return importlib.import_module(module)
+        with defer_interrupts():  # libraries print tracebacks when their import is interrupted
+            return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
         raise ImportError(f"{doing} needs {package}: pip install 'excess[{extra}]'") from error

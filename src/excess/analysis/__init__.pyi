@@ -2,11 +2,12 @@ from .application import Applied, apply
 from .demo import run_demo, simulate_files
 from .description import describe_file
 from .models import MODELS, make_model
+from .output_paths import check_model_path, check_report_path, claim_run_folder, listed_files
 from .references import split_references
 from .run_folder import Run, prepare_folder, read_run
 from .source_search import Observation, observe, observe_several, search, stack
 from .trained_model import TrainedModel, load_model
-from .training import check_model_path, train, train_in_chunks
+from .training import train, train_in_chunks
 
 __all__ = [
     "MODELS",
@@ -16,7 +17,10 @@ __all__ = [
     "TrainedModel",
     "apply",
     "check_model_path",
+    "check_report_path",
+    "claim_run_folder",
     "describe_file",
+    "listed_files",
     "load_model",
     "make_model",
     "observe",

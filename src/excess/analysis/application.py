@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
 from excess.analysis.output_columns import PREFIX, OutputColumns
+from excess.analysis.output_paths import check_outputs
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.distributed.fit import open_executor
 from excess.estimators.holdout import score_events
@@ -69,6 +71,7 @@ def apply(
     chunk_rows: int = 200_000,
     executor: Any = None,
     n_jobs: int = -1,
+    overwrite: bool = False,
     verbose: bool = False,
 ) -> dict[Path, Applied]:
     """Write copies of event files with score, probability of signal and selection by a model.
@@ -95,6 +98,9 @@ def apply(
         As for `fit_forest`: the workers of a Dask cluster take one file each, which they must see under these names.
     n_jobs : int, default=-1
         Cores, for a model that is read from its file.
+    overwrite : bool, default=False
+        Replace files that are there. Without it, only files with columns of these names are replaced, which an earlier
+        call has written. The model and the event files are never replaced.
     verbose : bool, default=False
         Show progress bars.
 
@@ -124,10 +130,12 @@ def apply(
     described = {path: describe(path) for path in paths}
     for found in described.values():
         _refuse_present(columns, found)
-    jobs = [
-        _Job(path, target, _adds(described[path], target), columns, chunk_rows)
-        for path, target in _targets(paths, Path(output)).items()
-    ]
+    targets = _targets(paths, Path(output))
+    inputs = paths if trained.path is None else [*paths, trained.path]
+    check_outputs(targets.values(), inputs, overwrite=overwrite, is_own=partial(_was_applied, columns))
+    for target in targets.values():
+        prepare_folder(target.parent)
+    jobs = [_Job(path, target, _adds(described[path], target), columns, chunk_rows) for path, target in targets.items()]
     if executor is not None:
         return _apply_on_workers(trained, jobs, executor, verbose)
     done = {}
@@ -167,21 +175,22 @@ def _adds(found: FileInfo, target: Path) -> bool:
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
     """Return which file goes where."""
     if len(files) == 1 and not output.is_dir():
-        prepare_folder(output.parent)
-        targets = {files[0]: output}
-    else:
-        for name, times in Counter(path.name for path in files).items():
-            if times > 1:
-                raise ValueError(
-                    f"{times} files are called {name}, so that one copy would replace the other; apply the model to "
-                    "one after the other, with an output each"
-                )
-        folder = prepare_folder(output)
-        targets = {path: folder / path.name for path in files}
-    for path, target in targets.items():
-        if target.exists() and path.exists() and path.samefile(target):
-            raise ValueError(f"{path} would be written onto itself; give another output")
-    return targets
+        return {files[0]: output}
+    for name, times in Counter(path.name for path in files).items():
+        if times > 1:
+            raise ValueError(
+                f"{times} files are called {name}, so that one copy would replace the other; apply the model to "
+                "one after the other, with an output each"
+            )
+    return {path: output / path.name for path in files}
+
+
+def _was_applied(columns: OutputColumns, path: Path) -> bool:
+    """Say whether a file has the columns that are to be written, so that it is from an earlier call."""
+    try:
+        return set(columns) <= set(describe(path).columns)
+    except ValueError:
+        return False
 
 
 def _apply_on_workers(trained: TrainedModel, jobs: list[_Job], executor: Any, verbose: bool) -> dict[Path, Applied]:

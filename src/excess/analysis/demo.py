@@ -6,7 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from excess._core.files import prepare_folder
+from excess._core.errors import EventFileError
+from excess._core.files import prepare_folder, replacing_together, undo_unfinished
+from excess._core.locks import locked
+from excess.analysis.output_paths import check_outputs
 from excess.analysis.run_folder import Run
 from excess.analysis.source_search import search
 from excess.events import write_events
@@ -74,6 +77,7 @@ def simulate_files(
     n_labelled: int = 10_000,
     suffix: str = FILE_FORMATS[0],
     seed: int = 0,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Simulate a wobble observation, and labelled gammas and protons, into files.
 
@@ -89,6 +93,8 @@ def simulate_files(
         Format of the files.
     seed : int, default=0
         Seed of everything.
+    overwrite : bool, default=False
+        Replace files of these names.
 
     Returns
     -------
@@ -96,14 +102,25 @@ def simulate_files(
         Path and number of events of each file, by what it holds.
     """
     prepare_folder(folder)
-    observation = simulate_observation(
-        n_events, n_signal, n_nights=n_nights, n_runs=43 * n_nights, first_night=first_night, random_state=seed
-    )
-    truth = simulate_labelled(n_labelled, n_labelled, random_state=seed)
-    tables = {"observation": observation, "gamma": truth[truth["is_signal"]], "proton": truth[~truth["is_signal"]]}
-    written = {}
-    for name, table in tables.items():
-        path = folder / f"{name}.{suffix}"
-        write_events(table, path)
-        written[name] = {"path": str(path), "n_events": len(table)}
-    return written
+    names = {kind: f"{kind}.{suffix}" for kind in ("gamma", "proton", "observation")}
+    with locked(folder):
+        undo_unfinished(folder, [*names.values()])
+        check_outputs([folder / name for name in names.values()], overwrite=overwrite)
+        observation = simulate_observation(
+            n_events, n_signal, n_nights=n_nights, n_runs=43 * n_nights, first_night=first_night, random_state=seed
+        )
+        truth = simulate_labelled(n_labelled, n_labelled, random_state=seed)
+        tables = {"observation": observation, "gamma": truth[truth["is_signal"]], "proton": truth[~truth["is_signal"]]}
+        for_error = folder
+        try:
+            with replacing_together(folder, [*names.values()]) as temporary:
+                for kind, table in tables.items():
+                    for_error = folder / names[kind]
+                    write_events(table, temporary / names[kind])
+        except (OSError, EventFileError) as error:
+            reason = error if isinstance(error, OSError) else error.__cause__
+            raise EventFileError(
+                f"{for_error}: cannot be written: {getattr(reason, 'strerror', None) or error}; {folder} is as it was "
+                "before"
+            ) from error
+    return {kind: {"path": str(folder / names[kind]), "n_events": len(table)} for kind, table in tables.items()}

@@ -7,15 +7,27 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from excess._core.errors import EventFileError
-from excess._core.files import prepare_folder, replacing, sha256_of, write_text
+from excess._core.files import (
+    prepare_folder,
+    replacing,
+    replacing_together,
+    sha256_of,
+    undo_unfinished,
+    write_text,
+)
+from excess._core.locks import locked
 from excess._core.version import versions
+from excess.analysis.output_paths import RUN_FILES, check_run_folder
+from excess.analysis.run_tables import read_table, write_table
 from excess.observation.pipeline import seconds_of
 from excess.observation.regions import theta_columns
 from excess.report import write_plots, write_report
@@ -37,6 +49,20 @@ __all__ = [
     "read_run",
     "without_run_settings",
 ]
+
+_WRITING = ".writing.lock"
+_TYPES: dict[tuple[str, ...], tuple[type, ...]] = {
+    ("models",): (dict,),
+    ("null_tests",): (dict,),
+    ("no_forward",): (str,),
+    ("run", "title"): (str, NoneType),
+    ("run", "command"): (str,),
+    ("run", "seed"): (int,),
+    ("run", "options"): (dict,),
+    ("run", "files"): (list,),
+    ("run", "versions"): (dict,),
+}
+"""What ``result.json`` holds besides numbers, which are compared with the other files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,8 +144,8 @@ class Run:
             return {}
         return {"observations": found.observations_frame().to_dict("index")}
 
-    def write(self, folder: str | PathLike[str]) -> Path:
-        """Write the run into a folder.
+    def write(self, folder: str | PathLike[str], *, report: bool = False, overwrite: bool = False) -> Path:
+        """Write the run into a folder, all of it or nothing.
 
         ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
         ``events.csv`` one row per event with score, selection and signal ratio by each model, and its exposure ratio
@@ -131,6 +157,10 @@ class Run:
         ----------
         folder : path
             Made if it is not there.
+        report : bool, default=False
+            Write ``report.html`` as well.
+        overwrite : bool, default=False
+            Replace a finished run, or other files of these names. Files that the run has read are never replaced.
 
         Returns
         -------
@@ -138,20 +168,38 @@ class Run:
             The folder.
         """
         target = prepare_folder(Path(folder))
-        try:
-            for stale in ("result.json", "report.html", "observations.csv"):
-                (target / stale).unlink(missing_ok=True)
-            write_text(target / "config.yaml", self.config)
-            _write_csv(target / "events.csv", self._scored_events())
-            _write_csv(target / "groups.csv", self._stacked(Detection.groups_frame))
-            _write_csv(target / "folds.csv", self._stacked(Detection.folds_frame))
-            if any(len(found.outcomes_by_observation) > 1 for found in self.detections.values()):
-                _write_csv(target / "observations.csv", self._stacked(Detection.observations_frame))
-            self._write_nearby(target / "nearby.npy")
-            write_text(target / "result.json", json.dumps(as_json(self.result()), indent=2) + "\n")
-        except OSError as error:
-            raise EventFileError(f"{target}: the results cannot be written: {error.strerror or error}") from error
+        current = [RUN_FILES[-1]]
+        inputs = [entry["path"] for entry in self.record.get("files", [])]
+        with locked(target, _WRITING, patience=60.0):
+            undo_unfinished(target, RUN_FILES)
+            check_run_folder(target, inputs, overwrite=overwrite)
+            try:
+                with replacing_together(target, RUN_FILES) as temporary:
+                    for name, write in self._writers(report).items():
+                        current[0] = name
+                        write(temporary / name)
+            except OSError as error:
+                raise EventFileError(
+                    f"{target / current[0]}: cannot be written: {error.strerror or error}; {target} is as it was before"
+                ) from error
         return target
+
+    def _writers(self, report: bool) -> dict[str, Callable[[Path], object]]:
+        """Return a function that writes each file of the run, in the order of `RUN_FILES`."""
+        tables: dict[str, Callable[[], pd.DataFrame]] = {
+            "events.csv": self._scored_events,
+            "groups.csv": partial(self._stacked, Detection.groups_frame),
+            "folds.csv": partial(self._stacked, Detection.folds_frame),
+        }
+        if any(len(found.outcomes_by_observation) > 1 for found in self.detections.values()):
+            tables["observations.csv"] = partial(self._stacked, Detection.observations_frame)
+        return {
+            "config.yaml": lambda path: write_text(path, self.config),
+            **{name: partial(write_table, table) for name, table in tables.items()},
+            "nearby.npy": self._write_nearby,
+            **({"report.html": self.report} if report else {}),
+            "result.json": lambda path: write_text(path, json.dumps(as_json(self.result()), indent=2) + "\n"),
+        }
 
     def report(self, path: str | PathLike[str], title: str | None = None) -> Path:
         """Write the report, one HTML file that opens anywhere; see `excess.report.write_report`.
@@ -217,7 +265,6 @@ class Run:
         known = {name: found.nearby for name, found in self.detections.items() if found.nearby is not None}
         theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
         if theta is None:
-            path.unlink(missing_ok=True)
             return
         fields: list[Any] = [("theta", np.float64, (theta.shape[1],))]
         for name in known:
@@ -306,11 +353,6 @@ def as_json(value: Any) -> Any:
     return value
 
 
-def _write_csv(path: Path, table: pd.DataFrame) -> None:
-    with replacing(path) as temporary:
-        table.to_csv(temporary, index=False)
-
-
 def read_run(folder: str | PathLike[str]) -> Run:
     """Read what `Run.write`, and with it `excess detect` and `excess demo`, has written.
 
@@ -332,7 +374,7 @@ def read_run(folder: str | PathLike[str]) -> Run:
         )
     try:
         return _read(folder)
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, EOFError, OSError) as error:
+    except Exception as error:  # with damaged files the libraries raise exceptions of many types
         raise EventFileError(
             f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
             "changed, or written by another version; run it again"
@@ -340,25 +382,14 @@ def read_run(folder: str | PathLike[str]) -> Run:
 
 
 def _read(folder: Path) -> Run:
-    import pandas as pd
-
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     observed, record = result["observation"], result["run"]
-    for key in ("title", "command", "seed", "options", "files", "versions"):
-        record[key]
-    # older versions of pandas lose the last bits unless they are told not to; newer ones do not want to be told
-    exactly: dict[str, Any] = {"float_precision": "round_trip"} if int(pd.__version__.split(".")[0]) < 3 else {}
-    events = pd.read_csv(folder / "events.csv", low_memory=False, **exactly)
-    if observed["groups_are_text"]:
-        # a group named 007 or NA is neither the number 7 nor a missing value
-        texts = pd.read_csv(folder / "events.csv", usecols=["group"], dtype=str, keep_default_na=False)
-        events["group"] = texts["group"].astype(object)
-    if "observation" in events:
-        names = pd.read_csv(folder / "events.csv", usecols=["observation"], dtype=str, keep_default_na=False)
-        events["observation"] = names["observation"].astype(object)
-    folds = pd.read_csv(folder / "folds.csv", dtype={"model": str}, **exactly)
+    _check_types(result)
+    events = read_table(folder / "events.csv", ["observation", *(["group"] if observed["groups_are_text"] else [])])
+    folds = read_table(folder / "folds.csv", ["model"])
     nearby = folder / "nearby.npy"
-    around = np.load(nearby, allow_pickle=False) if nearby.is_file() else None
+    # a memory map, because that compares the size that the file claims with the one that it has
+    around = np.array(np.lib.format.open_memmap(nearby, mode="r")) if nearby.is_file() else None
     if (0 if around is None else len(around)) != observed["n_nearby"]:
         raise ValueError(f"nearby.npy should hold {observed['n_nearby']} events")
     thetas = [name for name in theta_columns(len(events.columns)) if name in events]
@@ -410,6 +441,19 @@ def _read(folder: Path) -> Run:
     checked = result.get("simulation")
     simulation = None if checked is None else SimulationAgreement.from_dict(checked)
     return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
+
+
+def _check_types(result: dict[str, Any]) -> None:
+    """Raise TypeError if something in ``result.json`` has a type that no run has written."""
+    for place, types in _TYPES.items():
+        value: Any = result
+        for key in place:
+            value = value[key]
+        if not isinstance(value, types):
+            raise TypeError(f"{' '.join(place)} in result.json is a {type(value).__name__}")
+    for entry in result["run"]["files"]:
+        if not all(isinstance(entry[key], str) for key in ("kind", "path", "sha256")):
+            raise TypeError("run files in result.json have no kind, path and sha256")
 
 
 def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:

@@ -112,7 +112,26 @@ def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
     fitted, metadata = load(path), read_header(path)["metadata"]
     if "config" not in metadata:
         raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
+    _check_metadata(path, metadata)
     if "n_jobs" in fitted.get_params():
         fitted.set_params(n_jobs=n_jobs)
     config = parse_config(metadata["config"], str(path))
     return TrainedModel(fitted, config, metadata.get("groups", []), metadata.get("run", {}), path=Path(path))
+
+
+def _check_metadata(path: str | PathLike[str], metadata: Any) -> None:
+    """Raise ModelFileError if a file says something about the training that `TrainedModel.save` does not write."""
+    groups, record = metadata.get("groups", []), metadata.get("run", {})
+    files = record.get("files", []) if isinstance(record, dict) else None
+    holds = {
+        "config": isinstance(metadata["config"], str),
+        "groups": isinstance(groups, list) and all(isinstance(group, (str, int, float)) for group in groups),
+        "run": isinstance(record, dict),
+        "files": isinstance(files, list)
+        and all(isinstance(entry, dict) and isinstance(entry.get("sha256"), str) for entry in files),
+    }
+    wrong = [name for name, right in holds.items() if not right]
+    if wrong:
+        raise ModelFileError(
+            f"{path}: has an impossible value of {wrong[0]} in its metadata; write it with 'excess train'"
+        )

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import clone
 
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
-from excess._core.files import prepare_folder, sha256_of
+from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.analysis.models import MODELS, make_model
@@ -28,7 +28,7 @@ from excess.events import AnalysisConfig
 from excess.observation.observation import Observation, as_config
 from excess.observation.pipeline import NO_GROUPS, Census
 
-__all__ = ["check_model_path", "train", "train_in_chunks"]
+__all__ = ["train", "train_in_chunks"]
 
 
 def train(
@@ -193,13 +193,6 @@ def _record(
     known = ReferenceSet() if references is None else references
     record = describe_run("train", seed, {**files, **known.files}, {"model": name})
     return {**record, "files": [*record["files"], *known.seen_files]}
-
-
-def check_model_path(path: Path) -> None:
-    """Raise an error if a model cannot be written to a path, before the work of training it begins."""
-    prepare_folder(path.parent)
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file")
 
 
 def _refuse_copies(paths: list[Path]) -> None:

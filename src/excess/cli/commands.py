@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from excess._core.errors import ArgumentError
+from excess._core.interrupts import INTERRUPTED, exit_at_interrupts, record_signals, words_for
 from excess.analysis.models import MODELS
 from excess.cli.options import (
     ChunkRows,
@@ -27,6 +25,7 @@ from excess.cli.options import (
     Files,
     Jobs,
     Json,
+    Overwrite,
     ReferenceOptions,
     RunOptions,
     Seed,
@@ -35,15 +34,14 @@ from excess.cli.options import (
     grouped,
     one_of,
 )
-from excess.cli.printing import print_json, print_run, print_table, say, shortened, trust_text
+from excess.cli.printing import print_json, print_run, print_table, say, shortened, trust_text, visible
 from excess.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
-    from excess.analysis import Run
+    with exit_at_interrupts():
+        from excess.analysis import Run
 
-__all__ = ["app", "main"]
-
-_INTERRUPTED = 130
+__all__ = ["app", "run"]
 
 app = typer.Typer(
     name="excess",
@@ -77,19 +75,19 @@ def demo(
     run: RunOptions,
 ) -> None:
     """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
-    from excess.analysis import prepare_folder, run_demo
+    with exit_at_interrupts():
+        from excess.analysis import claim_run_folder, run_demo
 
-    if output is not None:
-        prepare_folder(output)
-    found = run_demo(
-        events,
-        signal,
-        seed=run.seed,
-        n_jobs=run.jobs,
-        verbose=not run.as_json,
-        tell=lambda text: say(text, run.as_json),
-    )
-    _finish(found, output, run.as_json)
+    with nullcontext() if output is None else claim_run_folder(output, overwrite=run.overwrite):
+        found = run_demo(
+            events,
+            signal,
+            seed=run.seed,
+            n_jobs=run.jobs,
+            verbose=not run.as_json,
+            tell=lambda text: say(text, run.as_json),
+        )
+        _finish(found, output, run)
 
 
 @app.command()
@@ -107,10 +105,12 @@ def simulate(
         ),
     ] = "hdf5",
     seed: Seed = 0,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Simulate a wobble observation, and labelled gammas and protons, into files."""
-    from excess.analysis import simulate_files
+    with exit_at_interrupts():
+        from excess.analysis import simulate_files
 
     written = simulate_files(
         output,
@@ -121,6 +121,7 @@ def simulate(
         n_labelled=labelled,
         suffix=suffix,
         seed=seed,
+        overwrite=overwrite,
     )
     for file in written.values():
         say(f"{file['path']}: {file['n_events']:,} events", as_json)
@@ -135,7 +136,8 @@ def info(
     as_json: Json = False,
 ) -> None:
     """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
-    from excess.analysis import describe_file
+    with exit_at_interrupts():
+        from excess.analysis import describe_file
 
     found = describe_file(file, config)
     if as_json:
@@ -176,9 +178,9 @@ def detect(
     run: RunOptions,
 ) -> None:
     """Cross-validate models on On and Off events, and say how significant the source is."""
-    from excess.analysis import load_model, make_model, prepare_folder, search, split_references
+    with exit_at_interrupts():
+        from excess.analysis import claim_run_folder, load_model, make_model, search, split_references
 
-    prepare_folder(output)
     names = model or ([] if model_file else ["forest"])
     if references.given and "hybrid" not in names:
         names = [*names, "hybrid"] if model or model_file else ["hybrid", *names]
@@ -190,29 +192,42 @@ def detect(
     # whatever is wrong with the models shows before the events are read
     for name in names:
         make_model(name)
-    trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]
-    columns, others = split_references(references.reference or [], n_jobs=run.jobs)
-    columns += [name for one in trained for name in one.config.references if name not in columns]
-    observation = _observe(events, columns, nearby=True)
-    say(str(observation), run.as_json)
-    found = search(
-        observation,
-        names,
-        model_files=trained,
-        simulated=references.simulated,
-        references=others,
-        folds=validation.folds,
-        strategy=validation.strategy,
-        statistic=validation.statistic,
-        repeats=validation.repeats,
-        permutations=validation.permutations,
-        null_tests=validation.null_test,
-        title=title,
-        seed=run.seed,
-        n_jobs=run.jobs,
-        verbose=not run.as_json,
-    )
-    _finish(found, output, run.as_json)
+    inputs = [*_inputs(events, references), *(model_file or [])]
+    with claim_run_folder(output, inputs, overwrite=run.overwrite):
+        trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]
+        columns, others = split_references(references.reference or [], n_jobs=run.jobs)
+        columns += [name for one in trained for name in one.config.references if name not in columns]
+        observation = _observe(events, columns, nearby=True)
+        say(str(observation), run.as_json)
+        found = search(
+            observation,
+            names,
+            model_files=trained,
+            simulated=references.simulated,
+            references=others,
+            folds=validation.folds,
+            strategy=validation.strategy,
+            statistic=validation.statistic,
+            repeats=validation.repeats,
+            permutations=validation.permutations,
+            null_tests=validation.null_test,
+            title=title,
+            seed=run.seed,
+            n_jobs=run.jobs,
+            verbose=not run.as_json,
+        )
+        _finish(found, output, run)
+
+
+def _inputs(events: EventOptions, references: ReferenceOptions) -> list[Path]:
+    """Return all files that a command is given, those of a list of observations included."""
+    from excess.analysis import listed_files
+
+    given = [*events.files, *(events.off or []), *(events.join or []), *(references.simulated or ())]
+    given += [Path(one) for one in references.reference or [] if Path(one).exists()]
+    if events.config is not None:
+        given.append(events.config)
+    return given + (listed_files(events.files[0]) if _lists_observations(events) else [])
 
 
 def _source(events: EventOptions) -> tuple[float, float] | None:
@@ -224,7 +239,8 @@ def _source(events: EventOptions) -> tuple[float, float] | None:
 
 def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> Any:
     """Return the observation that the options describe, or all of a list of observations."""
-    from excess.analysis import observe, observe_several
+    with exit_at_interrupts():
+        from excess.analysis import observe, observe_several
 
     if _lists_observations(events):
         for option in ("off", "alpha", "join", "source_ra", "source_dec"):
@@ -255,23 +271,24 @@ def _lists_observations(events: EventOptions) -> bool:
     return bool(lists)
 
 
-def _finish(found: Run, output: Path | None, as_json: bool) -> None:
+def _finish(found: Run, output: Path | None, run: RunOptions) -> None:
     """Write a run and its report, and print it as a table or as JSON."""
     if found.no_forward:
-        say(f"No forward significance: {found.no_forward}", as_json)
+        say(f"No forward significance: {found.no_forward}", run.as_json)
     look = ""
     if output is not None:
-        found.write(output)
         try:
-            look = f"; look at {found.report(output / 'report.html')}"
+            found.write(output, report=True, overwrite=run.overwrite)
+            look = f"; look at {output / 'report.html'}"
         except ImportError as error:
-            say(f"No report was written: {error}; then 'excess report {output}' writes it", as_json)
-    if as_json:
+            found.write(output, overwrite=run.overwrite)
+            say(f"No report was written: {error}; then 'excess report {output}' writes it", run.as_json)
+    if run.as_json:
         print_json(found.result())
     else:
         print_run(found)
         if output is not None:
-            say(f"Results in {output}{look}", as_json)
+            say(f"Results in {output}{look}", run.as_json)
 
 
 @app.command()
@@ -288,13 +305,16 @@ def report(
             callback=one_of(("png", "pdf", "svg")),
         ),
     ] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Write the report of a finished run again, and its plots for a paper."""
-    from excess.analysis import prepare_folder, read_run
+    with exit_at_interrupts():
+        from excess.analysis import check_report_path, prepare_folder, read_run
 
-    finished = read_run(folder)
     target = folder / "report.html" if output is None else output
+    finished = read_run(folder)
+    check_report_path(target, folder, overwrite=overwrite)
     prepare_folder(target.parent)
     written = [finished.report(target, title)]
     if plots is not None:
@@ -324,9 +344,11 @@ def train(
     run: RunOptions,
 ) -> None:
     """Train a model on all On and Off events, to be applied to others."""
-    from excess.analysis import check_model_path, make_model, split_references, train, train_in_chunks
+    with exit_at_interrupts():
+        from excess.analysis import check_model_path, make_model, split_references, train, train_in_chunks
 
-    check_model_path(output)
+    check_model_path(output, _inputs(events, references), overwrite=run.overwrite)
+    replaces = output.exists()
     name = model or ("hybrid" if references.given else "forest")
     make_model(name)
     settings: dict[str, Any] = {
@@ -358,6 +380,8 @@ def train(
         )
         say(str(trained), run.as_json)
     trained.save(output)
+    if replaces:
+        say(f"{output}: replaces the file that was there", run.as_json)
     tuned = trained.model.tuned_counts_
     say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", run.as_json)
     if trained.trust is not None:
@@ -383,15 +407,18 @@ def apply(
     chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
     dask: DaskAddress = None,
     jobs: Jobs = -1,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Add score, probability of signal and selection to copies of event files, in constant memory.
 
     Columns of the files stay as they are.
     """
-    from excess.analysis import apply
+    with exit_at_interrupts():
+        from excess.analysis import apply
 
     settings: dict[str, Any] = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
+    settings["overwrite"] = overwrite
     done = apply(model, files, output, **settings, verbose=not as_json)
     for applied in done.values():
         say(str(applied), as_json)
@@ -402,28 +429,26 @@ def apply(
 app.command()(reproduce)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; every failure is one sentence and an exit code."""
+def run(arguments: list[str] | None = None) -> None:
+    """Run a command; every failure is one sentence and an exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in given
     # what Dask has to tell is for --debug
     logging.getLogger("distributed").setLevel(logging.NOTSET if debug else logging.CRITICAL + 1)
-    try:
-        with _terminated_as_interrupted() as received:
+    with record_signals() as received:
+        try:
             code = app([word for word in given if word != "--debug"], prog_name="excess", standalone_mode=False)
-    except Exception as error:
-        if isinstance(error, ArgumentError):
-            problem = re.sub("`([a-z_]+)`", lambda name: _as_option(name[1]), error.problem)
-            error = typer.BadParameter(problem, param_hint=_as_option(error.argument))
-        if hasattr(error, "exit_code") and hasattr(error, "show"):
-            error.show()
-            sys.exit(error.exit_code)
-        if debug:
-            raise
-        sys.exit(_fail(_sentence_of(error), 1))
-    if code == _INTERRUPTED:
-        code = 128 + received[0] if received else code
-        _fail(f"{'terminated' if received else 'interrupted'}; no half-written file is left", code)
+        except (Exception, KeyboardInterrupt) as error:
+            if received or isinstance(error, KeyboardInterrupt):
+                code = INTERRUPTED
+            elif debug and not _is_usage(error):
+                raise
+            else:
+                sys.exit(_fail(error))
+    if code == INTERRUPTED:
+        number = received[0] if received else INTERRUPTED - 128
+        typer.echo(words_for(number), err=True)
+        code = 128 + number
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -433,32 +458,21 @@ def _as_option(argument: str) -> str:
     return "--" + singular.get(argument, argument).replace("_", "-")
 
 
-@contextmanager
-def _terminated_as_interrupted() -> Iterator[list[int]]:
-    """Let SIGTERM, which batch systems send, end a command as the keyboard does, with all temporary files removed.
-
-    The list that is given has the signal in it afterwards.
-    """
-    received: list[int] = []
-
-    def interrupt(number: int, frame: object) -> None:
-        received.append(number)
-        signal.raise_signal(signal.SIGINT)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield received
-        return
-    usual = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield received
-    finally:
-        signal.signal(signal.SIGTERM, usual)
+def _is_usage(error: BaseException) -> bool:
+    """Say whether an error is about options, which are shown with the usage of the command."""
+    return isinstance(error, ArgumentError) or (hasattr(error, "exit_code") and hasattr(error, "show"))
 
 
-def _fail(message: str, code: int) -> int:
+def _fail(error: Exception) -> int:
     """Say what went wrong, and return the exit code."""
-    typer.echo(f"excess: {message}", err=True)
-    return code
+    if isinstance(error, ArgumentError):
+        problem = re.sub("`([a-z_]+)`", lambda name: _as_option(name[1]), error.problem)
+        error = typer.BadParameter(visible(problem), param_hint=_as_option(error.argument))
+    if hasattr(error, "exit_code") and hasattr(error, "show"):
+        error.show()
+        return int(error.exit_code)
+    typer.echo(f"excess: {visible(_sentence_of(error))}", err=True)
+    return 1
 
 
 def _sentence_of(error: Exception) -> str:
@@ -466,7 +480,7 @@ def _sentence_of(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "not enough memory; give fewer events, or smaller chunks"
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
+        return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, (ValueError, OSError, ImportError)):
         return " ".join(str(error).split())
     return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"

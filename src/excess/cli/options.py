@@ -28,6 +28,10 @@ def _check_seed(seed: int) -> int:
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", callback=_check_seed)]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
 
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is there at the output; never what is given as input.")
+]
+
 
 def _check_jobs(jobs: int) -> int:
     if jobs == 0:
@@ -196,6 +200,7 @@ class RunOptions:
 
     seed: Seed = 0
     jobs: Jobs = -1
+    overwrite: Overwrite = False
     as_json: Json = False
 
 

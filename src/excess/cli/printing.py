@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,26 @@ if TYPE_CHECKING:
 def say(text: str, silent: bool) -> None:
     """Tell people on the way; scripts want the result alone."""
     if not silent:
-        typer.echo(text, err=True)
+        typer.echo(visible(text), err=True)
+
+
+def visible(text: str) -> str:
+    r"""Return a text whose control characters are written out: names from files may hold commands for the terminal.
+
+    Examples
+    --------
+    >>> from excess.cli.printing import visible
+    >>> print(visible("width\x1b[2J"))
+    width\x1b[2J
+    """
+    return "".join(
+        letter if letter == "\n" or unicodedata.category(letter) not in ("Cc", "Cf", "Cs") else _written_out(letter)
+        for letter in text
+    )
+
+
+def _written_out(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
 
 
 def print_json(value: Any) -> None:
@@ -24,15 +44,21 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(as_json(value), indent=2))
 
 
+def _shown(text: str) -> str:
+    """Return a text as rich prints it as it is."""
+    from rich.markup import escape
+
+    return escape(visible(text))
+
+
 def print_table(title: str, rows: dict[str, Any]) -> None:
     """Print names and values."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
-    table = Table(title=escape(title), show_header=False)
+    table = Table(title=_shown(title), show_header=False)
     for key, value in rows.items():
-        table.add_row(escape(str(key)), escape(str(value)))
+        table.add_row(_shown(str(key)), _shown(str(value)))
     Console().print(table)
 
 
@@ -45,13 +71,12 @@ def shortened(value: Any) -> str:
 def print_run(run: Run) -> None:
     """Print what every model found, and what it means."""
     from rich.console import Console
-    from rich.markup import escape
 
     console = Console(highlight=False)
     console.print(_run_table(run))
     # of the first model, which was chosen before anything was seen
     name, first = next(iter(run.detections.items()))
-    console.print(f"{escape(name)}: {escape(first.verdict)}")
+    console.print(f"{_shown(name)}: {_shown(first.verdict)}")
     console.print(_what_to_quote(first, run.forward.get(name)))
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
@@ -65,12 +90,12 @@ def print_run(run: Run) -> None:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
     for name, found in run.detections.items():
         if found.trust:
-            console.print(f"{escape(name)} trusts: {escape(trust_text(found.trust))}")
+            console.print(f"{_shown(name)} trusts: {_shown(trust_text(found.trust))}")
     if run.simulation is not None:
-        console.print(f"Simulation check: {escape(run.simulation.verdict)}")
+        console.print(f"Simulation check: {_shown(run.simulation.verdict)}")
     for name, test in run.null_tests.items():
         if test.suspicious:
-            console.print(f"{escape(name)}: {escape(test.verdict)}")
+            console.print(f"{_shown(name)}: {_shown(test.verdict)}")
 
 
 def trust_text(trust: Any) -> str:
@@ -87,7 +112,6 @@ def _trust_number(own: Any) -> str:
 def _run_table(run: Run) -> Any:
     """Return a row of each model; it fits into a terminal of 80 columns, unless names are long."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     first = next(iter(run.detections.values()))
@@ -108,17 +132,16 @@ def _run_table(run: Run) -> Any:
             cells.append(f"{found.permutation_p_value:.3g}" if found.n_permutations else "")
         if run.null_tests:
             cells.append(_null_cell(run.null_tests.get(name)))
-        table.add_row(escape(name), *cells)
+        table.add_row(_shown(name), *cells)
     return table
 
 
 def _observations_table(name: str, found: Any) -> Any:
     """Return a row of each observation as one model sees it, and of all together."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
-    title = f"Observations, by {escape(name)}, {found.strategy}"
+    title = f"Observations, by {_shown(name)}, {found.strategy}"
     table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("observation", overflow="fold")
     for column in ("alpha", "On", "Off", "excess", "cut", "likelihood"):
@@ -126,7 +149,7 @@ def _observations_table(name: str, found: Any) -> Any:
     for label, outcome in [*found.outcomes_by_observation.items(), ("joint", found.outcome)]:
         values = [outcome.significances[statistic] for statistic in ("cut", "likelihood")]
         significances = ["" if value != value else f"{value:.1f}" for value in values]
-        table.add_row(escape(str(label)), f"{outcome.counts.alpha:.4g}", *_count_cells(outcome.counts), *significances)
+        table.add_row(_shown(str(label)), f"{outcome.counts.alpha:.4g}", *_count_cells(outcome.counts), *significances)
     return table
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from excess._core.interrupts import exit_at_interrupts
 from excess.cli.options import Jobs, Json, Seed
 from excess.cli.printing import print_json, say
 
@@ -39,10 +40,11 @@ def reproduce(
     as_json: Json = False,
 ) -> None:
     """Reproduce tables and figures of the paper. A run that was interrupted is resumed."""
-    from excess._core.files import prepare_folder
-    from excess.reproduction.crab_data import fact_files, labelled_files
-    from excess.reproduction.running import chosen_targets, reproduce_targets
-    from excess.reproduction.settings import Settings
+    with exit_at_interrupts():
+        from excess._core.files import prepare_folder
+        from excess.reproduction.crab_data import fact_files, labelled_files
+        from excess.reproduction.running import chosen_targets, reproduce_targets
+        from excess.reproduction.settings import Settings
 
     chosen = chosen_targets(targets)
     if data is not None and not data.is_dir():

@@ -16,7 +16,10 @@ from excess._core import files
 from excess._core.errors import require
 from excess.reproduction.published import Value
 
-__all__ = ["Comparison", "Figure", "Page", "Table", "compare", "pm", "write_page"]
+__all__ = ["PAGE_FILES", "Comparison", "Figure", "Page", "Table", "compare", "pm", "write_page"]
+
+PAGE_FILES = ("results.csv", "results.parquet", "summary.csv", "page.md", "page.html")
+"""Files of a page, without those of its figures."""
 
 
 @dataclass(frozen=True)

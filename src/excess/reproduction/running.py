@@ -11,7 +11,7 @@ import pandas as pd
 from excess._core.errors import nearest, require
 from excess.reproduction.crab_data import are_labelled
 from excess.reproduction.datasets import MissingDataError
-from excess.reproduction.pages import write_page
+from excess.reproduction.pages import PAGE_FILES, write_page
 from excess.reproduction.settings import Settings
 from excess.reproduction.targets import TARGETS
 from excess.reproduction.trials import Trial, is_finished, locked, read_origin, read_rows, run_study
@@ -60,6 +60,7 @@ def reproduce_targets(
     # report what is missing before hours of work, not after
     for module in ("pyarrow", "matplotlib"):
         require(module, "reproducing tables and figures", extra="experiments")
+    _refuse_foreign_pages(chosen, folder)
     studies = {study: folder / "trials" / study.name for name in chosen for study in TARGETS[name].studies}
     # what the trials are made from: empty where nothing is finished, and nothing will be run
     origins = {
@@ -91,6 +92,15 @@ def reproduce_targets(
             if trials[study.name]:
                 run_study(study, trials[study.name], settings, own, n_jobs=n_jobs, show_progress=show_progress)
         return _write_pages(chosen, trials, folder, settings, origins, report)
+
+
+def _refuse_foreign_pages(names: Sequence[str], folder: Path) -> None:
+    """Raise ValueError if pages would replace files of a folder that holds no trials."""
+    if (folder / "trials").is_dir():
+        return
+    for path in (folder / name / file for name in names for file in PAGE_FILES):
+        if path.exists():
+            raise ValueError(f"{path}: is there already, and was not written by this command; give another folder")
 
 
 def _write_pages(

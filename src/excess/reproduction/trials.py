@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 from excess._core import files
+from excess._core.locks import locked
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.reproduction.settings import Settings
@@ -100,39 +100,6 @@ def read_rows(folder: Path, trials: Sequence[Trial]) -> list[Row]:
             raise ValueError(f"{path}: is not the trial of that name; was it copied there? Delete it, and run again")
         rows += [{**trial.parameters, **row} for row in found["rows"]]
     return rows
-
-
-@contextmanager
-def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator[None]:
-    """Keep a folder to one run, or wait some seconds for another one; the system unlocks it however a run ends.
-
-    Pages have another lock than trials, so that they can be written during a run.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + patience
-    with (folder / name).open("a") as file:
-        while True:
-            try:
-                _lock(file)
-                break
-            except OSError as error:
-                if time.monotonic() >= until:
-                    raise ValueError(
-                        f"{folder}: another run is writing into this folder; wait for it to end, or give another folder"
-                    ) from error
-                time.sleep(0.1)
-        yield
-
-
-def _lock(file: Any) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _run_all(

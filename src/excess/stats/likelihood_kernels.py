@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from excess._core.compilation import njit
 
 _SERIES_BELOW = 0.02
 """Largest argument for which a difference of logarithms is replaced by its series."""

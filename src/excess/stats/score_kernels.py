@@ -7,8 +7,8 @@ apart and put together.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from excess._core.compilation import njit
 from excess._core.rng import bootstrap_weights
 
 _BLOCK = 4096

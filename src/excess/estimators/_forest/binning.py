@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from excess._core.compilation import njit
 from excess._core.rng import bottom_rows
 from excess.estimators._forest.layout import MAX_NARROW_BINS
 

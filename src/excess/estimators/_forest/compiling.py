@@ -40,7 +40,8 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
         if kind in _ready:
             return
         for kernel in (grower.grow_tree, score_kernels.count_resamples):
-            drop_stale_kernels(Path(str(kernel.stats.cache_path)))
+            if kernel.stats.cache_path is not None:  # else nothing is kept
+                drop_stale_kernels(Path(str(kernel.stats.cache_path)))
         n_rows = MAX_NARROW_BINS + 45 if wide else 45
         few = np.zeros((n_rows, X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
         few += np.arange(n_rows, dtype=X.dtype)[:, None]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.special import xlogy
+
+from excess._core.compilation import njit
 
 INFORMATION, LI_MA = 0, 1
 CRITERIA = {"information": INFORMATION, "li_ma": LI_MA}

@@ -6,8 +6,8 @@ Counts are integers, so neither the order of the records nor the number of threa
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from excess._core.compilation import njit
 from excess._core.rng import bag_weights, choose_features, derive_key, draw
 from excess.estimators._forest.histogram import clear_histograms, fill_histograms, packed_counts
 from excess.estimators._forest.layout import (

@@ -8,8 +8,8 @@ that they depend neither on the order of events nor on how these are divided amo
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from excess._core.compilation import njit
 from excess.estimators._forest.layout import ON_BIT, WEIGHT_MASK
 
 _ON_SHIFT, _ABOVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(ON_BIT + 1), np.uint64(WEIGHT_MASK)

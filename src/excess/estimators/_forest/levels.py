@@ -8,8 +8,8 @@ are those over all events, so that the splits are those of a tree that is grown 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from excess._core.compilation import njit
 from excess._core.rng import bag_weights, choose_features, derive_key
 from excess.estimators._forest.grower import may_split, search_node
 from excess.estimators._forest.histogram import packed_counts

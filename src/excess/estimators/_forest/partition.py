@@ -7,7 +7,8 @@ all reading is sequential and the records of a small node lie in the cache.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from excess._core.compilation import njit
 
 _ONE = np.uint64(1)
 _BLOCK = np.uint64(256)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from excess._core.compilation import njit
 from excess._core.rng import bootstrap_weights, derive_key
 from excess.estimators._forest.binning import encode
 from excess.estimators._forest.layout import FEATURE, LEFT, LIMIT, SHIFT

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from excess._core.compilation import njit
 from excess.estimators._forest.criterion import INFORMATION, information, li_ma, x_log_x
 
 BEST, RANDOM = 0, 1

@@ -1,0 +1,189 @@
+"""What a command may write: never over its input, and over nothing else that is there unless it is told to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+from excess._core.errors import EventFileError
+from excess._core.files import prepare_folder, undo_unfinished
+from excess._core.locks import locked
+from excess.estimators.model_file import is_model_file
+from excess.events.observation_list import load_observation_list
+
+__all__ = [
+    "RUN_FILES",
+    "check_model_path",
+    "check_outputs",
+    "check_report_path",
+    "check_run_folder",
+    "claim_run_folder",
+    "listed_files",
+]
+
+RUN_FILES = (
+    "config.yaml",
+    "events.csv",
+    "groups.csv",
+    "folds.csv",
+    "observations.csv",
+    "nearby.npy",
+    "report.html",
+    "result.json",
+)
+"""Files of a run, in the order in which they appear; the last says that the run is finished."""
+
+_REPORT_BYTES = 2_000
+_REPORT_MARK = b'<meta name="generator" content="excess">'
+_OR_OVERWRITE = "or replace it by overwrite=True (--overwrite on the command line)"
+
+
+def check_outputs(
+    outputs: Iterable[Path],
+    inputs: Iterable[str | PathLike[str]] = (),
+    *,
+    overwrite: bool = False,
+    is_own: Callable[[Path], bool] = lambda path: False,
+) -> None:
+    """Raise EventFileError if outputs would replace an input, or something else that is there.
+
+    Links, symbolic and hard ones, are the file that they lead to.
+
+    Parameters
+    ----------
+    outputs : iterable of Path
+        Files to write.
+    inputs : iterable of path
+        Files that are read; these are never replaced.
+    overwrite : bool, default=False
+        Replace other files.
+    is_own : callable, optional
+        Says of a file whether it is an older output of the same kind, which is replaced.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from excess.analysis.output_paths import check_outputs
+    >>> check_outputs([Path("night.hdf5")], ["night.hdf5"], overwrite=True)
+    Traceback (most recent call last):
+        ...
+    excess._core.errors.EventFileError: night.hdf5: would be written over the input night.hdf5; give another output
+    """
+    given = [Path(path) for path in inputs]
+    for output in outputs:
+        for path in given:
+            if _is_same(output, path):
+                raise EventFileError(f"{output}: would be written over the input {path}; give another output")
+        if output.is_dir():
+            raise EventFileError(f"{output}: is a folder, where a file is to be written; give another output")
+        if os.path.lexists(output) and not overwrite and not is_own(output):
+            raise EventFileError(
+                f"{output}: is there already, and was not written by this command; give another output, {_OR_OVERWRITE}"
+            )
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them is not there
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+def check_model_path(
+    path: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
+) -> None:
+    """Raise an error if a model cannot be written to a path, before the work of training it begins.
+
+    Parameters
+    ----------
+    path : path
+        File to write; an older model there is replaced, anything else only with ``overwrite``.
+    inputs : iterable of path
+        Files that are read; these are never replaced.
+    overwrite : bool, default=False
+        Replace any other file.
+    """
+    check_outputs([Path(path)], inputs, overwrite=overwrite, is_own=is_model_file)
+    prepare_folder(Path(path).parent)
+
+
+def check_report_path(path: str | PathLike[str], folder: str | PathLike[str], *, overwrite: bool = False) -> None:
+    """Raise EventFileError if the report of a run in a folder would replace something other than a report."""
+    inputs = [Path(folder) / name for name in RUN_FILES if name != "report.html"]
+    check_outputs([Path(path)], inputs, overwrite=overwrite, is_own=_is_report)
+
+
+def _is_report(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _REPORT_MARK in file.read(_REPORT_BYTES)
+    except OSError:
+        return False
+
+
+def check_run_folder(
+    folder: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
+) -> None:
+    """Raise EventFileError if a run in a folder would replace another run, an input, or files of another origin."""
+    target = Path(folder)
+    outputs = [target / name for name in RUN_FILES]
+    check_outputs(outputs, inputs, overwrite=True)
+    if not overwrite and _is_finished(target):
+        raise EventFileError(f"{target}: holds a finished run; give another folder, {_OR_OVERWRITE}")
+    check_outputs(outputs, overwrite=overwrite)
+
+
+def _is_finished(folder: Path) -> bool:
+    try:
+        return "models" in json.loads((folder / RUN_FILES[-1]).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+@contextmanager
+def claim_run_folder(
+    folder: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
+) -> Iterator[Path]:
+    """Keep a folder for the results of one run, from before its work until they are written.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there.
+    inputs : iterable of path
+        Files that the run reads; these are never replaced.
+    overwrite : bool, default=False
+        Replace a finished run, or other files that are there.
+
+    Yields
+    ------
+    Path
+        The folder. Another run that claims it meanwhile is refused.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from excess.analysis import claim_run_folder, observe, search
+    >>> from excess.observation import simulate_observation
+    >>> observation = observe(simulate_observation(60_000, 400, random_state=0))
+    >>> with tempfile.TemporaryDirectory() as parent, claim_run_folder(f"{parent}/run") as folder:
+    ...     search(observation, "li-ma-tree").write(folder).name
+    'run'
+    """
+    target, given = Path(folder), list(inputs)
+    check_run_folder(target, given, overwrite=True)
+    prepare_folder(target)
+    with locked(target):
+        undo_unfinished(target, RUN_FILES)
+        check_run_folder(target, given, overwrite=overwrite)
+        yield target
+
+
+def listed_files(path: str | PathLike[str]) -> list[Path]:
+    """Return the files that a list of observations, in YAML, names."""
+    entries = load_observation_list(path).values()
+    return [Path(name) for entry in entries for names in (entry.events, entry.off, entry.join) for name in names or ()]
