@@ -10,7 +10,7 @@ import numpy as np
 
 from excess.validation.judged import JudgedDetection, JudgedNullTest
 from excess.validation.outcome import Outcome
-from excess.validation.warning_signs import WarningSign, find_warning_signs
+from excess.validation.warning_signs import WarningSign, find_warning_signs, largest_contrast
 
 __all__ = ["STATUSES", "Verdict", "judge", "judge_all"]
 
@@ -20,6 +20,9 @@ STATUSES = ("detected", "not confirmed", "no detection", "doubtful")
 _REQUIRED_IMPROVEMENT = 2.0
 """By how many errors learning must improve upon all events without a cut."""
 
+_REQUIRED_CONTRAST = 2.5
+"""Significance with which features tell On from Off, if nothing but alpha vouches for an excess of all events."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -28,7 +31,8 @@ class Verdict:
     Attributes
     ----------
     status : {"detected", "not confirmed", "no detection", "doubtful"}
-        ``"not confirmed"``: beyond what is required pooled, but not forward. ``"doubtful"``: there are warnings,
+        ``"not confirmed"``: beyond what is required, but not forward; or an excess of all events alone, which features
+        do not tell from the background, without a null test that vouches for alpha. ``"doubtful"``: there are warnings,
         whatever the significance is.
     sentence : str
         The same in words, with the numbers.
@@ -75,7 +79,8 @@ def judge(
     forward : Outcome or None, default=None
         What models of earlier groups find, beside a pooled detection. It must reach what is required as well.
     null_test : NullTest or None, default=None
-        What was found where there is no source. A suspicious one makes the verdict doubtful.
+        What was found where there is no source. A suspicious one makes the verdict doubtful; one that found nothing
+        shows that the regions are equally exposed, so that counts alone may be a detection.
 
     Returns
     -------
@@ -119,6 +124,14 @@ def judge(
         return Verdict(
             "not confirmed",
             f"{found}: not confirmed. The forward value is the one to quote, and it does not reach what is required.",
+        )
+    contrast = largest_contrast(detection)
+    if null_test is None and detection.uncut.significance >= required and contrast < _REQUIRED_CONTRAST:
+        return Verdict(
+            "not confirmed",
+            f"{found}: not confirmed. All events without a cut have {detection.uncut.significance:.1f} sigma, but the "
+            f"features do not tell it from the background ({contrast:.1f} sigma), as with a wrong alpha: check "
+            "alpha, or make a null test.",
         )
     return Verdict("detected", f"{found}: On has more signal than Off{_describe_learning(detection)}.")
 

@@ -1,4 +1,4 @@
-"""Warning signs: what counts of On and Off show that no source explains, each with a sentence that says what to check."""
+"""Warning signs: what counts of On and Off show that no source explains, each in a sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from excess.stats.significance import OnOffCounts
 from excess.validation.judged import JudgedDetection
 from excess.validation.outcome import count_events
 
-__all__ = ["WarningSign", "find_warning_signs"]
+__all__ = ["WarningSign", "find_warning_signs", "largest_contrast"]
 
 _LARGEST_DEFICIT = -4.0
 """Signed significance below which a deficit is not chance."""
-_LARGE_EXCESS = 8.0
-"""Significance of all events from which features, or angles, should show the source as well."""
+_LARGE_EXCESS = 12.0
+"""Significance of all events from which features, or angles, show a source as well (benchmarks/verdicts.py)."""
 _SMALLEST_CONTRAST = 3.0
 """Significance from which features, or angles, tell the excess from the background."""
 _SWAPPED_FACTOR = 1.25
@@ -78,7 +78,7 @@ def _check_totals(found: JudgedDetection) -> WarningSign | None:
             f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}; and whether a source lies in an Off region.",
             numbers,
         )
-    if significance <= _LARGE_EXCESS or _contrast(found) >= _SMALLEST_CONTRAST:
+    if significance <= _LARGE_EXCESS or largest_contrast(found) >= _SMALLEST_CONTRAST:
         return None
     inner = _inner_contrast(found)
     if inner >= _SMALLEST_CONTRAST:
@@ -87,9 +87,9 @@ def _check_totals(found: JudgedDetection) -> WarningSign | None:
     return WarningSign(
         "unexplained-excess",
         f"All events together have an excess of {significance:.1f} sigma, but no feature tells it from the background "
-        f"({_contrast(found):.1f} sigma){angles}: a wrong alpha looks like that. Check alpha, which is "
+        f"({largest_contrast(found):.1f} sigma){angles}: a wrong alpha looks like that. Check alpha, which is "
         f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}.",
-        {**numbers, "contrast": _contrast(found), "inner_contrast": inner},
+        {**numbers, "contrast": largest_contrast(found), "inner_contrast": inner},
     )
 
 
@@ -139,7 +139,7 @@ def _check_groups(found: JudgedDetection) -> WarningSign | None:
     if found.groups is None:
         return None
     every = found.held_out
-    used = every if _contrast(found) < _SMALLEST_CONTRAST else every & _background_like(found)
+    used = every if largest_contrast(found) < _SMALLEST_CONTRAST else every & _background_like(found)
     parts = (
         [every] if found.observations is None else [found.observations == one for one in np.unique(found.observations)]
     )
@@ -221,7 +221,7 @@ def _merge_small(expected: FloatArray) -> NDArray[np.int64]:
     return cell
 
 
-def _contrast(found: JudgedDetection) -> float:
+def largest_contrast(found: JudgedDetection) -> float:
     """Return the larger of the significances with which features tell On from Off."""
     return float(np.nanmax(list(found.contrasts.values())))
 
