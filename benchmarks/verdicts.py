@@ -60,7 +60,7 @@ def reveal_region(events: pd.DataFrame, rng: np.random.Generator) -> pd.DataFram
 
 
 class Case:
-    """An observation: signal events, how much nights differ, what is done to events, and alpha if On and Off are files."""
+    """An observation: signal events, how much nights differ, what is done to events, and alpha of separate files."""
 
     def __init__(
         self,
