@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-
 from dataclasses import replace
 
 import numpy as np

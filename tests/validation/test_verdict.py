@@ -214,10 +214,11 @@ def test_many_small_groups_are_counted_together():
     assert codes(judge(found)) == []
 
 
+@pytest.mark.slow
 def test_warnings_are_rare_without_a_source():
     rng = np.random.default_rng(5)
     n_warned = 0
-    for seed in range(60):
+    for seed in range(40):
         X, on, night = make_events(seed, n_on=rng.poisson(300), n_off=1500)
         n_warned += bool(judge(search(X, on, night)).warnings)
     assert n_warned == 0

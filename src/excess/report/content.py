@@ -229,7 +229,7 @@ def _test_numbers(detection: Detection, null_test: NullTest | None, statistic: s
     rows = [("Permutation p-value", value, note if n else "see excess detect --permutations")]
     value, note = "not made", "see excess detect --null-test; it needs two Off regions"
     if null_test is not None:
-        value, note = f"{', '.join(null_texts(null_test, statistic))} σ", "the same search in each Off region"
+        value, note = f"{', '.join(null_texts(null_test, statistic))} σ", "a search in each Off region"
     return [*rows, ("Null tests", value, note)]
 
 

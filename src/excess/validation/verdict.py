@@ -10,7 +10,7 @@ import numpy as np
 
 from excess.validation.judged import JudgedDetection, JudgedNullTest
 from excess.validation.outcome import Outcome
-from excess.validation.warning_signs import WarningSign, find_warning_signs, largest_contrast
+from excess.validation.warning_signs import WarningSign, find_warning_signs, weigh_source
 
 __all__ = ["STATUSES", "Verdict", "judge", "judge_all"]
 
@@ -20,7 +20,7 @@ STATUSES = ("detected", "not confirmed", "no detection", "doubtful")
 _REQUIRED_IMPROVEMENT = 2.0
 """By how many errors learning must improve upon all events without a cut."""
 
-_REQUIRED_CONTRAST = 2.5
+_REQUIRED_CONTRAST = 2.0
 """Significance with which features tell On from Off, if nothing but alpha vouches for an excess of all events."""
 
 
@@ -125,7 +125,7 @@ def judge(
             "not confirmed",
             f"{found}: not confirmed. The forward value is the one to quote, and it does not reach what is required.",
         )
-    contrast = largest_contrast(detection)
+    contrast = weigh_source(detection)
     if null_test is None and detection.uncut.significance >= required and contrast < _REQUIRED_CONTRAST:
         return Verdict(
             "not confirmed",

@@ -14,14 +14,14 @@ from excess.stats.significance import OnOffCounts
 from excess.validation.judged import JudgedDetection
 from excess.validation.outcome import count_events
 
-__all__ = ["WarningSign", "find_warning_signs", "largest_contrast"]
+__all__ = ["WarningSign", "find_warning_signs", "weigh_source"]
 
 _LARGEST_DEFICIT = -4.0
 """Signed significance below which a deficit is not chance."""
 _LARGE_EXCESS = 12.0
 """Significance of all events from which features, or angles, show a source as well (benchmarks/verdicts.py)."""
 _SMALLEST_CONTRAST = 3.0
-"""Significance from which features, or angles, tell the excess from the background."""
+"""Significance from which features and angles tell the excess from the background."""
 _SWAPPED_FACTOR = 1.25
 """How far On/Off may be from 1/alpha where the two are swapped."""
 _P_OF_GROUPS = 1e-5
@@ -78,18 +78,15 @@ def _check_totals(found: JudgedDetection) -> WarningSign | None:
             f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}; and whether a source lies in an Off region.",
             numbers,
         )
-    if significance <= _LARGE_EXCESS or largest_contrast(found) >= _SMALLEST_CONTRAST:
+    if significance <= _LARGE_EXCESS or weigh_source(found) >= _SMALLEST_CONTRAST:
         return None
-    inner = _inner_contrast(found)
-    if inner >= _SMALLEST_CONTRAST:
-        return None
-    angles = "" if np.isnan(inner) else ", nor are On events nearer to the source position"
+    known = "feature" if found.theta is None else "feature or angle"
     return WarningSign(
         "unexplained-excess",
-        f"All events together have an excess of {significance:.1f} sigma, but no feature tells it from the background "
-        f"({largest_contrast(found):.1f} sigma){angles}: a wrong alpha looks like that. Check alpha, which is "
+        f"All events together have an excess of {significance:.1f} sigma, but no {known} tells it from the "
+        f"background ({weigh_source(found):.1f} sigma): a wrong alpha looks like that. Check alpha, which is "
         f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}.",
-        {**numbers, "contrast": largest_contrast(found), "inner_contrast": inner},
+        {**numbers, "contrast": weigh_source(found)},
     )
 
 
@@ -139,7 +136,7 @@ def _check_groups(found: JudgedDetection) -> WarningSign | None:
     if found.groups is None:
         return None
     every = found.held_out
-    used = every if largest_contrast(found) < _SMALLEST_CONTRAST else every & _background_like(found)
+    used = every if _contrast(found) < _SMALLEST_CONTRAST else every & _background_like(found)
     parts = (
         [every] if found.observations is None else [found.observations == one for one in np.unique(found.observations)]
     )
@@ -157,8 +154,8 @@ def _check_groups(found: JudgedDetection) -> WarningSign | None:
         "alpha-by-group",
         f"The ratio of {which}On to Off events differs by group: it is {relative[low]:.2f} times the common one "
         f"in {low} and {relative[high]:.2f} times in {high} (chi-squared {total:.0f} for {n_free} degrees of freedom, "
-        f"p = {p_value:.1g}). One alpha does not hold for all: give the exposure ratio of each group, or leave out "
-        "groups where the regions were not equally exposed.",
+        f"p = {p_value:.1g}). Unless the source varies so much, one alpha does not hold for all: give the "
+        "exposure ratio of each group, or leave out groups where the regions were not equally exposed.",
         {
             "chi_squared": total,
             "n_degrees_of_freedom": n_free,
@@ -221,7 +218,16 @@ def _merge_small(expected: FloatArray) -> NDArray[np.int64]:
     return cell
 
 
-def largest_contrast(found: JudgedDetection) -> float:
+def weigh_source(found: JudgedDetection) -> float:
+    """Return the significance with which features, and angles where they are known, tell On from Off.
+
+    It takes the ratio of On to Off events for alpha, so that an excess by a wrong alpha does not count.
+    """
+    features, angles = _contrast(found), _inner_contrast(found)
+    return features if np.isnan(angles) else max(features, (features + angles) / 2**0.5)
+
+
+def _contrast(found: JudgedDetection) -> float:
     """Return the larger of the significances with which features tell On from Off."""
     return float(np.nanmax(list(found.contrasts.values())))
 
