@@ -336,7 +336,7 @@ def test_nothing_selected_is_no_detection():
     assert detection.significance == 0.0
     assert detection.p_value == 0.5
     assert "nothing was selected" in replace(detection, alpha=1 / 9).verdict
-    assert "a deficit of -32.3 sigma" in detection.verdict
+    assert "a deficit of 32.3 sigma" in detection.verdict
     assert not detection.feasible
 
 

@@ -118,7 +118,7 @@ def test_a_wrong_alpha_that_makes_a_deficit():
     verdict = judge(found)
     assert found.uncut.significance < -40
     assert verdict.status == "doubtful"
-    assert codes(verdict)[0] == "deficit"
+    assert codes(verdict) == ["deficit"]
     assert "Check alpha, which is 1, where On/Off is 0.22" in verdict.warnings[0].sentence
 
 

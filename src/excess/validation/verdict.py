@@ -130,8 +130,8 @@ def judge(
         return Verdict(
             "not confirmed",
             f"{found}: not confirmed. All events without a cut have {detection.uncut.significance:.1f} sigma, but the "
-            f"features do not tell it from the background ({contrast:.1f} sigma), as with a wrong alpha: check "
-            "alpha, or make a null test.",
+            f"features do not tell it from the background ({max(contrast, 0.0):.1f} sigma), as with a wrong "
+            "alpha: check it, or make a null test.",
         )
     return Verdict("detected", f"{found}: On has more signal than Off{_describe_learning(detection)}.")
 

@@ -51,8 +51,11 @@ class WarningSign(NamedTuple):
 
 def find_warning_signs(found: JudgedDetection) -> tuple[WarningSign, ...]:
     """Return what no source explains in the hold-out events of a detection; usually nothing."""
-    checks = (_check_totals, _check_rejected, _check_groups)
-    return tuple(sign for sign in (check(found) for check in checks) if sign is not None)
+    totals = _check_totals(found)
+    # where there are too few On events as a whole, too few of them are rejected as well
+    too_few = totals is not None and totals.numbers["excess"] < 0
+    signs = (totals, None if too_few else _check_rejected(found), _check_groups(found))
+    return tuple(sign for sign in signs if sign is not None)
 
 
 def _check_totals(found: JudgedDetection) -> WarningSign | None:
@@ -73,7 +76,7 @@ def _check_totals(found: JudgedDetection) -> WarningSign | None:
     if significance < _LARGEST_DEFICIT:
         return WarningSign(
             "deficit",
-            f"All events together have a deficit of {significance:.1f} sigma, {counts.n_on:,} On events where alpha "
+            f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha "
             f"times Off is {counts.background:,.0f}, and no source makes a deficit. Check alpha, which is "
             f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}; and whether a source lies in an Off region.",
             numbers,
@@ -84,7 +87,7 @@ def _check_totals(found: JudgedDetection) -> WarningSign | None:
     return WarningSign(
         "unexplained-excess",
         f"All events together have an excess of {significance:.1f} sigma, but no {known} tells it from the "
-        f"background ({weigh_source(found):.1f} sigma): a wrong alpha looks like that. Check alpha, which is "
+        f"background ({max(weigh_source(found), 0.0):.1f} sigma): a wrong alpha looks like that. Check alpha, which is "
         f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}.",
         {**numbers, "contrast": weigh_source(found)},
     )
@@ -116,7 +119,7 @@ def _check_rejected(found: JudgedDetection) -> WarningSign | None:
     return WarningSign(
         "rejected-deficit",
         f"Events that {what} have an excess of {_excess_text(selected)}, all events together only "
-        f"{_excess_text(every)}: the others have a deficit of {rejected.significance:.1f} sigma, and no source makes "
+        f"{_excess_text(every)}: the others have a deficit of {-rejected.significance:.1f} sigma, and no source makes "
         "one. A feature differs between On and Off for another reason than a source: compare its distributions, and "
         "leave it out.",
         {
