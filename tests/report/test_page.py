@@ -15,6 +15,7 @@ from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold
 from excess.validation.outcome import Outcome
+from excess.validation.verdict import judge
 
 SCRIPT = "<script>document.title='broken'</script>"
 
@@ -193,12 +194,17 @@ def test_suspicious_null_test_is_a_warning(detections, tests_of_null, tmp_path):
     ("change", "weak_forward", "stamp", "sentence"),
     [
         ({}, False, "Source detected", "could be learned from these labels"),
-        ({}, True, "Not confirmed", "but 0.4 sigma forward, which is the number to quote"),
-        ({"required_significance": 100.0}, False, "No detection", "not shown that learning"),
-        ({"strategy": "applied"}, False, "Source detected", ": a detection (5 required)."),
+        ({}, True, "Not confirmed", "0.4 forward, 5 required: not confirmed"),
+        (
+            {"required_significance": 100.0},
+            False,
+            "No detection",
+            "100 required: no detection. Learning from these labels is not shown to be feasible",
+        ),
+        ({"strategy": "applied"}, False, "Source detected", "5 required: On has more signal than Off."),
     ],
 )
-def test_verdict_is_one_sentence_of_what_was_found(detections, statistic, change, weak_forward, stamp, sentence):
+def test_verdict_is_that_of_the_search(detections, statistic, change, weak_forward, stamp, sentence):
     detection = replace(detections["forest"], statistic=statistic, **change)
     weak = OnOffLikelihood(0.4, 0.001, (-0.001, 0.003), 4.0, 9.0, 0.4)
     forward = Outcome(OnOffCounts(100, 480, 0.2), weak, statistic) if weak_forward else None
@@ -212,7 +218,8 @@ def test_verdict_is_one_sentence_of_what_was_found(detections, statistic, change
     }
     assert content["verdict"].startswith(f"{start[statistic]}{detection.significance:.1f} sigma")
     assert ("by the likelihood" in content["verdict"]) == (statistic == "likelihood")
-    assert content["verdict"].count(". ") == 0
+    assert content["verdict"].endswith(judge(detection, forward).sentence)
+    assert content["warnings"] == []
 
 
 @pytest.mark.parametrize("statistic", ["likelihood", "cut"])

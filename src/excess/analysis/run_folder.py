@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from types import NoneType
@@ -36,6 +36,7 @@ from excess.validation.detection import Detection, Fold, Nearby
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import STATISTICS, Outcome, count_events
 from excess.validation.simulation_agreement import SimulationAgreement
+from excess.validation.verdict import Verdict, judge_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +112,16 @@ class Run:
         """Exposure ratio On/Off."""
         return float(self.observed["alpha"])
 
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict on each model, with its forward value and the null tests; the first is that of the run."""
+        return judge_all(self.detections, self.forward, self.null_tests)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the first model, which was chosen before anything was seen."""
+        return next(iter(self.verdicts.values()))
+
     def result(self) -> dict[str, Any]:
         """Return all numbers, as ``result.json`` holds them."""
         return {
@@ -127,7 +138,7 @@ class Run:
         return {
             **found.summary(),
             "required_significance": found.required_significance,
-            "verdict": found.verdict,
+            **self.verdicts[name].summary(),
             "forward": None if forward is None else _forward_result(forward),
             "tuned_alpha": [None if fold.tuned is None else fold.tuned.alpha for fold in found.folds],
             "repeats": {name: values.tolist() for name, values in found.repeats.items()},
@@ -411,6 +422,8 @@ def _read(folder: Path) -> Run:
     for name, found in detections.items():
         written = result["models"][name]
         for key, value in found.summary().items():
+            if key == "feasible":  # which follows from forward values and null tests as well
+                continue
             same = written[key] == as_json(value)
             if isinstance(value, float) and isinstance(written[key], float):
                 same = math.isclose(value, written[key], rel_tol=1e-9)  # sums of logarithms differ between machines
@@ -440,7 +453,12 @@ def _read(folder: Path) -> Run:
     kept = events[[name for name in events if name not in added]]
     checked = result.get("simulation")
     simulation = None if checked is None else SimulationAgreement.from_dict(checked)
-    return Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
+    run = Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
+    for name, verdict in run.verdicts.items():
+        written = result["models"][name]["status"]
+        if verdict.status != written:
+            raise ValueError(f"status of {name} is {verdict.status} by events.csv and {written} by result.json")
+    return run
 
 
 def _check_types(result: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
@@ -26,6 +27,8 @@ from excess.validation.simulation_agreement import SimulationAgreement
 
 __all__ = ["Observation", "observe", "observe_several", "search", "stack"]
 
+_logger = logging.getLogger(__name__)
+
 SUPERVISED = "supervised"
 """Name of the forest that was trained on simulated events, among the models of a run."""
 
@@ -42,7 +45,7 @@ def search(
     statistic: str = "likelihood",
     repeats: int = 1,
     permutations: int = 0,
-    null_tests: bool = False,
+    null_tests: bool | str = "auto",
     title: str | None = None,
     seed: int = 0,
     n_jobs: int = -1,
@@ -75,8 +78,9 @@ def search(
         What the verdict follows, declared before the events are looked at; the other stands beside it.
     repeats, permutations : int
         Repetitions with other seeds; permutations of On and Off for a p-value.
-    null_tests : bool, default=False
-        Search in every Off region, too.
+    null_tests : bool or "auto", default="auto"
+        Search in every Off region, too, with all models. ``"auto"`` does so with the first model alone, which learns
+        from the first half of the groups and judges the second, where there are at least two Off regions.
     title : str or None, default=None
         What was observed, for the report.
     seed : int, default=0
@@ -111,7 +115,9 @@ def search(
         to_train = dict(models)
     else:
         to_train = {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
-    _check_request(observation, to_train, null_tests, permutations)
+    if null_tests not in (True, False, "auto"):
+        raise ArgumentError("null_tests", f"must be True, False or 'auto', got {null_tests!r}")
+    _check_request(observation, to_train, null_tests is True, permutations)
     if not to_train and not trained and simulated is None:
         raise ArgumentError("models", "must hold at least one model, unless there are `model_files`")
     if references and "hybrid" not in names:
@@ -160,7 +166,11 @@ def search(
         if strategy == "pooled":
             more, no_forward = _search_forward(observation, events.X, own, shared)
             forward |= more
-    if null_tests:
+    if null_tests == "auto":
+        first = dict(list(to_train.items())[:1])
+        for own, events in _by_input(first, observation, plain):
+            tests |= _test_quickly(observation, events.X, own, shared)
+    elif null_tests:
         regions = observation.regions
         for own, events in _by_input(to_train, observation, plain):
             tests |= null_test(own, events.X, regions.region, n_regions=regions.n_regions, **shared)
@@ -290,6 +300,25 @@ def _search_forward(
     except ValueError as error:
         return {}, str(error)
     return {name: one.outcome for name, one in found.items()}, ""
+
+
+def _test_quickly(
+    observation: Observation, X: Any, models: dict[str, Any], shared: dict[str, Any]
+) -> dict[str, NullTest]:
+    """Search in every Off region by models of one half of the groups in the other; nothing where that cannot be done.
+
+    Forward, so that the values follow the normal law. Where there are no groups, both halves are drawn, and judged.
+    """
+    regions = observation.regions
+    strategy = "pooled" if observation.groups is None else "forward"
+    quick = {**shared, "cv": 2, "strategy": strategy, "n_repeats": 1}
+    if regions.n_regions < 3:
+        return {}
+    try:
+        return null_test(models, X, regions.region, n_regions=regions.n_regions, **quick)
+    except ValueError as error:  # too few groups, or too few events in a region
+        _logger.info("no null test: %s", error)
+        return {}
 
 
 def check_applicable(trained: TrainedModel, observation: Observation) -> None:

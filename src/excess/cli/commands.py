@@ -210,7 +210,7 @@ def detect(
             statistic=validation.statistic,
             repeats=validation.repeats,
             permutations=validation.permutations,
-            null_tests=validation.null_test,
+            null_tests="auto" if validation.null_test is None else validation.null_test,
             title=title,
             seed=run.seed,
             n_jobs=run.jobs,

@@ -151,8 +151,14 @@ class ValidationOptions:
         typer.Option(help="Permute On and Off so often, for a p-value.", min=0, rich_help_panel=VALIDATION),
     ] = 0
     null_test: Annotated[
-        bool, typer.Option("--null-test", help="Search in every Off region, too.", rich_help_panel=VALIDATION)
-    ] = False
+        bool | None,
+        typer.Option(
+            "--null-test/--no-null-test",
+            help="Search in every Off region, too, with all models; or in none. By default a quick one with the first "
+            "model, where there are two Off regions.",
+            rich_help_panel=VALIDATION,
+        ),
+    ] = None
 
 
 def _check_simulated(paths: tuple[Path, Path] | None) -> tuple[Path, Path] | None:

@@ -76,7 +76,8 @@ def print_run(run: Run) -> None:
     console.print(_run_table(run))
     # of the first model, which was chosen before anything was seen
     name, first = next(iter(run.detections.items()))
-    console.print(f"{_shown(name)}: {_shown(first.verdict)}")
+    _print_warnings(console, run)
+    console.print(f"{_shown(name)}: {_shown(run.verdict.sentence)}")
     console.print(_what_to_quote(first, run.forward.get(name)))
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
@@ -93,9 +94,16 @@ def print_run(run: Run) -> None:
             console.print(f"{_shown(name)} trusts: {_shown(trust_text(found.trust))}")
     if run.simulation is not None:
         console.print(f"Simulation check: {_shown(run.simulation.verdict)}")
-    for name, test in run.null_tests.items():
-        if test.suspicious:
-            console.print(f"{_shown(name)}: {_shown(test.verdict)}")
+
+
+def _print_warnings(console: Any, run: Run) -> None:
+    """Print what no source explains in red, before any verdict; what several models show, of the first of them."""
+    said: set[str] = set()
+    for name, verdict in run.verdicts.items():
+        for one in verdict.warnings:
+            if one.code not in said:
+                console.print(f"Warning ({_shown(name)}): {_shown(one.sentence)}", style="bold red")
+        said |= {one.code for one in verdict.warnings}
 
 
 def trust_text(trust: Any) -> str:

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from excess.report.exploration import MAX_BYTES, counts_text, explore
 from excess.report.references import trust_rows
 from excess.report.sentences import (
-    classify_result,
+    LABELS,
     describe_bins,
     describe_strategy,
     describe_thresholds,
@@ -34,6 +34,7 @@ from excess.stats.likelihood import OnOffLikelihood
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import STATISTICS, Outcome
+from excess.validation.verdict import Verdict, judge
 
 __all__ = ["MAX_ROWS", "model_content"]
 
@@ -50,13 +51,15 @@ def model_content(
     forward: Outcome | None = None,
     null_test: NullTest | None = None,
     *,
+    verdict: Verdict | None = None,
     no_forward: str = "",
     max_bytes: int = MAX_BYTES,
     max_rows: int = MAX_ROWS,
 ) -> dict[str, Any]:
     """Return the content of the page about one model.
 
-    ``data``, for JSON, is the input of the plots and the slider; the rest are texts for the template.
+    The verdict is that on this model alone, unless it is given. ``data``, for JSON, is the input of the plots and the
+    slider; the rest are texts for the template.
     """
     missing: list[str] = []
     judged = detection.held_out
@@ -75,7 +78,8 @@ def model_content(
     explored = explore(detection, max_bytes)
     groups = _groups(detection, missing)
     marks = np.unique(detection.thresholds[np.isfinite(detection.thresholds)].round(6))
-    level, stamp = classify_result(detection, forward, null_test)
+    verdict = judge(detection, forward, null_test) if verdict is None else verdict
+    level, stamp = LABELS[verdict.status]
     tuned = counts_text(detection.counts)
     return {
         "name": name,
@@ -83,7 +87,8 @@ def model_content(
         "stamp": stamp,
         "headline": f"{detection.significance:.1f} σ",
         "strategy": describe_strategy(detection, forward),
-        "verdict": describe_verdict(detection, forward, null_test),
+        "verdict": describe_verdict(detection, verdict),
+        "warnings": [{"code": one.code, "sentence": one.sentence} for one in verdict.warnings],
         "statistic": detection.statistic,
         "with_likelihood": detection.likelihood is not None,
         "numbers": _numbers(detection, forward, null_test, no_forward),
@@ -224,7 +229,7 @@ def _test_numbers(detection: Detection, null_test: NullTest | None, statistic: s
     rows = [("Permutation p-value", value, note if n else "see excess detect --permutations")]
     value, note = "not made", "see excess detect --null-test; it needs two Off regions"
     if null_test is not None:
-        value, note = f"{', '.join(null_texts(null_test, statistic))} σ", "the same search in each Off region"
+        value, note = f"{', '.join(null_texts(null_test, statistic))} σ", "a search in each Off region"
     return [*rows, ("Null tests", value, note)]
 
 

@@ -22,6 +22,7 @@ from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
 from excess.validation.simulation_agreement import SimulationAgreement
+from excess.validation.verdict import judge_all
 
 __all__ = ["write_report"]
 
@@ -110,10 +111,12 @@ def write_report(
                 f"forward has the statistic {outcome.statistic!r}, but detection has {detections[name].statistic!r}; "
                 "declare the same one for both"
             )
+    verdicts = judge_all(detections, forwards, tests)
     max_bytes, max_rows = MAX_BYTES // len(detections), min(MAX_ROWS, 4 * MAX_ROWS // len(detections))
     limits: Any = {"no_forward": no_forward, "max_bytes": max_bytes, "max_rows": max_rows}
     models = [
-        model_content(name, found, forwards.get(name), tests.get(name), **limits) for name, found in detections.items()
+        model_content(name, found, forwards.get(name), tests.get(name), verdict=verdicts[name], **limits)
+        for name, found in detections.items()
     ]
     if simulation is not None and not isinstance(simulation, SimulationAgreement):
         raise TypeError(f"simulation must be a SimulationAgreement, got {type(simulation).__name__}")

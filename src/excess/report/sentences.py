@@ -5,19 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from excess.validation.detection import Detection
-from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
+from excess.validation.verdict import Verdict
 
-
-def classify_result(detection: Detection, forward: Outcome | None, null_test: NullTest | None) -> tuple[str, str]:
-    """Return the kind of the result, which sets the colour of the page, and its label."""
-    if null_test is not None and null_test.suspicious:
-        return "doubt", "Do not trust this"
-    if not detection.feasible:
-        return "nothing", "No detection"
-    if forward is not None and forward.significance < detection.required_significance:
-        return "unconfirmed", "Not confirmed"
-    return "found", "Source detected"
+LABELS = {
+    "detected": ("found", "Source detected"),
+    "not confirmed": ("unconfirmed", "Not confirmed"),
+    "no detection": ("nothing", "No detection"),
+    "doubtful": ("doubt", "Do not trust this"),
+}
+"""The kind of a page, which sets its colour, and its label, by the status of the verdict."""
 
 
 def describe_strategy(detection: Detection, forward: Outcome | None) -> str:
@@ -32,32 +29,9 @@ def describe_strategy(detection: Detection, forward: Outcome | None) -> str:
     return "; ".join(parts)
 
 
-def describe_verdict(detection: Detection, forward: Outcome | None, null_test: NullTest | None) -> str:
-    """Return one sentence: the signal, whether it is a detection, and whether learning was feasible."""
-    required = f"{detection.required_significance:g} required"
-    by = " by the likelihood," if detection.statistic == "likelihood" else ""
-    found = f"{detection.significance:.1f} sigma{by} in events that the models had not seen"
-    if not detection.feasible:
-        end = (
-            f": no detection ({required}), and it is not shown that learning from these labels is feasible, because On "
-            "has no more signal than Off, or too few events."
-        )
-    elif forward is not None and forward.significance < detection.required_significance:
-        end = (
-            f", but {forward.significance:.1f} sigma forward, which is the number to quote: no detection until the "
-            f"forward value confirms it ({required})."
-        )
-    elif detection.strategy == "applied":
-        end = f": a detection ({required})."
-    elif detection.significance <= detection.uncut.significance:
-        end = (
-            f": a detection ({required}), but all events without a cut are as significant "
-            f"({detection.uncut.significance:.1f} sigma), so the features did not help to find the source."
-        )
-    else:
-        end = f": a detection ({required}), so On has more signal than Off, and it could be learned from these labels."
-    warning = f" But: {null_test.verdict}" if null_test is not None and null_test.suspicious else ""
-    return f"{_describe_amount(detection)}, {found}{end}{warning}"
+def describe_verdict(detection: Detection, verdict: Verdict) -> str:
+    """Return the verdict, after how many events were found."""
+    return f"{_describe_amount(detection)}, {verdict.sentence}"
 
 
 def _describe_amount(detection: Detection) -> str:

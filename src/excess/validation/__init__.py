@@ -7,6 +7,8 @@ from excess.validation.feature_comparison import FeatureComparison
 from excess.validation.null_tests import NullTest, null_test
 from excess.validation.outcome import Outcome
 from excess.validation.simulation_agreement import SimulationAgreement, simulation_agreement
+from excess.validation.verdict import Verdict, judge
+from excess.validation.warning_signs import WarningSign
 
 __all__ = [
     "Agreement",
@@ -17,10 +19,13 @@ __all__ = [
     "NullTest",
     "Outcome",
     "SimulationAgreement",
+    "Verdict",
+    "WarningSign",
     "agreement",
     "cross_val_detect",
     "cross_val_thresholds",
     "detect",
+    "judge",
     "null_test",
     "simulation_agreement",
 ]

@@ -16,6 +16,7 @@ from excess.stats.curve import ThresholdCurve, compute_cell_curve
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
 from excess.validation.outcome import Outcome, count_events, find_contrasts, find_likelihood
+from excess.validation.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -352,30 +353,20 @@ class Detection:
         on = self.on[known]  # new events may be of one class
         return compute_cell_curve(self.score[known], on, ~on, self.alpha)
 
+    @cached_property
+    def judgement(self) -> Verdict:
+        """The verdict on this detection alone; `judge` also takes forward values and null tests."""
+        return judge(self)
+
     @property
     def feasible(self) -> bool:
-        """Whether the significance reaches what is required: the labels could be learned from."""
-        return self.significance >= self.required_significance
+        """Whether the significance reaches what is required, and nothing speaks against it."""
+        return self.judgement.feasible
 
     @property
     def verdict(self) -> str:
-        """One sentence that says what the significance means."""
-        how = "by the likelihood of all" if self.statistic == "likelihood" else "in the selected"
-        found = f"{self.significance:.1f} sigma {how} hold-out events, {self.required_significance:g} required"
-        if self.feasible:
-            if self.strategy == "applied":
-                return f"{found}: On has more signal than Off."
-            if self.significance > self.uncut.significance + 1e-6:
-                return f"{found}: On has more signal than Off, and it could be learned from these labels."
-            return (
-                f"{found}: On has more signal than Off, but no cut at all is as significant "
-                f"({self.uncut.significance:.1f} sigma): the features did not help to find it."
-            )
-        what = "nothing was selected" if self.outcome.empty else "no detection"
-        return (
-            f"{found}: {what}. Learning from these labels is not shown to be feasible: On may have no more signal than "
-            "Off, or too few events."
-        )
+        """What the significance means, after warnings of what no source explains."""
+        return str(self.judgement)
 
     def summary(self) -> dict[str, Any]:
         """Return the numbers of the result by name, to be put into a table or a file."""

@@ -81,8 +81,8 @@ class NullTest:
 
     @property
     def suspicious(self) -> bool:
-        """Whether a region shows an excess or a deficit that chance hardly explains (a p-value below 0.001)."""
-        return self.p_value < 1e-3
+        """Whether a region shows an excess or a deficit that chance hardly explains (a p-value below 0.00001)."""
+        return self.p_value < 1e-5
 
     @property
     def verdict(self) -> str:

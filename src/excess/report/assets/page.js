@@ -192,7 +192,7 @@
     const has = { ...model, curve: model.explore, groups: model.groups.length > 0 };
 
     for (const figure of article.querySelectorAll("[data-needs]")) figure.hidden = !has[figure.dataset.needs];
-    if (model.null) show("null", `Significance of the same search in each Off region, by the ${model.statistic}. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
+    if (model.null) show("null", `Significance of a search in each Off region, by the ${model.statistic}. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
     if (model.explore) {
       slider.max = model.explore.threshold.length - 1;
       slider.value = model.start;
