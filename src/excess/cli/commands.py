@@ -25,6 +25,7 @@ from excess.cli.options import (
     DaskAddress,
     EventOptions,
     Files,
+    FilesCommand,
     Jobs,
     Json,
     ReferenceOptions,
@@ -151,7 +152,7 @@ def info(
         print_table(str(file), rows)
 
 
-@app.command()
+@app.command(cls=FilesCommand)
 @grouped
 def detect(
     events: EventOptions,
@@ -305,7 +306,7 @@ def report(
         print_json([str(path) for path in written])
 
 
-@app.command()
+@app.command(cls=FilesCommand)
 @grouped
 def train(
     events: EventOptions,

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
-from excess._core.errors import ArgumentError, EventFileError, prefix_errors
+from excess._core.errors import ArgumentError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
 from excess.observation.regions import Regions, theta_columns
+from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["Observation", "as_config", "observe"]
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
-
-_KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
-"""Columns that identify an event; the third may be missing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,12 +261,14 @@ def observe(
     ratio = alpha if alpha is None or isinstance(alpha, Mapping) else as_scalar_alpha(alpha)
     if join is not None:
         files["joined events"] = _as_paths(join)
+        check_files_once(_kinds(files))
         with prefix_errors(_describe_paths(files["events"])):
             chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"]))]
             return _join_chunks(chunks, pipeline, files, None)
     chunks = []
     if off is not None:
         files["Off events"] = _as_paths(off)
+    check_files_once(_kinds(files))
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
             chunks += replace(pipeline, region=None if off is None else region).read(paths, chunk_rows)
@@ -290,13 +290,9 @@ def _join_chunks(
     source = _describe_paths(files["events"]) if files else ""
     census.check(source, pipeline.config)
     table = pd.concat([chunk.identifiers for chunk in chunks], ignore_index=True)
-    for keys in _KEYS:
-        known = [key for key in keys if key in table]
-        if known[:2] == list(keys[:2]) and (twice := table.duplicated(known)).any():
-            raise EventFileError(
-                f"{source}{': ' if source else ''}{twice.sum():,} events are there twice, by {', '.join(known)}; give "
-                "every file once"
-            )
+    check_identifiers(table, source)
+    X = np.concatenate([chunk.X for chunk in chunks])
+    _check_independent(X, chunks, source)
     n_regions = 2 if alpha is not None else pipeline.config.regions.n_regions
     region = np.concatenate([chunk.region for chunk in chunks])
     groups = concatenate([chunk.groups for chunk in chunks])
@@ -307,7 +303,7 @@ def _join_chunks(
     else:
         ratio = 1 / (n_regions - 1) if alpha is None else alpha
     return Observation(
-        X=np.concatenate([chunk.X for chunk in chunks]),
+        X=X,
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
         groups=groups,
         table=table,
@@ -319,6 +315,23 @@ def _join_chunks(
         files=files,
         event_alpha=event_alpha,
     )
+
+
+def _kinds(files: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
+    """Return files by what messages call them: event files are those of On events where Off has its own."""
+    return {"On events" if "Off events" in files and kind == "events" else kind: paths for kind, paths in files.items()}
+
+
+def _check_independent(X: FloatArray, chunks: list[ObservedChunk], source: str) -> None:
+    """Refuse equal rows of features; the message names files where there are several, else groups."""
+    names = list(dict.fromkeys(chunk.file for chunk in chunks))
+    origin = np.repeat([names.index(chunk.file) for chunk in chunks], [len(chunk.X) for chunk in chunks])
+    groups = concatenate([chunk.groups for chunk in chunks])
+    if len(names) == 1 and groups is not None:
+        labels, origin = np.unique(groups, return_inverse=True)
+        names = [f"group {label}" for label in labels.tolist()]
+    with prefix_errors(source):
+        check_rows(X, origin, names if any(names) else ["these events"])
 
 
 def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> FloatArray:

@@ -32,6 +32,8 @@ IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *
 """Columns that identify an event; kept with the features if the files have them."""
 _MAX_OVERLAP = 0.01
 """Largest share of events in several regions for the overlap policy "on_first"."""
+_MAX_OVERLAP_ERROR = 0.3
+"""Largest excess that such events may fake, in units of the statistical error of the excess."""
 _NEARBY = 4.0
 """Largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut."""
 
@@ -96,11 +98,20 @@ class Census:
                     f"{where}no {name} events are left of {self.n_read:,} events read "
                     f"({self.n_outside:,} outside all regions, {self.n_cut:,} cut away)"
                 )
-        if config.regions.overlap == "on_first" and self.n_overlapping > _MAX_OVERLAP * n_used:
+        if config.regions.overlap == "on_first":
+            self._check_overlap(where, config.regions.n_regions)
+
+    def _check_overlap(self, where: str, n_regions: int) -> None:
+        """Refuse overlapping regions where the events that Off loses to On would look like a source."""
+        alpha = 1 / (n_regions - 1)
+        n_used = self.n_on + self.n_off
+        lost = alpha * self.n_overlapping * n_used / self.n_inside
+        error = float(np.sqrt(self.n_on + alpha**2 * self.n_off))
+        if self.n_overlapping > _MAX_OVERLAP * n_used or lost > _MAX_OVERLAP_ERROR * error:
             raise EventFileError(
-                f"{where}the regions overlap: {self.n_overlapping:,} of {n_used:,} events lie in several, and giving "
-                "them to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy "
-                "'drop'"
+                f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
+                f"giving them to On would look like a source, by {lost / error:.1f} sigma; make theta_squared_cut "
+                "smaller, or choose the overlap policy 'drop'"
             )
 
     def __str__(self) -> str:
@@ -128,7 +139,8 @@ class NearbyEvents:
 class ObservedChunk:
     """Events of one table that lie in a region and pass the quality cuts; see `Observation` for the attributes.
 
-    ``region`` is 0 for On and higher for Off, ``identifiers`` are the columns that identify the events.
+    ``region`` is 0 for On and higher for Off, ``identifiers`` are the columns that identify the events, ``file`` is the
+    name of their file where there is one.
     """
 
     X: FloatArray
@@ -138,6 +150,7 @@ class ObservedChunk:
     identifiers: pd.DataFrame
     nearby: NearbyEvents | None
     census: Census
+    file: str = ""
 
     @property
     def on(self) -> NDArray[np.int64]:
@@ -199,6 +212,7 @@ class Pipeline:
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
         """Return the events of a table inside a region that pass the quality cuts."""
         theta = nearby = None
+        file = str(table.attrs.get("file", ""))
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
             settings = self.config.regions
@@ -225,6 +239,7 @@ class Pipeline:
             identifiers=table.loc[valid, [name for name in IDENTIFIERS if name in table]],
             nearby=nearby,
             census=census,
+            file=file,
         )
 
     def _nearby(self, table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp]) -> NearbyEvents:
