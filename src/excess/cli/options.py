@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
@@ -241,7 +242,7 @@ def _is_option(word: str) -> bool:
 
 def _check_files(words: list[str], several: tuple[str, ...]) -> None:
     """Refuse an option without a file; the parser would take the next option for one."""
-    for word, following in zip(words, [*words[1:], "--"], strict=True):
+    for word, following in pairwise([*words, "--"]):
         if word == "--":
             return
         if word in several and _is_option(following):

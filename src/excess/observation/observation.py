@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, prefix_errors
 from excess.events import AnalysisConfig, load_config, read_events
+from excess.observation.feature_origin import check_origin
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
 from excess.observation.regions import Regions, theta_columns
 from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
@@ -302,6 +303,9 @@ def _join_chunks(
         ratio = float(event_alpha[region > 0].mean())
     else:
         ratio = 1 / (n_regions - 1) if alpha is None else alpha
+    if not pipeline.config.allow_origin_features:
+        with prefix_errors(source):
+            check_origin(X, region, ratio if event_alpha is None else event_alpha, n_regions, pipeline.config.features)
     return Observation(
         X=X,
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
