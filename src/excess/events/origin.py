@@ -51,8 +51,8 @@ _PLAIN_RULES = tuple(
         ),
         (r"(.*_)?src_?[xy]|(.*_)?expected_src_.*|(.*_)?source(_?[xy])?", "it is a position of the source"),
         (
-            r"x|y|r|phi|psi|(.*_)?(cog|centroid|mean|hillas|cam|camera|img|image|disp_?d|direction|dir|det|fov|tel)_?[xy]|"
-            r"(.*_)?[xy]_?(cog|centroid|cam|camera|off|offset|derot|off_derot|max)|f?mean_?[xy]|(.*_)?(cog|hillas)_(r|phi|psi)",
+            r"x|y|r|phi|(.*_)?(cog|centroid|mean|hillas|cam|camera|img|image|disp_?d|direction|dir|det|fov|tel)_?[xy]|"
+            r"(.*_)?[xy]_?(cog|centroid|cam|camera|off|offset|derot|off_derot|max)|f?mean_?[xy]|(.*_)?(cog|hillas)_(r|phi)",
             "it is a position in the camera",
         ),
         (

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
-from excess._core.errors import ArgumentError, prefix_errors
-from excess.events import AnalysisConfig, load_config, read_events
+from excess._core.errors import ArgumentError, EventFileError, prefix_errors
+from excess.events import AnalysisConfig, describe, iter_events, load_config, read_events
 from excess.observation.feature_origin import check_origin
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
-from excess.observation.regions import Regions, theta_columns
+from excess.observation.regions import SKY_COLUMNS, Regions, offset_of_source, theta_columns
 from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Observation", "as_config", "observe"]
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
+
+_MAX_OFFSET_SPREAD = 0.1
+"""Largest difference of the offsets of the source from the pointing, in deg, among On files beside Off files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +216,9 @@ def observe(
         Features, cuts, regions and groups, or the YAML file that holds them; by default those of FACT's open Crab
         analysis.
     off : path, sequence of paths or None, default=None
-        Files of Off events, if ``events`` are files of On events only; regions are then not used.
+        Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold sky
+        positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off events
+        those near the same place in the field of view, by the cut on theta^2.
     alpha : float, mapping of group to float, or None, default=None
         Exposure ratio On/Off, such as the ratio of observation times; needed with ``off``. A mapping has one for each
         group, such as a night. Otherwise it follows from the number of regions.
@@ -270,9 +275,13 @@ def observe(
     if off is not None:
         files["Off events"] = _as_paths(off)
     check_files_once(_kinds(files))
+    offset = None if off is None else _offset_in_field(files, settings)
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
-            chunks += replace(pipeline, region=None if off is None else region).read(paths, chunk_rows)
+            own = replace(pipeline, region=None if off is None else region, offset=offset)
+            chunks += own.read(paths, chunk_rows)
+        if region == 0 and all(chunk.census.n_outside == 0 for chunk in chunks):
+            offset = None  # files of On events alone, so those of Off events are cut as well
     return _join_chunks(chunks, pipeline, files, ratio)
 
 
@@ -319,6 +328,39 @@ def _join_chunks(
         files=files,
         event_alpha=event_alpha,
     )
+
+
+def _offset_in_field(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -> tuple[float, float] | None:
+    """Return where in the field of view of On files the source is, as offset and direction in deg.
+
+    None if the files have no sky positions, so that nothing but On and Off events can be in them.
+    """
+    described = [describe(paths[0]) for paths in files.values()]
+    if not all(name in info.columns for info in described for name in SKY_COLUMNS):
+        return None
+    source_ra, source_dec = config.regions.source_ra, config.regions.source_dec
+    if source_ra is None or source_dec is None:
+        if not described[0].format.startswith("FITS"):
+            return None
+        raise EventFileError(
+            f"{described[0].path}: is a list of all events in the field of view, so the position of the source is "
+            "needed for the cut on theta^2: give source_ra and source_dec (--source-ra and --source-dec)"
+        )
+    pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
+    found = [
+        offset_of_source(*(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec)
+        for one in pointing
+    ]
+    offset, direction = (np.concatenate(values) for values in zip(*found, strict=True))
+    if len(offset) == 0:
+        return None
+    if np.ptp(offset) > _MAX_OFFSET_SPREAD:
+        raise EventFileError(
+            f"{_describe_paths(files['events'])}: the source is from {offset.min():.2f} to {offset.max():.2f} deg away "
+            "from the pointing, so that it is not known where in the Off runs to count; give runs of each offset as an "
+            "observation of their own, in a list of observations"
+        )
+    return float(np.median(offset)), float(direction[0])
 
 
 def _kinds(files: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:

@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError
 from excess.events import AnalysisConfig, describe, iter_events, to_features
-from excess.observation.regions import SKY_COLUMNS, angles_to_regions, assign_regions, theta_columns
+from excess.observation.regions import (
+    SKY_COLUMNS,
+    angles_to_regions,
+    assign_regions,
+    theta_columns,
+    theta_from_offset,
+    theta_from_sky,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -170,6 +177,9 @@ class Pipeline:
         Column of the groups; ``"none"`` for no groups.
     region : int or None
         The region of all events, if On and Off come from separate files; None to find it from angles or sky positions.
+    offset : tuple of float or None
+        With ``region``: the offset of the source from the pointing and its direction, both in deg, where files hold
+        whole fields of view. Events farther from that place than the cut on theta^2 are in no region.
     nearby : bool
         Keep events around the regions as well.
     identify : bool
@@ -179,6 +189,7 @@ class Pipeline:
     config: AnalysisConfig
     groups: str = NO_GROUPS
     region: int | None = None
+    offset: tuple[float, float] | None = None
     nearby: bool = False
     identify: bool = True
 
@@ -205,6 +216,8 @@ class Pipeline:
             thetas = theta_columns(self.config.regions.n_regions)
             known = thetas if all(name in present for name in thetas) else (*thetas, *SKY_COLUMNS)
             wanted += [name for name in known if name in present]
+        elif self.offset is not None:
+            wanted += SKY_COLUMNS
         if self.identify:
             wanted += [name for name in IDENTIFIERS if name in present]
         return list(dict.fromkeys(wanted))
@@ -225,6 +238,9 @@ class Pipeline:
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
             table, theta, region = table.iloc[rows], theta[rows], found.region[rows]
         else:
+            if self.offset is not None:
+                table = table.iloc[np.flatnonzero(self._in_field(table))]
+                census.n_inside = len(table)
             region = np.full(len(table), self.region)
         features = to_features(table, self.config)
         valid = features.valid
@@ -241,6 +257,18 @@ class Pipeline:
             census=census,
             file=file,
         )
+
+    def _in_field(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+        """Return which events are near the source, or near its place in the field of view of an Off run."""
+        ra, dec, *pointing = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
+        settings = self.config.regions
+        if self.region == 0 and settings.source_ra is not None and settings.source_dec is not None:
+            place = {"source_ra": settings.source_ra, "source_dec": settings.source_dec}
+            theta = theta_from_sky(ra, dec, *pointing, **place, n_regions=2)[:, 0]
+        else:
+            offset, direction = self.offset or (0.0, 0.0)
+            theta = theta_from_offset(ra, dec, *pointing, offset=offset, direction=direction)
+        return np.where(np.isnan(theta), np.inf, theta) ** 2 < settings.theta_squared_cut
 
     def _nearby(self, table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp]) -> NearbyEvents:
         """Return the events of some rows that pass the quality cuts."""
