@@ -120,7 +120,8 @@ def _are_apart(n_on: NDArray[np.intp], n_off: NDArray[np.intp]) -> bool:
     """Say whether a group has no On or no Off events by more than chance, or too many small groups together."""
     n = n_on + n_off
     share = n_on.sum() / n.sum()
-    chance = share**n + (1 - share) ** n
+    # half the mean share: a source may be weaker in some groups than in others
+    chance = (1 - share / 2) ** n + ((1 + share) / 2) ** n
     single = (n > 0) & ((n_on == 0) | (n_off == 0))
     n_single, expected = np.count_nonzero(single), float(chance[n > 0].sum())
     return bool((chance[single] < _MIN_CHANCE).any()) or (n_single > 0 and pdtrc(n_single - 1, expected) < _MIN_CHANCE)
@@ -144,8 +145,8 @@ def _share_groups(on: FloatArray, off: FloatArray, n_blocks: int) -> NDArray[np.
 
 def _short_parts(on: BoolArray) -> NDArray[np.intp]:
     """Return the number of a consecutive part for each event, just long enough to hold On and Off events both."""
-    share = np.clip(max(on.mean(), 1 - on.mean()), 0.5, 0.999)
-    return np.arange(len(on)) // int(np.ceil(1.5 * np.log(_MIN_CHANCE) / np.log(share)))
+    rarer = max(min(on.mean(), 1 - on.mean()), 0.001)
+    return np.arange(len(on)) // int(np.ceil(1.5 * np.log(_MIN_CHANCE) / np.log(1 - rarer / 2)))
 
 
 def is_fold_number(cv: Any) -> bool:

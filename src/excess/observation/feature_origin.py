@@ -127,9 +127,16 @@ def _find_missing(n_on: NDArray[np.int64], expected: FloatArray, variance: Float
 
 
 def check_origin(
-    X: FloatArray, region: NDArray[np.int64], alpha: FloatArray | float, n_regions: int, names: Sequence[str]
+    X: FloatArray,
+    region: NDArray[np.int64],
+    alpha: FloatArray | float,
+    n_regions: int,
+    names: Sequence[str],
+    where: str = "",
 ) -> None:
     """Raise EventFileError where a feature alone tells where an event is; see `find_origin`.
+
+    Small but certain differences are a warning of the logger. The messages begin with ``where``.
 
     Examples
     --------
@@ -164,6 +171,6 @@ def check_origin(
             (lacking, found.missing, found.missing_p_value, _MAX_MISSING),
         ):
             if p_value < limit and effect > largest:
-                raise EventFileError(f"{text}, {advice}")
+                raise EventFileError(f"{where}{text}, {advice}")
             if p_value < limit and effect > _WARNING:
-                logger.warning(f"{text}; part of the significance may come from that")
+                logger.warning(f"{where}{text}; part of the significance may come from that")

@@ -313,8 +313,8 @@ def _join_chunks(
     else:
         ratio = 1 / (n_regions - 1) if alpha is None else alpha
     if not pipeline.config.allow_origin_features:
-        with prefix_errors(source):
-            check_origin(X, region, ratio if event_alpha is None else event_alpha, n_regions, pipeline.config.features)
+        exposure = ratio if event_alpha is None else event_alpha
+        check_origin(X, region, exposure, n_regions, pipeline.config.features, f"{source}: " if source else "")
     return Observation(
         X=X,
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
@@ -348,7 +348,9 @@ def _offset_in_field(files: Mapping[str, tuple[Path, ...]], config: AnalysisConf
         )
     pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
     found = [
-        offset_of_source(*(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec)
+        offset_of_source(
+            *(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec
+        )
         for one in pointing
     ]
     offset, direction = (np.concatenate(values) for values in zip(*found, strict=True))
@@ -376,8 +378,7 @@ def _check_independent(X: FloatArray, chunks: list[ObservedChunk], source: str) 
     if len(names) == 1 and groups is not None:
         labels, origin = np.unique(groups, return_inverse=True)
         names = [f"group {label}" for label in labels.tolist()]
-    with prefix_errors(source):
-        check_rows(X, origin, names if any(names) else ["these events"])
+    check_rows(X, origin, names if any(names) else ["these events"], f"{source}: " if source else "")
 
 
 def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> FloatArray:

@@ -81,7 +81,7 @@ def check_identifiers(table: pd.DataFrame, source: str) -> None:
         )
 
 
-def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str]) -> None:
+def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where: str = "") -> None:
     """Raise EventFileError where more rows of features are equal than chance allows.
 
     Parameters
@@ -92,6 +92,8 @@ def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str]) -> Non
         For each event the number of the file, or of another unit, that it comes from.
     names : sequence of str
         What the numbers of ``origin`` mean, for the message.
+    where : str, default=""
+        What the message begins with.
 
     Notes
     -----
@@ -113,8 +115,8 @@ def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str]) -> Non
     one, other = (names[place] for place in common[:, times.argmax()])
     place = f"most of them in {one}" if one == other else f"most of them in {one} and {other}"
     raise EventFileError(
-        f"{n_equal:,} of {len(X):,} events have the same value in every feature as another event ({place}), which "
-        "independent events do not have; give every event once, whatever its date or number"
+        f"{where}{n_equal:,} of {len(X):,} events have the same value in every feature as another event ({place}), "
+        "which independent events do not have; give every event once, whatever its date or number"
     )
 
 
@@ -151,8 +153,8 @@ def _more_than_chance(count: NDArray[np.intp]) -> bool:
     """Say whether more rows are there twice (or three times, ...) than independent draws from any distribution give.
 
     Let m_k be the number of distinct rows that are there k times. For independent draws it is a sum of Poisson
-    probabilities, for which k! m_k is log-convex in k: m_{k+1} is at least k / (k + 1) m_k^2 / m_{k-1}. Copies of a file
-    are there twice, and none three times.
+    probabilities, for which k! m_k is log-convex in k: m_{k+1} is at least k / (k + 1) m_k^2 / m_{k-1}. Copies of a
+    file are there twice, and none three times.
     """
     times = np.bincount(count, minlength=_MAX_COPIES + 2)
     for k in range(2, _MAX_COPIES + 1):

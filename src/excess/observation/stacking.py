@@ -80,7 +80,9 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
     alpha = first.alpha if one_alpha else float(event_alpha[region > 0].mean())
     X = np.concatenate([part.X for part in parts])
     check_rows(
-        X, np.repeat(np.arange(len(parts)), [len(part.X) for part in parts]), [f"observation {name!r}" for name in observations]
+        X,
+        np.repeat(np.arange(len(parts)), [len(part.X) for part in parts]),
+        [f"observation {name!r}" for name in observations],
     )
     theta, nearby = _join_angles(parts, len(n_regions) == 1)
     return Observation(

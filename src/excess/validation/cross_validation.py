@@ -126,8 +126,9 @@ def cross_val_detect(
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` goes through the
         groups in their order, or through the events as they stand, and trains on earlier ones only; the first block is
-        never held out. It is refused where On and Off were observed at different times. Its significances follow the normal law where there is no source; pooled ones scatter
-        more. ``docs/honesty.md`` says how much, and which number to quote.
+        never held out. It is refused where On and Off were observed at different times. Its significances follow the
+        normal law where there is no source; pooled ones scatter more. ``docs/honesty.md`` says how much, and which
+        number to quote.
     statistic : {"likelihood", "cut"}, default="likelihood"
         The statistic that counts, to be declared before the events are looked at: ``significance`` and ``verdict``
         follow it, and the other stands beside it. ``"likelihood"`` needs a classifier with a signal ratio, or with
@@ -159,8 +160,8 @@ def cross_val_detect(
 
     Notes
     -----
-    A group that has no On events by chance, or no Off events, is held out like any other if the training parts hold both.
-    Where On and Off were observed in different groups, blocks of groups with equal shares of both are held out; see
+    A group that has no On events by chance, or no Off events, is held out like any other if the training parts hold
+    both. Where On and Off were observed in different groups, blocks of groups with equal shares of both are held out; see
     ``excess.estimators.folds.block_groups``.
 
     A plain classifier of scikit-learn selects what it predicts to be On, usually at a probability of 0.5; to tune its
