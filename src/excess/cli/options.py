@@ -225,7 +225,7 @@ class FilesCommand(TyperCommand):
             return super().parse_args(ctx, _repeat_options(args, several))
         except typer.BadParameter as error:
             name = next((word for word in args if word in several), None)
-            if getattr(error, "param", None) is None or error.param.name != "files" or name is None:
+            if name is None or error.param is None or error.param.name != "files":
                 raise
             raise typer.BadParameter(
                 f"are missing: {name} takes all files up to the next option; put FILES first, or behind '--'",

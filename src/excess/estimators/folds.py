@@ -102,7 +102,7 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
     n_off = np.bincount(number[~on], minlength=len(names))
     if not _are_apart(n_on, n_off):
         return groups
-    most = min(np.count_nonzero(n_on), np.count_nonzero(n_off))
+    most = min(int(np.count_nonzero(n_on)), int(np.count_nonzero(n_off)))
     for n in range(min(most, n_blocks or _N_FOLDS), 1, -1):
         block = _share_groups(n_on / n_on.sum(), n_off / n_off.sum(), n)
         if all(counts[block == one].any() for counts in (n_on, n_off) for one in range(n)):
@@ -124,7 +124,8 @@ def _are_apart(n_on: NDArray[np.intp], n_off: NDArray[np.intp]) -> bool:
     chance = (1 - share / 2) ** n + ((1 + share) / 2) ** n
     single = (n > 0) & ((n_on == 0) | (n_off == 0))
     n_single, expected = np.count_nonzero(single), float(chance[n > 0].sum())
-    return bool((chance[single] < _MIN_CHANCE).any()) or (n_single > 0 and pdtrc(n_single - 1, expected) < _MIN_CHANCE)
+    too_many = n_single > 0 and pdtrc(n_single - 1, expected) < _MIN_CHANCE
+    return bool(too_many or (chance[single] < _MIN_CHANCE).any())
 
 
 def _share_groups(on: FloatArray, off: FloatArray, n_blocks: int) -> NDArray[np.intp]:

@@ -89,8 +89,8 @@ def find_origin(
     number = np.searchsorted(edges, feature, side="right")
     n_bins = len(edges) + 1
     table = np.bincount(number * n_regions + region, minlength=n_bins * n_regions).reshape(n_bins, n_regions)
-    expected = np.bincount(number[off], np.broadcast_to(alpha, len(feature))[off], n_bins)
-    variance = np.bincount(number[off], np.broadcast_to(alpha, len(feature))[off] ** 2, n_bins)
+    ratio = np.broadcast_to(alpha, len(feature))[off]
+    expected, variance = (np.bincount(number[off], weights, n_bins).astype(np.float64) for weights in (ratio, ratio**2))
     return FeatureOrigin(*_associate(table[:, 1:]), *_find_missing(table[:, 0], expected, variance))
 
 

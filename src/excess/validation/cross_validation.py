@@ -161,8 +161,8 @@ def cross_val_detect(
     Notes
     -----
     A group that has no On events by chance, or no Off events, is held out like any other if the training parts hold
-    both. Where On and Off were observed in different groups, blocks of groups with equal shares of both are held out; see
-    ``excess.estimators.folds.block_groups``.
+    both. Where On and Off were observed in different groups, blocks of groups with equal shares of both are held out;
+    see ``excess.estimators.folds.block_groups``.
 
     A plain classifier of scikit-learn selects what it predicts to be On, usually at a probability of 0.5; to tune its
     threshold, wrap it in `SignificanceThresholdClassifier`.
