@@ -209,8 +209,8 @@ def test_arguments_that_are_refused(observation, arguments, message):
 
 
 def test_null_tests_need_regions(tmp_path):
-    for name in ("on", "off"):
-        write_events(simulate_observation(50, 5, random_state=0)[["width", "length"]], tmp_path / f"{name}.csv")
+    for seed, name in enumerate(("on", "off")):
+        write_events(simulate_observation(50, 5, random_state=seed)[["width", "length"]], tmp_path / f"{name}.csv")
     config = AnalysisConfig(features=["width", "length"], derived_features={}, quality_cuts=[], groups="none")
     observation = observe(tmp_path / "on.csv", config, off=tmp_path / "off.csv", alpha=1.0)
     with pytest.raises(ValueError, match="null_tests needs at least two Off regions"):

@@ -234,7 +234,10 @@ def test_off_files_of_the_training_are_refused(folder, tmp_path, capsys):
 def test_events_that_are_there_twice_are_refused(folder, tmp_path, capsys):
     path = folder / "observation.hdf5"
     assert run("detect", path, path, "-m", "tree", "-o", tmp_path) == 1
-    assert "are there twice" in said(capsys)
+    assert f"{path}: is given twice for events" in said(capsys)
+    (tmp_path / "copy.hdf5").write_bytes(path.read_bytes())
+    assert run("detect", path, tmp_path / "copy.hdf5", "-m", "tree", "-o", tmp_path) == 1
+    assert "are there twice, by run_id, event_num, night" in said(capsys)
 
 
 def test_overlapping_regions_are_refused(folder, tmp_path, capsys):

@@ -195,8 +195,10 @@ def test_features_and_cuts():
 
 @given(st.lists(st.floats(width=64), max_size=20))
 def test_valid_rows_are_finite(values):
-    config = AnalysisConfig(features=["x", "root"], derived_features={"root": "sqrt(x)"}, quality_cuts=["x < 5"])
-    features = to_features(pd.DataFrame({"x": np.array(values, dtype=float)}), config)
+    config = AnalysisConfig(
+        features=["size", "root"], derived_features={"root": "sqrt(size)"}, quality_cuts=["size < 5"]
+    )
+    features = to_features(pd.DataFrame({"size": np.array(values, dtype=float)}), config)
     assert features.valid.tolist() == [bool(0 <= value < 5) for value in values]
 
 

@@ -386,7 +386,7 @@ class NanScores(Scoreless):
         ({"estimator": {}}, ValueError, "at least one classifier"),
         ({"estimator": OnOffTreeClassifier}, TypeError, "must be an object, got the class OnOffTreeClassifier"),
         ({"estimator": OnOffKMeansClassifier(500)}, ValueError, "n_clusters must be at most the number of events"),
-        ({"groups": np.repeat([0, 1], 300), "y": np.repeat([0, 1], 300)}, ValueError, "one class only"),
+        ({"groups": np.repeat([0, 1], 300), "y": np.repeat([0, 1], 300)}, ValueError, "no fold can hold both"),
     ],
 )
 def test_bad_input(options, error, message, null_data):

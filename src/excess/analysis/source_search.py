@@ -16,6 +16,7 @@ from excess.analysis.models import make_model
 from excess.analysis.references import Simulated, SimulatedEvents, collect_references, is_hybrid
 from excess.analysis.run_folder import Run, describe_run, without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
+from excess.estimators.folds import block_groups
 from excess.estimators.model_file import ModelFileError
 from excess.observation.observation import Observation, observe
 from excess.observation.stacking import observe_several, stack
@@ -31,6 +32,8 @@ _logger = logging.getLogger(__name__)
 
 SUPERVISED = "supervised"
 """Name of the forest that was trained on simulated events, among the models of a run."""
+
+_MAX_NAMED_GROUPS = 20
 
 
 def search(
@@ -136,6 +139,7 @@ def search(
 
     shared: dict[str, Any] = {
         "groups": observation.groups,
+        "time": observation.time,
         "random_state": seed,
         "verbose": int(verbose),
         "cv": folds,
@@ -283,8 +287,8 @@ def _search_forward(
 ) -> tuple[dict[str, Outcome], str]:
     """Cross-validate forward in time; or say why that cannot be done, which is no reason to lose the rest."""
     order: Any = np.arange(len(observation.on))
+    time = observation.time
     if observation.groups is None:
-        time = observation.time
         if time is None or not np.isfinite(time).all():
             return {}, "there are neither groups nor times, so that what came first is not known"
         order = np.argsort(time, kind="stable")
@@ -295,10 +299,10 @@ def _search_forward(
             _safe_indexing(X, order),
             observation.on[order],
             alpha=ratio[order] if isinstance(ratio, np.ndarray) else ratio,
-            **{**shared, "strategy": "forward"},
+            **{**shared, "time": None if time is None else time[order], "strategy": "forward"},
         )
     except ValueError as error:
-        return {}, str(error)
+        return {}, str(error) + _blocks_of(observation)
     return {name: one.outcome for name, one in found.items()}, ""
 
 
@@ -319,6 +323,20 @@ def _test_quickly(
     except ValueError as error:  # too few groups, or too few events in a region
         _logger.info("no null test: %s", error)
         return {}
+
+
+def _blocks_of(observation: Observation) -> str:
+    """Return which blocks of groups are held out in the place of groups, if it is so."""
+    if observation.groups is None:
+        return ""
+    blocks = block_groups(observation.groups, observation.regions.on)
+    if blocks is observation.groups:
+        return ""
+    found = {str(name): int(block) for name, block in zip(observation.groups, blocks, strict=True)}
+    if len(found) > _MAX_NAMED_GROUPS:
+        return f". Each of {len(np.unique(blocks))} folds holds out groups of On and of Off events together"
+    texts = [" + ".join(name for name in found if found[name] == block) for block in np.unique(blocks)]
+    return f". Each fold holds out groups of On and of Off events together: {'; '.join(texts)}"
 
 
 def check_applicable(trained: TrainedModel, observation: Observation) -> None:

@@ -23,6 +23,7 @@ from excess.cli.options import (
     DaskAddress,
     EventOptions,
     Files,
+    FilesCommand,
     Jobs,
     Json,
     Overwrite,
@@ -153,7 +154,7 @@ def info(
         print_table(str(file), rows)
 
 
-@app.command()
+@app.command(cls=FilesCommand)
 @grouped
 def detect(
     events: EventOptions,
@@ -325,7 +326,7 @@ def report(
         print_json([str(path) for path in written])
 
 
-@app.command()
+@app.command(cls=FilesCommand)
 @grouped
 def train(
     events: EventOptions,

@@ -57,6 +57,8 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
     with pd.read_csv(path, chunksize=chunk_rows or COUNT_ROWS, **options) as reader:
         empty = True
         for chunk in reader:
+            if chunk.empty:  # a header alone; pandas takes its columns for texts
+                break
             empty = False
             yield chunk[list(names)].reset_index(drop=True)
     if empty:

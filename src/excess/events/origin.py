@@ -40,11 +40,73 @@ _RULES = tuple(
     )
 )
 
+# The names of other telescopes, as `_plain` writes them: lower case, with underscores, without units.
+_PLAIN_RULES = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (
+            r"(.*_)?(theta|theta_?2|theta_?sq(uared)?|sep|separation|ang(ular)?_(sep|separation|dist|distance))"
+            r"(_(on|off))?(_?\d+)?|dist(_off)?",
+            "it is the distance to the source or to an Off region",
+        ),
+        (r"(.*_)?src_?[xy]|(.*_)?expected_src_.*|(.*_)?source(_?[xy])?", "it is a position of the source"),
+        (
+            r"x|y|r|phi|(.*_)?(cog|centroid|mean|hillas|cam|camera|img|image|disp_?d|direction|dir|det|fov|tel)_?[xy]|"
+            r"(.*_)?[xy]_?(cog|centroid|cam|camera|off|offset|derot|off_derot|max)|f?mean_?[xy]|(.*_)?(cog|hillas)_(r|phi)",
+            "it is a position in the camera",
+        ),
+        (
+            r"(.*_)?(fov_?)?(altaz_|radec_)?(lon|lat|offset|xoff|yoff)(_.*)?|(.*_)?camera_?distance|"
+            r"(.*_)?offset_?angle|(.*_)?off_?axis(_.*)?",
+            "it is a position in the field of view",
+        ),
+        (
+            r"(.*_)?(alt|az|zd|ze|el|ra|dec|altitude|azimuth|zenith|elevation|airmass|hour_?angle|parallactic)"
+            r"(_(tel|telescope|angle|mean|reco|rec|off|on|j2000|corr|pnt|point|pointing|array|prediction|err))?(_?\d+)?|"
+            r"(sin|cos|tan|sec)_?(alt|az|zd|ze|zenith|azimuth|ra|dec)(_.*)?|(.*_)?(glon|glat|gal_?[lb])",
+            "it is a direction on the sky, or the pointing",
+        ),
+        (
+            r"(dragon|ucts|tib|trigger|event|gps|utc|unix|tai|abs|absolute|start|stop|local|cam|telescope|obs|run|"
+            r"central_trigger)_?(time|timestamp|sec|seconds|ns|nanosec|date)(_.*)?|"
+            r"(.*_)?(mjd|jd|gps_?(time|sec|nsec)|timestamp|date|datetime|millisec|unix_?time)(_.*)?|times?|delta_?t|"
+            r"time_difference|time_diff",
+            "it says when or what was observed",
+        ),
+        (
+            r"(.*_)?(event|run|obs|observation|shower|subrun|tel|telescope|file|night|dragon)_?(id|no|nr|num|number|counter)|"
+            r"subrun|(.*_)?(ucts|tib|dragon|event|trigger)_?counter|sequence|(.*_)?day|wobble.*|source_name|target",
+            "it identifies the event or the run",
+        ),
+        (r"(.*_)?(gammaness|hadronness|gamma_?score|bdt_?(score|response)?|msc|is_gamma)", _OF_CLASSIFIER),
+    )
+)
+_UNIT = re.compile(r"_(deg|degree|degrees|rad|radian|radians|mm|cm|m|km|arcmin|arcsec|h|hours?|s|ns|sec|camera_frame)$")
+
 
 def origin_of(name: str, *, is_reference: bool = False) -> str | None:
     """Return why a column encodes where an event came from, None if it does not.
 
     Who names a column as a reference says that it is the output of a classifier, and that this one does not know.
+
+    Examples
+    --------
+    >>> from excess.events.origin import origin_of
+    >>> origin_of("zenithAngle")
+    'it is a direction on the sky, or the pointing'
+    >>> origin_of("width") is None
+    True
     """
-    reason = next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)
-    return None if is_reference and reason == _OF_CLASSIFIER else reason
+    matches = [reason for pattern, reason in _RULES if pattern.fullmatch(name)]
+    matches += [reason for pattern, reason in _PLAIN_RULES if any(map(pattern.fullmatch, _plain(name)))]
+    if not matches or (is_reference and matches[0] == _OF_CLASSIFIER):
+        return None
+    return matches[0]
+
+
+def _plain(name: str) -> tuple[str, str]:
+    """Return a name in lower case with underscores between its words, and the same without a unit at its end."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name.replace(".", "_").replace("-", "_")).lower()
+    # the prefix of members in MARS, and of branches in other frameworks
+    words = re.sub(r"^(f|rec|mhillas|mhillassrc|mpointingpos|mtime)_+", "", words)
+    return words, _UNIT.sub("", words)

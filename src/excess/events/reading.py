@@ -239,6 +239,7 @@ class _Files:
                 for chunk in FORMATS[self.format].chunks(path, columns, chunk_rows):
                     if len(chunk):
                         any_events = True
+                        chunk.attrs["file"] = str(path)
                         yield chunk
                     elif empty is None:
                         empty = chunk

@@ -14,9 +14,11 @@ from pydantic import ValidationError
 
 from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
-from excess.events import AnalysisConfig, load_config, read_events
+from excess.events import AnalysisConfig, describe, iter_events, load_config, read_events
+from excess.observation.feature_origin import check_origin
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
-from excess.observation.regions import Regions, theta_columns
+from excess.observation.regions import SKY_COLUMNS, Regions, offset_of_source, theta_columns
+from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +30,8 @@ __all__ = ["Observation", "as_config", "observe"]
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
-_KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
-"""Columns that identify an event; the third may be missing."""
+_MAX_OFFSET_SPREAD = 0.1
+"""Largest difference of the offsets of the source from the pointing, in deg, among On files beside Off files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +216,9 @@ def observe(
         Features, cuts, regions and groups, or the YAML file that holds them; by default those of FACT's open Crab
         analysis.
     off : path, sequence of paths or None, default=None
-        Files of Off events, if ``events`` are files of On events only; regions are then not used.
+        Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold sky
+        positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off events
+        those near the same place in the field of view, by the cut on theta^2.
     alpha : float, mapping of group to float, or None, default=None
         Exposure ratio On/Off, such as the ratio of observation times; needed with ``off``. A mapping has one for each
         group, such as a night. Otherwise it follows from the number of regions.
@@ -263,15 +267,21 @@ def observe(
     ratio = alpha if alpha is None or isinstance(alpha, Mapping) else as_scalar_alpha(alpha)
     if join is not None:
         files["joined events"] = _as_paths(join)
+        check_files_once(_kinds(files))
         with prefix_errors(_describe_paths(files["events"])):
             chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"]))]
             return _join_chunks(chunks, pipeline, files, None)
     chunks = []
     if off is not None:
         files["Off events"] = _as_paths(off)
+    check_files_once(_kinds(files))
+    offset = None if off is None else _offset_in_field(files, settings)
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
-            chunks += replace(pipeline, region=None if off is None else region).read(paths, chunk_rows)
+            own = replace(pipeline, region=None if off is None else region, offset=offset)
+            chunks += own.read(paths, chunk_rows)
+        if region == 0 and all(chunk.census.n_outside == 0 for chunk in chunks):
+            offset = None  # files of On events alone, so those of Off events are cut as well
     return _join_chunks(chunks, pipeline, files, ratio)
 
 
@@ -290,13 +300,9 @@ def _join_chunks(
     source = _describe_paths(files["events"]) if files else ""
     census.check(source, pipeline.config)
     table = pd.concat([chunk.identifiers for chunk in chunks], ignore_index=True)
-    for keys in _KEYS:
-        known = [key for key in keys if key in table]
-        if known[:2] == list(keys[:2]) and (twice := table.duplicated(known)).any():
-            raise EventFileError(
-                f"{source}{': ' if source else ''}{twice.sum():,} events are there twice, by {', '.join(known)}; give "
-                "every file once"
-            )
+    check_identifiers(table, source)
+    X = np.concatenate([chunk.X for chunk in chunks])
+    _check_independent(X, chunks, source)
     n_regions = 2 if alpha is not None else pipeline.config.regions.n_regions
     region = np.concatenate([chunk.region for chunk in chunks])
     groups = concatenate([chunk.groups for chunk in chunks])
@@ -306,8 +312,11 @@ def _join_chunks(
         ratio = float(event_alpha[region > 0].mean())
     else:
         ratio = 1 / (n_regions - 1) if alpha is None else alpha
+    if not pipeline.config.allow_origin_features:
+        exposure = ratio if event_alpha is None else event_alpha
+        check_origin(X, region, exposure, n_regions, pipeline.config.features, f"{source}: " if source else "")
     return Observation(
-        X=np.concatenate([chunk.X for chunk in chunks]),
+        X=X,
         regions=Regions(region, n_regions, ratio, census.n_overlapping),
         groups=groups,
         table=table,
@@ -319,6 +328,57 @@ def _join_chunks(
         files=files,
         event_alpha=event_alpha,
     )
+
+
+def _offset_in_field(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -> tuple[float, float] | None:
+    """Return where in the field of view of On files the source is, as offset and direction in deg.
+
+    None if the files have no sky positions, so that nothing but On and Off events can be in them.
+    """
+    described = [describe(paths[0]) for paths in files.values()]
+    if not all(name in info.columns for info in described for name in SKY_COLUMNS):
+        return None
+    source_ra, source_dec = config.regions.source_ra, config.regions.source_dec
+    if source_ra is None or source_dec is None:
+        if not described[0].format.startswith("FITS"):
+            return None
+        raise EventFileError(
+            f"{described[0].path}: is a list of all events in the field of view, so the position of the source is "
+            "needed for the cut on theta^2: give source_ra and source_dec (--source-ra and --source-dec)"
+        )
+    pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
+    found = [
+        offset_of_source(
+            *(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec
+        )
+        for one in pointing
+    ]
+    offset, direction = (np.concatenate(values) for values in zip(*found, strict=True))
+    if len(offset) == 0:
+        return None
+    if np.ptp(offset) > _MAX_OFFSET_SPREAD:
+        raise EventFileError(
+            f"{_describe_paths(files['events'])}: the source is from {offset.min():.2f} to {offset.max():.2f} deg away "
+            "from the pointing, so that it is not known where in the Off runs to count; give runs of each offset as an "
+            "observation of their own, in a list of observations"
+        )
+    return float(np.median(offset)), float(direction[0])
+
+
+def _kinds(files: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
+    """Return files by what messages call them: event files are those of On events where Off has its own."""
+    return {"On events" if "Off events" in files and kind == "events" else kind: paths for kind, paths in files.items()}
+
+
+def _check_independent(X: FloatArray, chunks: list[ObservedChunk], source: str) -> None:
+    """Refuse equal rows of features; the message names files where there are several, else groups."""
+    names = list(dict.fromkeys(chunk.file for chunk in chunks))
+    origin = np.repeat([names.index(chunk.file) for chunk in chunks], [len(chunk.X) for chunk in chunks])
+    groups = concatenate([chunk.groups for chunk in chunks])
+    if len(names) == 1 and groups is not None:
+        labels, origin = np.unique(groups, return_inverse=True)
+        names = [f"group {label}" for label in labels.tolist()]
+    check_rows(X, origin, names if any(names) else ["these events"], f"{source}: " if source else "")
 
 
 def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> FloatArray:

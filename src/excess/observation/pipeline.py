@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError
 from excess.events import AnalysisConfig, describe, iter_events, to_features
-from excess.observation.regions import SKY_COLUMNS, angles_to_regions, assign_regions, theta_columns
+from excess.observation.regions import (
+    SKY_COLUMNS,
+    angles_to_regions,
+    assign_regions,
+    theta_columns,
+    theta_from_offset,
+    theta_from_sky,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,6 +39,8 @@ IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *
 """Columns that identify an event; kept with the features if the files have them."""
 _MAX_OVERLAP = 0.01
 """Largest share of events in several regions for the overlap policy "on_first"."""
+_MAX_OVERLAP_ERROR = 0.3
+"""Largest excess that such events may fake, in units of the statistical error of the excess."""
 _NEARBY = 4.0
 """Largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut."""
 
@@ -96,11 +105,20 @@ class Census:
                     f"{where}no {name} events are left of {self.n_read:,} events read "
                     f"({self.n_outside:,} outside all regions, {self.n_cut:,} cut away)"
                 )
-        if config.regions.overlap == "on_first" and self.n_overlapping > _MAX_OVERLAP * n_used:
+        if config.regions.overlap == "on_first":
+            self._check_overlap(where, config.regions.n_regions)
+
+    def _check_overlap(self, where: str, n_regions: int) -> None:
+        """Refuse overlapping regions where the events that Off loses to On would look like a source."""
+        alpha = 1 / (n_regions - 1)
+        n_used = self.n_on + self.n_off
+        lost = alpha * self.n_overlapping * n_used / self.n_inside
+        error = float(np.sqrt(self.n_on + alpha**2 * self.n_off))
+        if self.n_overlapping > _MAX_OVERLAP * n_used or lost > _MAX_OVERLAP_ERROR * error:
             raise EventFileError(
-                f"{where}the regions overlap: {self.n_overlapping:,} of {n_used:,} events lie in several, and giving "
-                "them to On would look like a source; make theta_squared_cut smaller, or choose the overlap policy "
-                "'drop'"
+                f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
+                f"giving them to On would look like a source, by {lost / error:.1f} sigma; make theta_squared_cut "
+                "smaller, or choose the overlap policy 'drop'"
             )
 
     def __str__(self) -> str:
@@ -128,7 +146,8 @@ class NearbyEvents:
 class ObservedChunk:
     """Events of one table that lie in a region and pass the quality cuts; see `Observation` for the attributes.
 
-    ``region`` is 0 for On and higher for Off, ``identifiers`` are the columns that identify the events.
+    ``region`` is 0 for On and higher for Off, ``identifiers`` are the columns that identify the events, ``file`` is the
+    name of their file where there is one.
     """
 
     X: FloatArray
@@ -138,6 +157,7 @@ class ObservedChunk:
     identifiers: pd.DataFrame
     nearby: NearbyEvents | None
     census: Census
+    file: str = ""
 
     @property
     def on(self) -> NDArray[np.int64]:
@@ -157,6 +177,9 @@ class Pipeline:
         Column of the groups; ``"none"`` for no groups.
     region : int or None
         The region of all events, if On and Off come from separate files; None to find it from angles or sky positions.
+    offset : tuple of float or None
+        With ``region``: the offset of the source from the pointing and its direction, both in deg, where files hold
+        whole fields of view. Events farther from that place than the cut on theta^2 are in no region.
     nearby : bool
         Keep events around the regions as well.
     identify : bool
@@ -166,6 +189,7 @@ class Pipeline:
     config: AnalysisConfig
     groups: str = NO_GROUPS
     region: int | None = None
+    offset: tuple[float, float] | None = None
     nearby: bool = False
     identify: bool = True
 
@@ -192,6 +216,8 @@ class Pipeline:
             thetas = theta_columns(self.config.regions.n_regions)
             known = thetas if all(name in present for name in thetas) else (*thetas, *SKY_COLUMNS)
             wanted += [name for name in known if name in present]
+        elif self.offset is not None:
+            wanted += SKY_COLUMNS
         if self.identify:
             wanted += [name for name in IDENTIFIERS if name in present]
         return list(dict.fromkeys(wanted))
@@ -199,6 +225,7 @@ class Pipeline:
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
         """Return the events of a table inside a region that pass the quality cuts."""
         theta = nearby = None
+        file = str(table.attrs.get("file", ""))
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
             settings = self.config.regions
@@ -211,6 +238,9 @@ class Pipeline:
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
             table, theta, region = table.iloc[rows], theta[rows], found.region[rows]
         else:
+            if self.offset is not None:
+                table = table.iloc[np.flatnonzero(self._in_field(table))]
+                census.n_inside = len(table)
             region = np.full(len(table), self.region)
         features = to_features(table, self.config)
         valid = features.valid
@@ -225,7 +255,20 @@ class Pipeline:
             identifiers=table.loc[valid, [name for name in IDENTIFIERS if name in table]],
             nearby=nearby,
             census=census,
+            file=file,
         )
+
+    def _in_field(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+        """Return which events are near the source, or near its place in the field of view of an Off run."""
+        ra, dec, *pointing = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
+        settings = self.config.regions
+        if self.region == 0 and settings.source_ra is not None and settings.source_dec is not None:
+            place = {"source_ra": settings.source_ra, "source_dec": settings.source_dec}
+            theta = theta_from_sky(ra, dec, *pointing, **place, n_regions=2)[:, 0]
+        else:
+            offset, direction = self.offset or (0.0, 0.0)
+            theta = theta_from_offset(ra, dec, *pointing, offset=offset, direction=direction)
+        return np.where(np.isnan(theta), np.inf, theta) ** 2 < settings.theta_squared_cut
 
     def _nearby(self, table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp]) -> NearbyEvents:
         """Return the events of some rows that pass the quality cuts."""

@@ -210,6 +210,65 @@ def theta_from_sky(
     return theta
 
 
+def offset_of_source(
+    pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: float, source_dec: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return how far the source is from each pointing, and in which direction, in deg; north is 0, east is 90.
+
+    Examples
+    --------
+    >>> from excess.observation.regions import offset_of_source
+    >>> offset_of_source([83.63], [22.51], source_ra=83.63, source_dec=22.01)
+    (array([0.5]), array([180.]))
+    """
+    axis = _unit_vectors("pointing_ra", pointing_ra, "pointing_dec", pointing_dec)
+    source = _unit_vectors("source_ra", source_ra, "source_dec", source_dec)
+    north, east = _north_and_east(pointing_ra, pointing_dec)
+    along, up, right = (np.sum(source * direction, axis=-1) for direction in (axis, north, east))
+    return np.degrees(np.arctan2(np.hypot(up, right), along)), np.degrees(np.arctan2(right, up)) % 360
+
+
+def theta_from_offset(
+    ra: ArrayLike, dec: ArrayLike, pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, offset: float, direction: float
+) -> FloatArray:
+    """Return angles in deg between events and a place in the field of view: where a source would be in another run.
+
+    Parameters
+    ----------
+    ra, dec, pointing_ra, pointing_dec
+        As for `theta_from_sky`.
+    offset, direction : float
+        Distance of the place from the pointing, and its direction, in deg; see `offset_of_source`.
+
+    Returns
+    -------
+    ndarray of shape (n_events,)
+        Angles in deg.
+
+    Examples
+    --------
+    >>> from excess.observation.regions import theta_from_offset
+    >>> theta_from_offset([83.63], [22.01], 83.63, 22.51, offset=0.5, direction=180.0).round(6)
+    array([0.])
+    """
+    event = _unit_vectors("ra", ra, "dec", dec)
+    axis = _unit_vectors("pointing_ra", pointing_ra, "pointing_dec", pointing_dec)
+    north, east = _north_and_east(pointing_ra, pointing_dec)
+    distance, angle = np.radians(offset), np.radians(direction)
+    center = np.cos(distance) * axis + np.sin(distance) * (np.cos(angle) * north + np.sin(angle) * east)
+    center = np.broadcast_to(center, event.shape)
+    sine = np.linalg.norm(np.cross(center, event), axis=-1)
+    return np.asarray(np.degrees(np.arctan2(sine, np.sum(center * event, axis=-1))))
+
+
+def _north_and_east(ra: ArrayLike, dec: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return unit vectors to the north and to the east of directions in deg."""
+    longitude, latitude = (np.radians(np.asarray(value, dtype=np.float64)) for value in (ra, dec))
+    zero = np.zeros_like(longitude)
+    north = [-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)]
+    return np.stack(north, axis=-1), np.stack([-np.sin(longitude), np.cos(longitude), zero], axis=-1)
+
+
 def angles_to_regions(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
     """Return the angles in deg between events and the centres of all regions, On first; see `find_regions`."""
     wanted = theta_columns(config.n_regions)

@@ -17,6 +17,7 @@ from excess.events import AnalysisConfig, load_observation_list
 from excess.observation.observation import Observation, as_config, concatenate, join_nearby, observe
 from excess.observation.pipeline import Census, NearbyEvents
 from excess.observation.regions import Regions
+from excess.observation.repeated_events import check_rows
 
 __all__ = ["observe_several", "stack"]
 
@@ -77,9 +78,15 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
     event_alpha = np.concatenate([np.broadcast_to(part.exposure_ratio, len(part.X)) for part in parts])
     one_alpha = bool((event_alpha == event_alpha[0]).all())
     alpha = first.alpha if one_alpha else float(event_alpha[region > 0].mean())
+    X = np.concatenate([part.X for part in parts])
+    check_rows(
+        X,
+        np.repeat(np.arange(len(parts)), [len(part.X) for part in parts]),
+        [f"observation {name!r}" for name in observations],
+    )
     theta, nearby = _join_angles(parts, len(n_regions) == 1)
     return Observation(
-        X=np.concatenate([part.X for part in parts]),
+        X=X,
         regions=Regions(region, n_regions.pop() if len(n_regions) == 1 else 2, alpha, census.n_overlapping),
         groups=concatenate([part.groups for part in parts]),
         table=pd.concat([part.table for part in parts], ignore_index=True),

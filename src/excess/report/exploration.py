@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
+from excess._core.ordering import number_groups
 from excess.report.series import find_bins, has_score, squared_angles, theta_squared_edges, threshold_steps
 from excess.stats.significance import OnOffCounts, significance_of_cuts
 from excess.validation.detection import Detection
@@ -98,7 +99,8 @@ def _groups(detection: Detection, known: NDArray[np.bool_]) -> tuple[list[Any], 
     """Return the groups of hold-out events, and for each known event the index of its group."""
     if detection.groups is None:
         return [], np.zeros(0, dtype=np.intp)
-    names, number = np.unique(detection.groups[detection.held_out], return_inverse=True)
+    time = None if detection.time is None else detection.time[detection.held_out]
+    names, number = number_groups(detection.groups[detection.held_out], time)
     return names.tolist(), number[known[detection.held_out]]
 
 

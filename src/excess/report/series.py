@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
+from excess._core.ordering import number_groups
 from excess.stats.curve import ThresholdCurve
 from excess.stats.likelihood import compute_likelihood
 from excess.stats.significance import li_ma_significance
@@ -312,7 +313,7 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
         if hours[-1] > 0:
             exposure, unit = hours, "h"
     elif detection.groups is not None:
-        judged = judged[np.argsort(np.unique(detection.groups[judged], return_inverse=True)[1], kind="stable")]
+        judged = judged[np.argsort(number_groups(detection.groups[judged])[1], kind="stable")]
     if n_moments is None:
         n_moments = _N_MOMENTS[detection.statistic]
         if detection.statistic == "likelihood" and len(judged) > _MANY_EVENTS:

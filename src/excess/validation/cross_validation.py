@@ -11,7 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import as_choice, as_counts, as_int, as_random_state, as_scalar
+from excess._core.checks import (
+    as_choice,
+    as_column,
+    as_counts,
+    as_int,
+    as_random_state,
+    as_scalar,
+    check_same_length,
+)
 from excess._core.progress import progress_bar
 from excess._core.threads import map_threaded, n_threads
 from excess.estimators.base import ExposedEstimator, OnOffMixin, with_alpha, with_exposure
@@ -33,6 +41,7 @@ class SharedOptions(TypedDict, total=False):
     """Keyword arguments that `cross_val_detect` and `null_test` share; the functions have their defaults."""
 
     groups: ArrayLike | None
+    time: ArrayLike | None
     cv: Any
     strategy: str
     statistic: str
@@ -65,6 +74,7 @@ def cross_val_detect(
     groups: ArrayLike | None = None,
     observations: ArrayLike | None = None,
     nearby: tuple[Any, ArrayLike | None] | None = None,
+    time: ArrayLike | None = None,
     cv: Any = None,
     strategy: str = "pooled",
     statistic: str = "likelihood",
@@ -106,15 +116,19 @@ def cross_val_detect(
         Further events and their groups (None without groups): neither On nor Off, never trained on and never
         counted, but scored by models that have not seen their group. A plot of theta^2 beyond the cut needs
         them; see ``Detection.nearby``.
+    time : array-like of shape (n_events,), default=None
+        Times, in any unit. With ``strategy="forward"`` groups go in the order of their times. Without times they are
+        sorted, texts by the numbers in them. Without groups, events go in the order in which they stand.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
         in turn, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
         of consecutive blocks of groups (by default each group is one) or of events (by default five).
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` goes through the
-        groups in sorted order, or through the events as they stand, and trains on earlier ones only; the first block is
-        never held out. Its significances follow the normal law where there is no source; pooled ones scatter
-        more. ``docs/honesty.md`` says how much, and which number to quote.
+        groups in their order, or through the events as they stand, and trains on earlier ones only; the first block is
+        never held out. It is refused where On and Off were observed at different times. Its significances follow the
+        normal law where there is no source; pooled ones scatter more. ``docs/honesty.md`` says how much, and which
+        number to quote.
     statistic : {"likelihood", "cut"}, default="likelihood"
         The statistic that counts, to be declared before the events are looked at: ``significance`` and ``verdict``
         follow it, and the other stands beside it. ``"likelihood"`` needs a classifier with a signal ratio, or with
@@ -146,7 +160,9 @@ def cross_val_detect(
 
     Notes
     -----
-    A group without On events, or without Off events, is held out like any other if the training parts hold both.
+    A group that has no On events by chance, or no Off events, is held out like any other if the training parts hold
+    both. Where On and Off were observed in different groups, blocks of groups with equal shares of both are held out;
+    see ``excess.estimators.folds.block_groups``.
 
     A plain classifier of scikit-learn selects what it predicts to be On, usually at a probability of 0.5; to tune its
     threshold, wrap it in `SignificanceThresholdClassifier`.
@@ -178,6 +194,10 @@ def cross_val_detect(
     required = _as_significance(required_significance)
     repeated = {"n_repeats": n_repeats, "n_permutations": n_permutations, "random_state": random_state}
     events = check_events(X, y, alpha, groups, nearby, observations)
+    if time is not None:
+        moments = as_column("time", np.asarray(time, dtype=np.float64))
+        check_same_length(y=events.labels, time=moments)
+        events = events._replace(time=moments)
     found = _run_folds(models, events, cv, strategy=strategy, n_jobs=n_jobs, verbose=verbose, **repeated)
     detections = {
         name: make_detection(events, runs, n_repeats, strategy, statistic, required) for name, (runs,) in found.items()
@@ -365,7 +385,7 @@ def _run_folds(
     n_jobs = n_threads(n_jobs)
     check_references(models, events.groups)
     seed = int(as_random_state(random_state).randint(2**31 - 1))
-    folds_of = fold_maker(cv, strategy, events.X, events.labels, events.on_class, events.groups)
+    folds_of = fold_maker(cv, strategy, events.X, events.labels, events.on_class, events.groups, events.time)
     models = {name: with_alpha(model, events.mean_alpha(events.labels)) for name, model in models.items()}
     repeated = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]
     n_folds = len(folds_of(events.labels, _seed(seed, 0, 0)))

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from excess._core.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
+from excess._core.ordering import number_groups
 from excess.stats.curve import ThresholdCurve, compute_cell_curve
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
@@ -499,7 +500,8 @@ class Detection:
         """Return the groups, or other labels, that were held out, each with its events."""
         if labels is None:
             return []
-        found = np.unique(labels[self.held_out])
+        time = self.time[self.held_out] if self.time is not None and labels is self.groups else None
+        found = number_groups(labels[self.held_out], time)[0]
         is_date = found.dtype.kind in "mM"  # which would become a number
         names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
         return [(name, labels == name) for name in names]

@@ -64,7 +64,7 @@ def fit_and_predict(
     """
     estimator, alpha, of_training = exposed
     groups = None if events.groups is None else events.groups[train]
-    fit_params: dict[str, Any] = {"groups": events.groups} if takes_groups(estimator, groups) else {}
+    fit_params: dict[str, Any] = {"groups": events.blocks} if takes_groups(estimator, groups) else {}
     for name, values in of_training.items():
         fit_params[name] = np.zeros(len(labels))
         fit_params[name][train] = values

@@ -137,6 +137,7 @@ def null_test(
     n_regions: int,
     off_regions: Sequence[int] | None = None,
     groups: ArrayLike | None = None,
+    time: ArrayLike | None = None,
     cv: Any = None,
     strategy: str = "pooled",
     statistic: str = "likelihood",
@@ -163,7 +164,7 @@ def null_test(
         Number of regions, On included; at least 3.
     off_regions : sequence of int, default=None
         Off regions to look at; by default all of them.
-    groups, cv, strategy, statistic, n_repeats, n_jobs, random_state
+    groups, time, cv, strategy, statistic, n_repeats, n_jobs, random_state
         As for `cross_val_detect`.
     verbose : int, default=0
         With 1, show a progress bar.
@@ -203,6 +204,7 @@ def null_test(
                 label_null_region(numbers, fake),
                 alpha=1 / (n_regions - 2),
                 groups=None if known_groups is None else known_groups[off],
+                time=None if time is None else np.asarray(time)[off],
                 cv=cv,
                 strategy=strategy,
                 statistic=statistic,

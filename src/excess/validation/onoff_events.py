@@ -20,6 +20,7 @@ from excess._core.checks import (
     check_event_numbers,
     check_same_length,
 )
+from excess.estimators.folds import block_groups
 
 
 class NearbyEvents(NamedTuple):
@@ -44,6 +45,7 @@ class OnOffEvents(NamedTuple):
     groups: NDArray[Any] | None
     nearby: NearbyEvents | None = None
     observations: NDArray[Any] | None = None
+    time: FloatArray | None = None
 
     @property
     def on(self) -> BoolArray:
@@ -65,12 +67,17 @@ class OnOffEvents(NamedTuple):
             return np.arange(number, self.nearby.n_events, n_shares)
         return np.flatnonzero(np.isin(self.nearby.groups, np.unique(self.groups[held_out])))
 
+    @property
+    def blocks(self) -> NDArray[Any] | None:
+        """What is not split between training and hold-out: groups, or blocks of them with On and Off events both."""
+        return None if self.groups is None else block_groups(self.groups, self.on)
+
     def permute_labels(self, seed: int) -> NDArray[Any]:
         """Return labels that are permuted within groups, and among events of the same exposure ratio."""
         n = len(self.labels)
         group = np.zeros(n, dtype=np.intp)
-        if self.groups is not None:
-            group = np.unique(self.groups, return_inverse=True)[1]
+        if (blocks := self.blocks) is not None:
+            group = np.unique(blocks, return_inverse=True)[1]
         if isinstance(self.alpha, np.ndarray):
             values, number = np.unique(self.alpha, return_inverse=True)
             group = group * len(values) + number

@@ -1,0 +1,93 @@
+"""Folds: blocks of groups with both classes, and the order of groups forward in time."""
+
+import numpy as np
+import pytest
+
+from excess import OnOffTreeClassifier, cross_val_detect
+from excess._core.ordering import number_groups
+from excess.estimators.folds import block_groups, fold_maker, make_folds
+
+LABELS = np.array([f"run_{number}" for number in range(1, 13)])
+
+
+@pytest.mark.parametrize(("n_on", "n_off", "expected"), [(4, 4, 4), (2, 7, 2), (9, 9, 5), (12, 3, 3)])
+def test_blocks_hold_equal_shares_of_both_classes(n_on, n_off, expected):
+    size = np.random.default_rng(0).integers(150, 250, n_on + n_off)
+    groups = np.repeat(np.arange(n_on + n_off), size)
+    on = groups < n_on
+    blocks = block_groups(groups, on)
+    assert len(np.unique(blocks)) == expected
+    for group in range(n_on + n_off):
+        assert len(np.unique(blocks[groups == group])) == 1
+    for own in (on, ~on):
+        share = np.bincount(blocks[own]) / np.count_nonzero(own)
+        assert share.min() > 0.5 / expected
+
+
+def test_groups_that_lack_a_class_by_chance_stay():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        groups = np.repeat(np.arange(60), rng.integers(1, 40, 60))
+        on = rng.random(len(groups)) < rng.choice([0.1, 0.17, 0.5])
+        assert block_groups(groups, on) is groups
+
+
+def test_small_runs_of_one_class_each_are_put_together():
+    groups = np.repeat(np.arange(100), 5)
+    on = groups % 2 == 0
+    assert len(np.unique(block_groups(groups, on))) == 5
+    for train, held_out in make_folds(3, groups[:, np.newaxis], on.astype(int), {"groups": groups}):
+        assert 0.4 < on[held_out].mean() < 0.6
+        assert 0.4 < on[train].mean() < 0.6
+
+
+def test_more_folds_than_blocks_are_refused():
+    groups = np.repeat(np.arange(8), 100)
+    on = (groups < 3).astype(int)
+    with pytest.raises(ValueError, match="cv must be at most 3, got 4: On and Off events are in different groups"):
+        fold_maker(4, "pooled", on[:, np.newaxis], on, 1, groups)
+
+
+def test_texts_are_in_the_order_of_their_numbers():
+    names, number = number_groups(LABELS[::-1])
+    assert names.tolist() == LABELS.tolist()
+    assert number.tolist() == list(range(11, -1, -1))
+    assert number_groups(np.array([3, 1, 2]))[0].tolist() == [1, 2, 3]
+    assert number_groups(np.array(["b", "a1c10", "a1c9"], dtype=object))[0].tolist() == ["a1c9", "a1c10", "b"]
+
+
+def test_times_decide_unless_they_start_again_in_every_group():
+    groups = np.repeat([2, 1, 3], 10)
+    assert number_groups(groups, np.arange(30.0))[0].tolist() == [2, 1, 3]
+    assert number_groups(groups, np.tile(np.arange(10.0), 3))[0].tolist() == [1, 2, 3]
+    assert number_groups(groups, np.full(30, np.nan))[0].tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("with_time", [True, False])
+def test_forward_goes_through_texts_in_time(with_time):
+    rng = np.random.default_rng(0)
+    number = np.repeat(np.arange(12), 60)
+    groups = np.array([f"night_{11 - one}" if with_time else f"night_{one}" for one in number])
+    on = rng.integers(0, 2, len(number))
+    found = cross_val_detect(
+        OnOffTreeClassifier(max_depth=2),
+        rng.normal(size=(len(number), 2)),
+        on,
+        alpha=1.0,
+        groups=groups,
+        time=np.arange(len(number)) if with_time else None,
+        strategy="forward",
+    )
+    # the first group is never held out, and the folds follow each other
+    assert not found.held_out[number == 0].any()
+    assert found.fold[number > 0].tolist() == (number[number > 0] - 1).tolist()
+
+
+def test_forward_needs_on_and_off_at_the_same_time():
+    on = np.repeat([1, 0], 500)
+    X = np.random.default_rng(0).normal(size=(1000, 2))
+    with pytest.raises(ValueError, match="On and Off events were observed at different times"):
+        cross_val_detect(OnOffTreeClassifier(max_depth=2), X, on, alpha=1.0, strategy="forward")
+    runs = np.tile(np.repeat([1, 0], 125), 4)
+    with pytest.raises(ValueError, match="On and Off events were observed at different times"):
+        cross_val_detect(OnOffTreeClassifier(max_depth=2), X, runs, alpha=1.0, strategy="forward")
