@@ -325,8 +325,12 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
     leak = table[thetas].to_numpy().argmin(axis=1) + np.random.default_rng(0).normal(scale=0.3, size=len(table))
     write_events(table.assign(innocent=leak), tmp_path / "leaky.parquet")
     features = [*load_config().features, "innocent"]
-    (tmp_path / "c.yaml").write_text("features: [" + ", ".join(features) + "]\n")
+    text = "features: [" + ", ".join(features) + "]\n"
+    (tmp_path / "c.yaml").write_text(text)
     options = ("-c", tmp_path / "c.yaml", "-m", "tree", "--null-test")
+    assert run("detect", tmp_path / "leaky.parquet", "-o", tmp_path / "out", *options) == 1
+    assert "feature 'innocent' tells Off regions from each other" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "c.yaml").write_text(text + "allow_origin_features: true\n")
     assert run("detect", tmp_path / "leaky.parquet", "-o", tmp_path / "out", *options) == 0
     assert "Do not trust the detection" in " ".join(capsys.readouterr().out.split())
 

@@ -82,7 +82,7 @@ def test_join_takes_all_files(tmp_path, capsys):
     joined = ("--join", *(tmp_path / f"dl3_{number}.parquet" for number in range(2)), "-m", "tree", "-j", 1, "--json")
     assert run_command("detect", *files, *joined, "-o", tmp_path / "out") == 0
     assert json.loads(capsys.readouterr().out)["observation"]["n_read"] == 60_000
-    assert run_command("detect", *files, *joined[:2], files[0], "-o", tmp_path / "out") == 1
+    assert run_command("detect", *files, *joined[:2], files[0], "-o", tmp_path / "other") == 1
     assert f"{files[0]}: is given for events and for joined events" in said(capsys)
 
 

@@ -41,7 +41,8 @@ def replacing(path: Path) -> Iterator[Path]:
         if temporary is not None:
             with suppress(FileNotFoundError):
                 temporary.unlink()
-        if isinstance(error, OSError) and error.filename in (None, str(temporary)):
+        # an error without a number has only the text that it was raised with
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
 

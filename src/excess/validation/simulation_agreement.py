@@ -139,7 +139,8 @@ class SimulationAgreement:
             own = self.of_sample(sample)
             names = [one.feature for one in own if one.flagged]
             if names:
-                some = ", ".join(names[:_ROWS]) + (", ..." if len(names) > _ROWS else "")
+                more = len(names) - _ROWS
+                some = ", ".join(names[:_ROWS]) + (f" and {more} more" if more > 0 else "")
                 sentences.append(f"{len(names)} of {len(own)} features of {what} differ from what is observed: {some}.")
             elif own:
                 sentences.append(f"No feature of {what} differs from what is observed.")
