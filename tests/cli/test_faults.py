@@ -359,7 +359,9 @@ def test_a_signal_at_any_moment_leaves_nothing_or_all(sent, folder, tmp_path):
         if code == 0:
             assert left == expected
             continue
-        if sent == signal.SIGKILL:
+        if code == -sent != -signal.SIGKILL:  # Python itself was starting or ending, without handlers
+            assert left in ({}, expected)
+        elif sent == signal.SIGKILL:
             assert "result.json" not in left or all(left[name] == expected[name] for name in expected)
         else:
             assert (code, len(lines)) == (128 + sent, 1), lines

@@ -12,14 +12,12 @@ __all__ = ["main"]
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; every failure is one sentence and an exit code."""
     try:
-        with exit_at_interrupts():
+        # a command has handlers of its own, and before and after it nothing is to be cleaned up; libraries that end
+        # with the process, such as pools of threads, are not interrupted with a traceback
+        with exit_at_interrupts(ever_after=arguments is None):
             from excess.cli.commands import run
-        run(arguments)
-    except KeyboardInterrupt:  # before a command began, or after it ended
+
+            run(arguments)
+    except KeyboardInterrupt:  # where handlers could not be set
         sys.stderr.write(f"{words_for(INTERRUPTED - 128)}\n")
         sys.exit(INTERRUPTED)
-    finally:
-        # libraries that end with the process, such as pools of threads, are not interrupted with a traceback
-        if arguments is None:
-            with exit_at_interrupts(ever_after=True):
-                pass
