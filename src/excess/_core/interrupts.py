@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-__all__ = ["INTERRUPTED", "defer_interrupts", "exit_at_interrupts", "record_signals", "words_for"]
+__all__ = ["INTERRUPTED", "defer_interrupts", "exit_at_interrupts", "ignore_interrupts", "record_signals", "words_for"]
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted from the keyboard: 128 and the number of the signal."""
@@ -67,6 +67,16 @@ def exit_at_interrupts(*, ever_after: bool = False) -> Iterator[None]:
         if not ever_after:
             for number, handler in usual.items():
                 signal.signal(number, handler)
+
+
+def ignore_interrupts() -> None:
+    """Ignore interrupts and terminations from now on: the work is done, and Python takes a while to end.
+
+    Python drops its handlers when it ends, so that a signal would give a finished command the code of a failed one.
+    """
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

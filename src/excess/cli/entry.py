@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from excess._core.interrupts import INTERRUPTED, exit_at_interrupts, words_for
+from excess._core.interrupts import INTERRUPTED, exit_at_interrupts, ignore_interrupts, words_for
 
 __all__ = ["main"]
 
@@ -18,6 +18,10 @@ def main(arguments: list[str] | None = None) -> None:
             from excess.cli.commands import run
 
             run(arguments)
+    except SystemExit as end:
+        if arguments is None and end.code == 0:
+            ignore_interrupts()
+        raise
     except KeyboardInterrupt:  # where handlers could not be set
         sys.stderr.write(f"{words_for(INTERRUPTED - 128)}\n")
         sys.exit(INTERRUPTED)
