@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from excess.events import EventFileError, FileInfo, describe, iter_events, read_events
+from excess.events import EventFileError, describe, iter_events, read_events
 from excess.events import write_events as write
 from excess.events._fact import canonical_name
 
@@ -66,7 +66,9 @@ def test_format_is_recognised_by_content(tmp_path, kind):
     odd = write_as(table, tmp_path, kind).rename(tmp_path / "events.txt")
     expected = {"hdf5": "FACT HDF5", "parquet": "Parquet", "csv": "CSV"}[kind]
     columns = tuple(sorted(table.columns)) if kind == "hdf5" else tuple(table.columns)
-    assert describe(odd) == FileInfo(odd, expected, 1000, columns)
+    found = describe(odd)
+    assert (found.path, found.format, found.n_events, found.columns) == (odd, expected, 1000, columns)
+    assert (found.telescope, found.derived) == ("FACT" if kind == "hdf5" else None, ())
     read = read_events(str(odd), list(table.columns))
     pd.testing.assert_frame_equal(read, table, check_dtype=kind != "csv")
 
@@ -171,6 +173,7 @@ def test_fits_columns_and_header(tmp_path):
 
 def test_parquet_bytes_and_nested_columns(tmp_path):
     pa = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet")
     arrow = pa.table({"name": pa.array([b"On", b"Off"]), "image": [[1.0], [2.0]], "width": pa.array([1, None])})
     pa.parquet.write_table(arrow, tmp_path / "a.parquet")
     table = read_events(tmp_path / "a.parquet")
@@ -254,7 +257,9 @@ def test_other_layouts_and_places(tmp_path):
     with pytest.raises(EventFileError, match="holds no columns"):
         describe(tmp_path / "bare.hdf5")
     fits.HDUList([fits.PrimaryHDU()]).writeto(tmp_path / "irf.fits")
-    with pytest.raises(EventFileError, match="has no extension EVENTS, only PRIMARY"):
+    with pytest.raises(
+        EventFileError, match="has no extension EVENTS, nor another table with RA and DEC, only PRIMARY"
+    ):
         read_events(tmp_path / "irf.fits")
 
 

@@ -209,7 +209,9 @@ def _apply_to_file(
     model: Any, config: AnalysisConfig, job: _Job, tick: Callable[[int], None] = lambda steps: None
 ) -> Applied:
     """Write the copy of one file; ``tick`` is called with the number of events of each finished chunk."""
-    columns = list(config.columns_needed()) if job.adds else None
+    columns = config.columns_needed()
+    if not job.adds:  # what is computed while a file is read does not belong into its copy
+        columns = tuple(dict.fromkeys((*describe(job.path).stored_columns, *columns)))
     n_waiting = _MAX_WAITING if job.adds else 1
     n_events = n_scored = n_selected = 0
     # a thread each for reading and writing, because files take about as long as scores
@@ -242,7 +244,7 @@ def _apply_to_file(
 
 
 def _prepared(
-    path: Path, config: AnalysisConfig, columns: list[str] | None, chunk_rows: int
+    path: Path, config: AnalysisConfig, columns: tuple[str, ...], chunk_rows: int
 ) -> Generator[tuple[pd.DataFrame, Features]]:
     """Yield chunks of events with their features."""
     for table in iter_events(path, columns, chunk_rows=chunk_rows):

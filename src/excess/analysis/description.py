@@ -6,6 +6,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from excess.analysis.output_columns import OutputColumns
 from excess.estimators.model_file import is_model_file, read_header
 from excess.events import describe, iter_events
@@ -29,19 +31,41 @@ def describe_file(path: str | PathLike[str], config: Any = None) -> dict[str, An
     Returns
     -------
     dict
-        The header of a model file; or ``format``, ``n_events``, ``n_array_events``, ``columns`` and ``on_off``, the
-        counts of On and Off events where the file says enough for them.
+        The header of a model file; or ``format``, ``telescope``, ``data_level``, ``is_simulated``, ``n_events``,
+        ``n_array_events``, ``n_images``, ``n_runs``, ``nights``, ``columns``, ``derived`` (columns that are
+        computed while reading), ``telescope_columns``, and ``on_off``, the counts of On and Off events where the file
+        says enough for them. What a file does not tell is None, or empty.
     """
     if is_model_file(path):
         return read_header(path)
     found = describe(path)
     return {
         "format": found.format,
+        "telescope": found.telescope,
+        "data_level": found.data_level,
+        "is_simulated": found.is_simulated,
         "n_events": found.n_events,
         "n_array_events": found.n_array_events,
+        "n_images": found.n_images,
+        **_runs_and_nights(Path(path), found.columns),
         "columns": list(found.columns),
+        "derived": list(found.derived),
+        "telescope_columns": list(found.telescope_columns),
         "on_off": _on_off(Path(path), found.columns, as_config(config).regions),
     }
+
+
+def _runs_and_nights(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
+    """Return the number of runs and the nights of a file; None and nothing where it does not tell."""
+    run = next((name for name in ("obs_id", "run_id") if name in columns), None)
+    wanted = [name for name in (run, "night") if name in columns]
+    if not wanted:
+        return {"n_runs": None, "nights": []}
+    parts = [table.drop_duplicates() for table in iter_events(path, [name for name in wanted if name is not None])]
+    known = pd.concat(parts).drop_duplicates()
+    nights = sorted(known["night"].dropna().unique().tolist()) if "night" in known else []
+    # FACT numbers the runs of each night
+    return {"n_runs": None if run is None else len(known), "nights": nights}
 
 
 def _on_off(path: Path, columns: tuple[str, ...], regions: Any) -> dict[str, str]:
@@ -49,15 +73,10 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: Any) -> dict[str, str
     if not all(name in columns for name in names):
         return {}
     selections = [found.selected for found in OutputColumns.found_in(columns)]
-    extra = ["night"] if "night" in columns else []
     counts = dict.fromkeys(["without a cut", *selections], OnOffCounts(0, 0, 1 / (regions.n_regions - 1)))
-    nights: set[Any] = set()
-    for table in iter_events(path, [*names, *selections, *extra]):
+    for table in iter_events(path, [*names, *selections]):
         parts = find_regions(table, regions)
         counts["without a cut"] += parts.counts
         for name in selections:
             counts[name] += parts.take(table[name].to_numpy(dtype=bool)).counts
-        if extra:
-            nights |= set(table["night"].unique().tolist())
-    found = {name: str(value) for name, value in counts.items()}
-    return {**found, "nights": ", ".join(map(str, sorted(nights)))} if nights else found
+    return {name: str(value) for name, value in counts.items()}

@@ -24,8 +24,8 @@ from excess.distributed.sources import ObservedFiles
 from excess.estimators.base import with_alpha, with_exposure
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import requests_groups, takes_groups
-from excess.events import AnalysisConfig
-from excess.observation.observation import Observation, as_config
+from excess.events import AnalysisConfig, check_one_telescope
+from excess.observation.observation import Observation, as_config, with_default_groups
 from excess.observation.pipeline import NO_GROUPS, Census
 
 __all__ = ["train", "train_in_chunks"]
@@ -139,8 +139,11 @@ def train_in_chunks(
         forests = ", ".join(name for name in MODELS if name.endswith("forest"))
         raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
     settings = as_config(config, source).without_references()
-    column = settings.groups if groups is None else groups
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
+    check_one_telescope(paths)
+    if groups is None:
+        settings = with_default_groups(settings, paths)
+    column = settings.groups if groups is None else groups
     dataset = ObservedFiles(paths, settings, chunk_rows, column if requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()
     _refuse_copies(dataset.paths_in_full())

@@ -35,7 +35,16 @@ from excess.cli.options import (
     grouped,
     one_of,
 )
-from excess.cli.printing import print_json, print_run, print_table, say, shortened, trust_text, visible
+from excess.cli.printing import (
+    describe_content,
+    print_json,
+    print_run,
+    print_table,
+    say,
+    shortened,
+    trust_text,
+    visible,
+)
 from excess.cli.reproduce import reproduce
 
 if TYPE_CHECKING:
@@ -146,10 +155,7 @@ def info(
     elif "format" not in found:
         print_table(str(file), {key: shortened(value) for key, value in found.items()})
     else:
-        rows = {"format": found["format"], "events": f"{found['n_events']:,}"}
-        if found["n_array_events"] is not None:
-            rows["array events"] = f"{found['n_array_events']:,}"
-        rows |= found["on_off"]
+        rows = describe_content(found) | found["on_off"]
         rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
         print_table(str(file), rows)
 

@@ -62,6 +62,20 @@ def print_table(title: str, rows: dict[str, Any]) -> None:
     Console().print(table)
 
 
+def describe_content(found: dict[str, Any]) -> dict[str, str]:
+    """Return what a file of events holds, as lines of a table: format, telescope, and how many events of what."""
+    rows = {"format": found["format"]}
+    if found["telescope"] is not None:
+        rows["telescope"] = found["telescope"]
+    rows["events"] = f"{found['n_events']:,}" + (", simulated" if found["is_simulated"] else "")
+    for key, name in (("n_array_events", "array events"), ("n_images", "telescope images"), ("n_runs", "runs")):
+        if found[key] is not None:
+            rows[name] = f"{found[key]:,}"
+    if found["nights"]:
+        rows["nights"] = ", ".join(f"{night:.0f}" for night in found["nights"])
+    return rows
+
+
 def shortened(value: Any) -> str:
     """Return a value as text of bearable length."""
     text = value if isinstance(value, str) else json.dumps(value)

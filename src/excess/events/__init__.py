@@ -5,24 +5,35 @@ from excess.events.config import AnalysisConfig, RegionConfig, load_config, pars
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features
 from excess.events.observation_list import ObservationEntry, load_observation_list
-from excess.events.reading import FileInfo, describe, iter_events, read_events
+from excess.events.reading import FileInfo, check_one_telescope, describe, iter_events, read_events
+from excess.events.sky import sky_positions
+from excess.events.telescopes import KNOWN_TELESCOPES, Location, Telescope, find_telescope
+from excess.events.times import add_night, night_of
 from excess.events.writing import EventWriter, write_events
 
 __all__ = [
+    "KNOWN_TELESCOPES",
     "AnalysisConfig",
     "EventFileError",
     "EventWriter",
     "Features",
     "FileInfo",
+    "Location",
     "ObservationEntry",
     "RegionConfig",
+    "Telescope",
+    "add_night",
+    "check_one_telescope",
     "describe",
     "evaluate",
+    "find_telescope",
     "iter_events",
     "load_config",
     "load_observation_list",
+    "night_of",
     "parse_config",
     "read_events",
+    "sky_positions",
     "to_features",
     "write_events",
 ]

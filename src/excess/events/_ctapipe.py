@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
+from excess.events._derived import Origin
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["chunks", "columns", "count", "count_array_events", "data_level"]
@@ -91,6 +92,11 @@ def columns(path: Path) -> tuple[str, ...]:
 def count(path: Path) -> int:
     """Return the number of rows: telescope events in DL1, array events in DL2."""
     return sum(table.n_rows for table in _layout(path).rows)
+
+
+def origin(path: Path) -> Origin:
+    """Return what a file says about its events."""
+    return Origin(n_array_events=count_array_events(path))
 
 
 def count_array_events(path: Path) -> int | None:

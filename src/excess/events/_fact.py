@@ -12,9 +12,11 @@ import pandas as pd
 
 from excess._core.errors import EventFileError, require
 from excess.events._arrays import INDEX_COLUMNS, as_native, slices
+from excess.events._derived import Origin
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
+from excess.events.telescopes import KNOWN_TELESCOPES
 
-__all__ = ["canonical_name", "chunks", "columns", "count"]
+__all__ = ["canonical_name", "chunks", "columns", "count", "origin"]
 
 GROUP = "events"
 
@@ -101,6 +103,18 @@ def count(path: Path) -> int:
     """Return the number of events."""
     with open_hdf5(path) as file:
         return _n_events(_datasets(file, path), path)
+
+
+def origin(path: Path) -> Origin:
+    """Return what a file says about its events; tables of others in this layout have no telescope."""
+    names = set(columns(path))
+    of_fact = {"night", "event_num"} <= names or "num_pixel_in_shower" in names
+    return Origin(
+        telescope="FACT" if of_fact else None,
+        location=KNOWN_TELESCOPES["FACT"].location if of_fact else None,
+        data_level=("DL2" if "width" in names else "DL3") if of_fact else None,
+        is_simulated=any(name.startswith(("corsika_", "ceres_")) for name in names),
+    )
 
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:

@@ -11,6 +11,7 @@ import pandas as pd
 
 from excess._core.errors import EventFileError, require, wrap_errors
 from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
+from excess.events._derived import Origin
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
 __all__ = ["FORMATS", "Format", "recognise"]
@@ -28,16 +29,16 @@ class Format(NamedTuple):
     columns: Callable[[Path], tuple[str, ...]]
     count: Callable[[Path], int]
     chunks: Callable[[Path, Sequence[str], int | None], Iterator[pd.DataFrame]]
-    count_array_events: Callable[[Path], int | None] = lambda path: None
+    origin: Callable[[Path], Origin] = lambda path: Origin()
 
 
-_CTAPIPE = Format(_ctapipe.columns, _ctapipe.count, _ctapipe.chunks, _ctapipe.count_array_events)
+_CTAPIPE = Format(_ctapipe.columns, _ctapipe.count, _ctapipe.chunks, _ctapipe.origin)
 
 FORMATS = {
-    "FACT HDF5": Format(_fact.columns, _fact.count, _fact.chunks),
+    "FACT HDF5": Format(_fact.columns, _fact.count, _fact.chunks, _fact.origin),
     "ctapipe HDF5 DL2": _CTAPIPE,
     "ctapipe HDF5 DL1": _CTAPIPE,
-    "FITS event list": Format(_fits.columns, _fits.count, _fits.chunks),
+    "FITS event list": Format(_fits.columns, _fits.count, _fits.chunks, _fits.origin),
     "Parquet": Format(_parquet.columns, _parquet.count, _parquet.chunks),
     "CSV": Format(_csv.columns, _csv.count, _csv.chunks),
 }

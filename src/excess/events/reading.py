@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from excess._core.checks import as_int
+from excess._core.checks import as_choice, as_int
 from excess._core.errors import EventFileError, missing_column, wrap_errors
-from excess.events._formats import FORMATS, recognise
+from excess.events._derived import Derivation, Origin, Plan, derivations
+from excess.events._formats import FORMATS, Format, recognise
+from excess.events.telescopes import Location
 
-__all__ = ["FileInfo", "describe", "iter_events", "read_events"]
+__all__ = ["FileInfo", "check_one_telescope", "describe", "iter_events", "read_events"]
 
 logger = logging.getLogger("excess.events")
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+Rows = Literal["events", "telescopes"]
+_PEEK_ROWS = 100
+"""Rows that tell whether a column of times has an absolute origin."""
+_TELESCOPE = "tel_id"
 JOIN_KEYS = ("event_num", "night", "run_id")
 """Columns that identify an event in FACT's files."""
 
@@ -32,13 +39,28 @@ class FileInfo:
     path : Path
         The file.
     format : str
-        "FACT HDF5", "ctapipe HDF5 DL2", "ctapipe HDF5 DL1", "FITS event list", "Parquet" or "CSV".
+        "FACT HDF5", "ctapipe HDF5 DL2", "ctapipe HDF5 DL1", "lstchain HDF5 DL2", "lstchain HDF5 DL1", "FITS event
+        list", "Parquet" or "CSV".
     n_events : int
-        Rows. In ctapipe's DL1 a row is an event of one telescope.
+        Rows: one per event, or per shower, where several telescopes have seen it.
     columns : tuple of str
-        Names of the scalar columns, in the current spelling.
+        Names of the scalar columns, in the current spelling; those that are computed are the last ones.
     n_array_events : int or None
-        Events of the whole array in ctapipe's files, None for other formats.
+        Events of the whole array in files of several telescopes, None for other formats.
+    telescope : str or None
+        Name of the telescope, or of the array; None where the file does not tell.
+    data_level : str or None
+        "DL1", "DL2" or "DL3"; None where the file does not tell.
+    location : Location or None
+        Where the telescope stands: as the file says, else from a table of known telescopes.
+    is_simulated : bool
+        The events are simulated ones.
+    derived : tuple of str
+        Columns that are not in the file, but computed while it is read: Unix times, nights, sky positions.
+    telescope_columns : tuple of str
+        Columns that have a value for each image of a shower, not for each event; see ``rows`` of `read_events`.
+    n_images : int or None
+        Telescope images in the file, where the events have several.
 
     See Also
     --------
@@ -57,6 +79,18 @@ class FileInfo:
     n_events: int
     columns: tuple[str, ...]
     n_array_events: int | None = None
+    telescope: str | None = None
+    data_level: str | None = None
+    location: Location | None = None
+    is_simulated: bool = False
+    derived: tuple[str, ...] = ()
+    telescope_columns: tuple[str, ...] = ()
+    n_images: int | None = None
+
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """Columns of the file itself, without those that are computed."""
+        return tuple(name for name in self.columns if name not in self.derived)
 
 
 def describe(path: str | PathLike[str]) -> FileInfo:
@@ -87,12 +121,26 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     file = Path(path)
     name = recognise(file)
     with wrap_errors(file, f"reading {name}"):
-        known = FORMATS[name]
-        return FileInfo(file, name, known.count(file), known.columns(file), known.count_array_events(file))
+        content = _Content.of(file, FORMATS[name])
+        origin = content.origin
+        return FileInfo(
+            path=file,
+            format=name,
+            n_events=FORMATS[name].count(file),
+            columns=content.columns,
+            n_array_events=origin.n_array_events,
+            telescope=origin.telescope,
+            data_level=origin.data_level,
+            location=origin.location,
+            is_simulated=origin.is_simulated,
+            derived=content.derived,
+            telescope_columns=origin.telescope_columns,
+            n_images=origin.n_images,
+        )
 
 
 def iter_events(
-    paths: Paths, columns: Sequence[str] | None = None, *, chunk_rows: int = 100_000
+    paths: Paths, columns: Sequence[str] | None = None, *, chunk_rows: int = 100_000, rows: Rows | None = None
 ) -> Iterator[pd.DataFrame]:
     r"""Yield the events of files in chunks, in constant memory.
 
@@ -106,7 +154,9 @@ def iter_events(
     columns : sequence of str, default=None
         Names of columns; None means all scalar columns of the first file.
     chunk_rows : int, default=100_000
-        The largest number of events in a chunk.
+        The largest number of rows in a chunk. Images of one shower are never in different chunks.
+    rows : {"events", "telescopes"} or None, default=None
+        As for `read_events`.
 
     Returns
     -------
@@ -124,19 +174,22 @@ def iter_events(
     ...     [len(chunk) for chunk in iter_events(path, ["width"], chunk_rows=2)]
     [2, 1]
     """
-    rows = as_int("chunk_rows", chunk_rows, minimum=1)
-    files = _Files("paths", paths)
+    n_rows = as_int("chunk_rows", chunk_rows, minimum=1)
+    files = _Files("paths", paths, rows, columns)
     wanted = _as_columns(columns, files.columns)
     files.check(wanted)
-    return files.chunks(wanted, rows)
+    return files.chunks(wanted, n_rows)
 
 
-def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Paths | None = None) -> pd.DataFrame:
+def read_events(
+    paths: Paths, columns: Sequence[str] | None = None, *, join: Paths | None = None, rows: Rows | None = None
+) -> pd.DataFrame:
     r"""Read the events of files into one table.
 
-    The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), FITS
-    event lists, Parquet or CSV. Columns get their current names: older spellings of FACT are translated, and its theta
-    in mm of the camera plane becomes degrees.
+    The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), lstchain
+    HDF5 (DL2, DL1), FITS event lists, Parquet or CSV. Columns get their current names: older spellings of FACT are
+    translated, and its theta in mm of the camera plane becomes degrees. Where a file tells enough, further columns are
+    computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``, ``pointing_ra`` and ``pointing_dec``.
 
     Parameters
     ----------
@@ -147,6 +200,9 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     join : path-like or sequence of them, default=None
         Files with further columns of the same events, such as DL3 beside DL2, joined on ``event_num``,
         ``night`` and ``run_id``. A column that both have is taken from ``paths``.
+    rows : {"events", "telescopes"} or None, default=None
+        What a row is where several telescopes have seen a shower: the shower, with means and other statistics of its
+        images, or one image of it. By default showers, unless ``columns`` has some of images only, such as ``tel_id``.
 
     Returns
     -------
@@ -157,7 +213,7 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     Raises
     ------
     EventFileError
-        If a file is missing, damaged, of another format than the others, or lacks a column.
+        If a file is missing, damaged, of another format or another telescope than the others, or lacks a column.
 
     See Also
     --------
@@ -177,10 +233,10 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     0  20131103   5.50
     1  20131103   7.25
     """
-    files = _Files("paths", paths)
+    files = _Files("paths", paths, rows, columns)
     if join is None:
         return files.read(_as_columns(columns, files.columns))
-    others = _Files("join", join)
+    others = _Files("join", join, rows)
     wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
     for column in wanted:
         if column not in files.columns and column not in others.columns:
@@ -193,10 +249,50 @@ def read_events(paths: Paths, columns: Sequence[str] | None = None, *, join: Pat
     return _join(files.read(of_files), others.read(of_others), files.first, others.first)[list(wanted)]
 
 
-class _Files:
-    """Files of one format, and the columns of each."""
+class _Content(NamedTuple):
+    """What a file holds: its columns, what it says about its events, and what can be computed from both."""
 
-    def __init__(self, argument: str, paths: Paths) -> None:
+    stored: tuple[str, ...]
+    origin: Origin
+    derivations: tuple[Derivation, ...]
+    derived: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, known: Format) -> _Content:
+        """Look into a file."""
+
+        def peek(name: str) -> pd.Series:
+            if name not in stored:
+                raise KeyError(name)
+            return next(iter(known.chunks(path, [name], _PEEK_ROWS)))[name]
+
+        stored, origin = known.columns(path), known.origin(path)
+        return cls(stored, origin, *derivations(stored, origin, peek))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of events."""
+        return (*self.stored, *self.derived)
+
+    @property
+    def of_images(self) -> tuple[str, ...]:
+        """Columns of telescope images; those of the whole shower belong to each of its images."""
+        return (*self.origin.telescope_columns, *self.derived)
+
+    def plan(self, wanted: tuple[str, ...]) -> Plan:
+        """Return how to read columns."""
+        return Plan.of(wanted, (*self.stored, *self.origin.telescope_columns), self.derivations)
+
+
+class _Files:
+    """Files of one format and one telescope, and what each holds.
+
+    ``rows`` says whether a row is an event or a telescope image; by default, the columns asked for do.
+    """
+
+    def __init__(
+        self, argument: str, paths: Paths, rows: Rows | None = None, wanted: Sequence[str] | None = None
+    ) -> None:
         given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
         if not given:
             raise ValueError(f"{argument} is empty; name at least one file")
@@ -207,19 +303,44 @@ class _Files:
         for path, name in formats.items():
             if name != self.format:
                 raise EventFileError(f"{path}: mixed formats, this file is {name} and {self.first} is {self.format}")
-        self._columns = {}
+        self._content = {}
         for path in formats:
             with wrap_errors(path, f"reading {self.format}"):
-                self._columns[path] = FORMATS[self.format].columns(path)
+                self._content[path] = _Content.of(path, FORMATS[self.format])
+        _compare_telescopes({path: content.origin.telescope for path, content in self._content.items()})
+        self._of_images = self._choose_images(rows, wanted or ())
+
+    def _choose_images(self, rows: Rows | None, wanted: Sequence[str]) -> bool:
+        """Say whether rows are telescope images, which a column that only images have asks for as well."""
+        if rows is not None:
+            as_choice("rows", rows, ("events", "telescopes"))
+        content = self._content[self.first]
+        of_images = [name for name in wanted if name not in content.columns and name in content.of_images]
+        if rows == "telescopes" and not content.origin.telescope_columns:
+            raise EventFileError(f"{self.first}: has no tables of telescope images, so `rows` cannot be telescopes")
+        if rows is not None or not of_images:
+            return rows == "telescopes"
+        of_events = [name for name in wanted if name not in content.of_images and name in content.columns]
+        if of_events:
+            raise EventFileError(
+                f"{self.first}: {of_images[0]!r} has a value for each telescope image, and {of_events[0]!r} one for "
+                f"each shower; take columns of showers, such as '{of_images[0]}_mean', or of images alone"
+            )
+        return True
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns of the first file."""
-        return self._columns[self.first]
+        return self._columns_of(self.first)
+
+    def _columns_of(self, path: Path) -> tuple[str, ...]:
+        content = self._content[path]
+        return content.of_images if self._of_images else content.columns
 
     def check(self, wanted: tuple[str, ...]) -> None:
         """Raise EventFileError unless all files have these columns."""
-        for path, known in self._columns.items():
+        for path in self._content:
+            known = self._columns_of(path)
             for column in wanted:
                 if column not in known:
                     raise EventFileError(f"{path}: {missing_column(column, known)}")
@@ -235,8 +356,13 @@ class _Files:
         empty = None
         any_events = False
         for path in self.paths:
+            plan = self._content[path].plan(columns)
+            stored = plan.stored
+            if self._of_images and _TELESCOPE not in stored:
+                stored = (*stored, _TELESCOPE)  # tells the format to read images
             with wrap_errors(path, f"reading {self.format}"):
-                for chunk in FORMATS[self.format].chunks(path, columns, chunk_rows):
+                for part in FORMATS[self.format].chunks(path, stored, chunk_rows):
+                    chunk = plan.complete(part, columns)
                     if len(chunk):
                         any_events = True
                         chunk.attrs["file"] = str(path)
@@ -245,6 +371,39 @@ class _Files:
                         empty = chunk
         if not any_events and empty is not None:
             yield empty
+
+
+def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
+    """Raise EventFileError where files say that they are of different telescopes.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Event files, of any formats.
+
+    Examples
+    --------
+    >>> from excess.events import check_one_telescope
+    >>> check_one_telescope([])  # nothing differs
+    """
+    found = {}
+    for path in map(Path, paths):
+        name = recognise(path)
+        with wrap_errors(path, f"reading {name}"):
+            found[path] = FORMATS[name].origin(path).telescope
+    _compare_telescopes(found)
+
+
+def _compare_telescopes(telescopes: Mapping[Path, str | None]) -> None:
+    """Raise EventFileError where telescopes differ; None is one that a file does not tell."""
+    known = {path: name for path, name in telescopes.items() if name is not None}
+    if len(set(known.values())) > 1:
+        first, name = next(iter(known.items()))
+        path, other = next((path, other) for path, other in known.items() if other != name)
+        raise EventFileError(
+            f"{path}: is of {other}, and {first} is of {name}; events of different telescopes differ in all features, "
+            "so give each telescope as an observation of its own, in a list of observations"
+        )
 
 
 def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_path: Path) -> pd.DataFrame:

@@ -14,7 +14,15 @@ from pydantic import ValidationError
 
 from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
-from excess.events import AnalysisConfig, describe, iter_events, load_config, read_events
+from excess.events import (
+    AnalysisConfig,
+    add_night,
+    check_one_telescope,
+    describe,
+    iter_events,
+    load_config,
+    read_events,
+)
 from excess.observation.feature_origin import check_origin
 from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
 from excess.observation.regions import SKY_COLUMNS, Regions, offset_of_source, theta_columns
@@ -225,7 +233,8 @@ def observe(
     join : path, sequence of paths or None, default=None
         Files to join event by event; see `read_events`. These are read at once, not in chunks.
     groups : str or None, default=None
-        Column of the groups, such as nights; by default that of the configuration. ``"none"`` means no groups.
+        Column of the groups, such as nights; by default that of the configuration. Where that says nothing, it is the
+        night, which is computed from times where it is no column, else the run. ``"none"`` means no groups.
     references : sequence of str, default=()
         Columns that are scores of another analysis, such as gammaness, besides those of the configuration. They are for
         the model `hybrid`; no other model sees them. An event without a finite score is cut away.
@@ -251,13 +260,15 @@ def observe(
     import pandas as pd
 
     settings = as_config(config, source, references)
-    pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if off is None and alpha is not None:
         raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
     if off is not None and alpha is None:
         raise ArgumentError("alpha", "is needed with `off`: the exposure ratio On/Off")
     if off is not None and join is not None:
         raise ArgumentError("join", "does not go with `off`")
+    if groups is None:
+        settings = with_default_groups(settings, events, join)
+    pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if isinstance(events, pd.DataFrame):
         for argument, given in (("off", off), ("join", join)):
             if given is not None:
@@ -275,6 +286,7 @@ def observe(
     if off is not None:
         files["Off events"] = _as_paths(off)
     check_files_once(_kinds(files))
+    check_one_telescope([path for paths in files.values() for path in paths])
     offset = None if off is None else _offset_in_field(files, settings)
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
@@ -418,6 +430,21 @@ def as_config(
         problem = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ArgumentError("references", f"cannot be {', '.join(references)}: {problem}") from error
     return settings if source is None else settings.with_source(*source)
+
+
+def with_default_groups(config: AnalysisConfig, events: Any, join: Any = None) -> AnalysisConfig:
+    """Return a configuration that says nothing of groups with those that the events have: nights, else runs."""
+    import pandas as pd
+
+    if "groups" in config.model_fields_set:
+        return config
+    if isinstance(events, pd.DataFrame):
+        present = tuple(map(str, add_night(events.head(100)).columns))
+    else:
+        files = [_as_paths(given)[0] for given in (events, join) if given is not None]
+        present = tuple(name for file in files for name in describe(file).columns)
+    found = next((name for name in (config.groups, "obs_id", "run_id") if name in present), config.groups)
+    return config if found == config.groups else config.model_copy(update={"groups": found})
 
 
 def _as_paths(paths: Any) -> tuple[Path, ...]:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError
-from excess.events import AnalysisConfig, describe, iter_events, to_features
+from excess.events import AnalysisConfig, add_night, describe, iter_events, to_features
+from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
 from excess.observation.regions import (
     SKY_COLUMNS,
     angles_to_regions,
@@ -27,15 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Census", "NearbyEvents", "ObservedChunk", "Pipeline", "seconds_of"]
 
-TIME_COLUMNS = ("unix_time", "timestamp", "time")
-"""Columns that hold times; the first that a table has is used."""
-
-_DAY = 86_400.0
-_DAYS = ((20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0))
-"""Ranges of present dates as modified Julian dates, which ctapipe writes, and as Julian dates."""
+NIGHT = "night"
 NO_GROUPS = "none"
 """Name of the groups' column where there are no groups."""
-IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *TIME_COLUMNS)
+IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *ABSOLUTE_COLUMNS)
 """Columns that identify an event; kept with the features if the files have them."""
 _MAX_OVERLAP = 0.01
 """Largest share of events in several regions for the overlap policy "on_first"."""
@@ -200,8 +196,11 @@ class Pipeline:
 
     def columns(self, path: Path) -> list[str]:
         """Return the columns of a file that are needed; raise EventFileError where some are missing."""
-        present = describe(path).columns
+        info = describe(path)
         wanted = [*self.config.columns_needed()]
+        present = info.columns
+        if any(name not in present and name in info.telescope_columns for name in wanted):
+            present = (*info.telescope_columns, *info.derived)  # rows are telescope images then
         if self.groups != NO_GROUPS:
             wanted.append(self.groups)
         missing = [name for name in wanted if name not in present]
@@ -225,6 +224,8 @@ class Pipeline:
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
         """Return the events of a table inside a region that pass the quality cuts."""
         theta = nearby = None
+        if self.groups == NIGHT:
+            table = add_night(table)
         file = str(table.attrs.get("file", ""))
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
@@ -300,15 +301,15 @@ def seconds_of(table: pd.DataFrame) -> FloatArray | None:
     """
     import pandas as pd
 
-    column = next((name for name in TIME_COLUMNS if name in table), None)
+    column = next((name for name in ABSOLUTE_COLUMNS if name in table), None)
     if column is None:
         return None
     values = table[column]
     if pd.api.types.is_numeric_dtype(values):
         seconds = values.to_numpy(dtype=np.float64, na_value=np.nan)
         known = seconds[np.isfinite(seconds)]
-        if len(known) and any(low < np.median(known) < high for low, high in _DAYS):
-            seconds = _DAY * seconds
+        if len(known) and any(low < np.median(known) < high for low, high in (MJD_RANGE, JD_RANGE)):
+            seconds = DAY * seconds
     else:
         moments = pd.to_datetime(values, errors="coerce", format="mixed", utc=True)
         seconds = (moments - pd.Timestamp(0, tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64)
