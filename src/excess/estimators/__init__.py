@@ -6,6 +6,7 @@ from excess.estimators.event_weights import exposure_weights
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.hybrid import HybridMember, OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load
+from excess.estimators.onnx_export import export_onnx
 from excess.estimators.onnx_model import OnnxClassifier
 from excess.estimators.supervised import supervised_reference
 from excess.estimators.threshold import SignificanceThresholdClassifier
@@ -22,6 +23,7 @@ __all__ = [
     "OnnxClassifier",
     "SignalCalibration",
     "SignificanceThresholdClassifier",
+    "export_onnx",
     "exposure_weights",
     "load",
     "supervised_reference",

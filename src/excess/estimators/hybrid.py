@@ -370,19 +370,22 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             raise ValueError(f"trained_on names {unknown[0]!r}, which is none of the references")
         return dict(references)
 
-    def _split(self, X: Any, references: dict[str, Any]) -> tuple[FloatArray, dict[str, FloatArray]]:
-        """Return the features for the learner, and the scores of references."""
-        names = getattr(X, "columns", None)
-        n_columns = X.shape[1]
+    def _find_columns(self, names: Any, n_columns: int) -> tuple[dict[str, int], list[int]]:
+        """Return the column of each reference that is one, and the columns of features."""
         columns = {
             name: _column_number(name, own, names, n_columns)
-            for name, own in references.items()
+            for name, own in (self.references or {}).items()
             if isinstance(own, (str, int, np.integer))
         }
         kept = [number for number in range(n_columns) if number not in columns.values()]
         if not kept:
             raise ValueError("X has no features besides the columns of references; give features to learn from")
-        features = X if len(kept) == n_columns else _safe_indexing(X, kept, axis=1)
+        return columns, kept
+
+    def _split(self, X: Any, references: dict[str, Any]) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Return the features for the learner, and the scores of references."""
+        columns, kept = self._find_columns(getattr(X, "columns", None), X.shape[1])
+        features = X if len(kept) == X.shape[1] else _safe_indexing(X, kept, axis=1)
         scores = {}
         for name, reference in references.items():
             if name in columns:
