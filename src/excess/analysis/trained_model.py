@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from excess._core.files import sha256_of
+from excess._core.errors import EventFileError
+from excess._core.files import prepare_folder, sha256_of
+from excess.analysis.output_paths import check_outputs
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load, read_header, save
+from excess.estimators.onnx_export import export_onnx
 from excess.events import AnalysisConfig, parse_config
 from excess.observation.observation import Observation
 from excess.observation.pipeline import Census
 from excess.stats.significance import OnOffCounts
 
 __all__ = ["TrainedModel", "load_model"]
+
+_START_OF_EXPORT, _START_BYTES = b"excess", 64
+"""Near the start of an ONNX file stands the name of the software that wrote it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +100,41 @@ class TrainedModel:
         save(self.model, path, metadata=metadata)
         return Path(path)
 
+    def export_onnx(self, path: str | PathLike[str], *, precision: str = "float64", overwrite: bool = False) -> Path:
+        """Write the model as an ONNX file, see `excess.export_onnx`, and return its path.
+
+        Features are its input, derived ones included: ONNX has no expressions. The metadata of the file has these as
+        ``derived_features``, and ``quality_cuts``, both as JSON.
+
+        Parameters
+        ----------
+        path : path
+            File to write, which ends in ``.onnx``.
+        precision : {"float64", "float32"}, default="float64"
+            Type of the features.
+        overwrite : bool, default=False
+            Replace any file that is there. Without it, only files that were exported before are replaced.
+        """
+        target = Path(path)
+        if target.suffix.lower() != ".onnx":
+            raise EventFileError(f"{target}: models are exported to ONNX; give a name that ends in .onnx")
+        inputs = [] if self.path is None else [self.path]
+        check_outputs([target], inputs, overwrite=overwrite, is_own=_is_export)
+        prepare_folder(target.parent)
+        computed = {
+            name: self.config.derived_features[name]
+            for feature in self.config.features
+            for name in (*self.config.inputs_of(feature), feature)
+            if name in self.config.derived_features
+        }
+        metadata = {"derived_features": json.dumps(computed), "quality_cuts": json.dumps(self.config.quality_cuts)}
+        names = self.config.features
+        try:
+            export_onnx(self.model, target, feature_names=names, precision=precision, metadata=metadata)
+        except TypeError as error:
+            raise ModelFileError(f"{self.path or 'the model'}: {error}") from error
+        return target
+
 
 def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
     """Read a model that `TrainedModel.save`, and with it `excess train`, has written.
@@ -117,6 +159,15 @@ def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
         fitted.set_params(n_jobs=n_jobs)
     config = parse_config(metadata["config"], str(path))
     return TrainedModel(fitted, config, metadata.get("groups", []), metadata.get("run", {}), path=Path(path))
+
+
+def _is_export(path: Path) -> bool:
+    """Say whether a file is an ONNX model that was exported here."""
+    try:
+        with path.open("rb") as file:
+            return _START_OF_EXPORT in file.read(_START_BYTES)
+    except OSError:
+        return False
 
 
 def _check_metadata(path: str | PathLike[str], metadata: Any) -> None:

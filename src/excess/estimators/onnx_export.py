@@ -82,7 +82,7 @@ def export_onnx(
 
     Notes
     -----
-    The file names its features in the metadata ``feature_names``, as JSON, beside ``threshold``, ``alpha`` and
+    The metadata of the file has ``feature_names``, as JSON, if they are known, ``threshold``, ``alpha`` and
     ``classes``. All arithmetic is in float64, whatever the precision of the features. Trees and forests treat missing
     values (NaN) as the model does; k-means has no rule for them. Building needs ``pip install 'excess[onnx]'``.
 
@@ -105,7 +105,7 @@ def export_onnx(
     names = _names_of(model, feature_names, n_features)
     dtype = np.dtype(precision).type
     graph = OnnxBuilder()
-    events = graph.input(_INPUT, dtype, n_features, "One row per event; the metadata feature_names has the columns.")
+    events = graph.input(_INPUT, dtype, n_features, "One row per event; the metadata feature_names lists the columns.")
     score = add_score(model, graph, events)
     probability = _add_signal_probability(graph, model.calibration_, score)
     selected = graph.add("Greater", score, graph.constant(np.float64(model.threshold_)))
@@ -117,7 +117,7 @@ def export_onnx(
     for output in outputs:
         graph.output(*output)
     described = {
-        "feature_names": json.dumps(names),
+        **({} if names is None else {"feature_names": json.dumps(names)}),
         "threshold": repr(float(model.threshold_)),
         "alpha": repr(float(model.curve_.alpha)),
         "classes": json.dumps(np.asarray(model.classes_).tolist()),
@@ -130,10 +130,12 @@ def export_onnx(
     return content
 
 
-def _names_of(model: Any, given: Sequence[str] | None, n_features: int) -> list[str]:
-    """Return the names of the features."""
+def _names_of(model: Any, given: Sequence[str] | None, n_features: int) -> list[str] | None:
+    """Return the names of the features, if they are known."""
     known = getattr(model, "feature_names_in_", None) if given is None else given
-    names = [f"x{number}" for number in range(n_features)] if known is None else [str(name) for name in known]
+    if known is None:
+        return None
+    names = [str(name) for name in known]
     if len(names) != n_features or len(set(names)) != n_features:
         raise ValueError(f"feature_names must be {n_features} different names, those of the features of the model")
     return names

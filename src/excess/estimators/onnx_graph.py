@@ -6,6 +6,7 @@ so that a model can be checked, kept in a file and taken from it without any ONN
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -43,6 +44,7 @@ _KINDS = {1: "float32", 7: "int64", 8: "text", 9: "bool", 10: "float16", 11: "fl
 _CLASS_LABELS = {b"classlabels_ints", b"classlabels_int64s", b"classlabels_strings"}
 _MISSING_ATTRIBUTE = b"nodes_missing_value_tracks_true"
 _MISSING_OPERATORS = {"Imputer", "IsNaN"}
+_NAMES = "feature_names"
 _DAMAGED = "is damaged, or no ONNX model"
 
 # The nodes of a forest are millions of numbers and short texts, each a field of its own: runs of them are skipped at
@@ -89,12 +91,15 @@ class OnnxGraph(NamedTuple):
         Those of its last classifier; None if it does not say.
     takes_missing : bool
         Whether it has a rule for missing values. What has none treats them in some way that nobody chose.
+    feature_names : tuple of str or None
+        What its metadata ``feature_names`` lists, as JSON; None where there is no such list of texts.
     """
 
     inputs: tuple[OnnxValue, ...]
     outputs: tuple[OnnxValue, ...]
     class_labels: tuple[int, ...] | tuple[str, ...] | None
     takes_missing: bool
+    feature_names: tuple[str, ...] | None
 
     @classmethod
     def read(cls, content: bytes) -> OnnxGraph:
@@ -122,8 +127,11 @@ class OnnxGraph(NamedTuple):
                 inputs.append(_read_value(content, span))
             elif number == 12:
                 outputs.append(_read_value(content, span))
+        metadata = [value for number, value in parts if number == 14 and isinstance(value, tuple)]
+        names = next((_text(content, span, 2) for span in metadata if _text(content, span, 1) == _NAMES), "")
         # files of early versions list the weights among the inputs
-        return cls(tuple(value for value in inputs if value.name not in stored), tuple(outputs), labels, takes_missing)
+        given = tuple(value for value in inputs if value.name not in stored)
+        return cls(given, tuple(outputs), labels, takes_missing, _parse_names(names))
 
 
 def _check_tensors(content: bytes, span: Span, kind: str, depth: int) -> None:
@@ -261,6 +269,16 @@ def _attributes(content: bytes, node: Span) -> Iterator[tuple[bytes, Span]]:
             name = next((value for number, value in _fields(content, span, skip=_RUN) if number == 1), None)
             if isinstance(name, tuple):
                 yield content[slice(*name)], span
+
+
+def _parse_names(text: str) -> tuple[str, ...] | None:
+    """Return a list of texts in JSON; None for anything else, which others may keep under that name."""
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    known = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return tuple(names) if known else None
 
 
 def _as_int(value: int | Span | None) -> int:

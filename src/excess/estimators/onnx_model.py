@@ -55,7 +55,8 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         as one output with a column for each class, or with that of the signal alone.
     feature_names : sequence of str or None, default=None
         Names of the features, in the order of the model. With them, tables are checked, and a hybrid takes the right
-        columns from them. By default the names of the inputs, if each is one feature.
+        columns from them. By default those that the file lists, as files of `export_onnx` do, or the names of the
+        inputs, if each is one feature.
 
     Attributes
     ----------
@@ -116,6 +117,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         names = None if given is None else list(given)
         try:
             graph = OnnxGraph.read(self._content)
+            names = _names_in_file(graph) if names is None else names
             self._takes_missing = graph.takes_missing
             self._output = _find_probabilities(graph)
             self._labels = _find_classes(graph, self._output)
@@ -353,6 +355,15 @@ def _find_inputs(graph: OnnxGraph, names: list[str] | None) -> tuple[tuple[OnnxV
         require(width is not None, f"does not say how many features {value.name!r} has; give feature_names")
         widths.append(int(width or 0))
     return graph.inputs, widths
+
+
+def _names_in_file(graph: OnnxGraph) -> list[str] | None:
+    """Return the names of features that a file lists, if they can be those of its only input."""
+    names = graph.feature_names
+    if names is None or len(set(names)) < len(names) or len(graph.inputs) != 1:
+        return None
+    shape = graph.inputs[0].shape
+    return list(names) if shape is not None and shape[-1:] in ((None,), (len(names),)) else None
 
 
 def _find_probabilities(graph: OnnxGraph) -> OnnxValue:
