@@ -1,6 +1,8 @@
 from .application import Applied, apply
 from .demo import run_demo, simulate_files
 from .description import describe_file
+from .gamma_counting import efficiency
+from .gamma_efficiency import Efficiency
 from .models import MODELS, make_model
 from .output_paths import check_model_path, check_report_path, claim_run_folder, listed_files
 from .references import split_references
@@ -12,6 +14,7 @@ from .training import train, train_in_chunks
 __all__ = [
     "MODELS",
     "Applied",
+    "Efficiency",
     "Observation",
     "Run",
     "TrainedModel",
@@ -20,6 +23,7 @@ __all__ = [
     "check_report_path",
     "claim_run_folder",
     "describe_file",
+    "efficiency",
     "listed_files",
     "load_model",
     "make_model",

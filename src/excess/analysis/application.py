@@ -22,11 +22,11 @@ from excess._core.files import prepare_folder
 from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
+from excess.analysis.judging import judge_events
 from excess.analysis.output_columns import PREFIX, OutputColumns
 from excess.analysis.output_paths import check_outputs
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.distributed.fit import open_executor
-from excess.estimators.holdout import score_events
 from excess.events import AnalysisConfig, EventWriter, Features, FileInfo, describe, iter_events, to_features
 
 __all__ = ["Applied", "apply"]
@@ -255,10 +255,4 @@ def _prepared(
 
 def _judge(model: Any, features: Features, columns: OutputColumns) -> dict[str, NDArray[Any]]:
     """Return the new columns: NaN, and not selected, for events that are not valid."""
-    score, probability = np.full((2, len(features.X)), np.nan)
-    if features.valid.any():
-        X = features.X if features.valid.all() else features.X[features.valid]
-        # by name, so that the model can tell whether these are its features
-        found = score_events(model, pd.DataFrame(X, columns=list(features.names), copy=False))
-        score[features.valid], probability[features.valid] = found, model.calibration_.signal_probability(found)
-    return dict(zip(columns, (score, probability, score > model.threshold_), strict=True))
+    return dict(zip(columns, judge_events(model, features), strict=True))

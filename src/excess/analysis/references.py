@@ -25,7 +25,14 @@ from excess.estimators.threshold import SignificanceThresholdClassifier
 from excess.events import AnalysisConfig, describe, read_events, to_features
 from excess.observation.observation import Observation
 
-__all__ = ["ReferenceSet", "SimulatedEvents", "collect_references", "is_hybrid", "split_references"]
+__all__ = [
+    "ReferenceSet",
+    "SimulatedEvents",
+    "check_simulated_columns",
+    "collect_references",
+    "is_hybrid",
+    "split_references",
+]
 
 SIMULATION = "simulation"
 """Name of the forest that was trained on simulated events, among the references."""
@@ -116,7 +123,7 @@ class SimulatedEvents:
             paths = _as_paths(given)
             where = str(paths[0]) if paths else f"simulated {kind}"
             for path in paths:
-                _check_columns(path, settings)
+                check_simulated_columns(path, settings.columns_needed())
             table = given if isinstance(given, pd.DataFrame) else read_events(paths, settings.columns_needed())
             with prefix_errors(where):
                 features = to_features(table, settings)
@@ -134,10 +141,10 @@ class SimulatedEvents:
         return without_run_settings(forest.fit(np.concatenate([self.gammas, self.protons]), labels))
 
 
-def _check_columns(path: Path, config: AnalysisConfig) -> None:
-    """Refuse a file of simulated events without all that the observed events are read with."""
+def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
+    """Raise EventFileError for a file of simulated events without columns that the observed ones are read with."""
     present = describe(path).columns
-    missing = [name for name in config.columns_needed() if name not in present]
+    missing = [name for name in needed if name not in present]
     if missing:
         raise EventFileError(
             f"{path}: has no {'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}, which features or "

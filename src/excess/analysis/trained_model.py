@@ -70,6 +70,11 @@ class TrainedModel:
         return sorted({*self.groups, *(group for groups in inside.values() for group in groups)})
 
     @property
+    def seen_checksums(self) -> set[str]:
+        """Checksums of all files that it was trained on."""
+        return {entry["sha256"] for entry in self.record.get("files", [])}
+
+    @property
     def trust(self) -> dict[str, float] | None:
         """How far it trusts each of its members, by name; None for a model without references."""
         return self.model.trust_ if isinstance(self.model, OnOffHybridClassifier) else None
@@ -79,7 +84,7 @@ class TrainedModel:
 
         The message ends with ``instead``, what else could be done.
         """
-        seen = {entry["sha256"] for entry in self.record.get("files", [])}
+        seen = self.seen_checksums
         for path in (path for paths in observation.files.values() for path in paths):
             if path.is_file() and sha256_of(path) in seen:
                 raise ModelFileError(

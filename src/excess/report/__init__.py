@@ -1,5 +1,6 @@
 """The report: one HTML page with a detection, and plots for papers."""
 
+from excess.report.efficiency_plot import plot_efficiency
 from excess.report.files import PLOT_FORMATS, write_plots
 from excess.report.page import write_report
 from excess.report.plots import (
@@ -16,6 +17,7 @@ from excess.report.simulation_plots import plot_simulation_agreement
 
 __all__ = [
     "PLOT_FORMATS",
+    "plot_efficiency",
     "plot_feature_importances",
     "plot_light_curve",
     "plot_likelihood",

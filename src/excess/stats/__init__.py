@@ -3,6 +3,7 @@
 from excess.stats.assignment import assign_cells
 from excess.stats.baselines import default_threshold, menon_threshold, mithal_threshold, yao_threshold
 from excess.stats.curve import ThresholdCurve, significance_curve
+from excess.stats.fractions import EventFraction, event_fraction
 from excess.stats.likelihood import OnOffLikelihood, on_off_likelihood
 from excess.stats.metrics import (
     corrected_f1_score,
@@ -25,6 +26,7 @@ from excess.stats.thresholds import THRESHOLD_METHODS, f1_threshold, significanc
 
 __all__ = [
     "THRESHOLD_METHODS",
+    "EventFraction",
     "OnOffCounts",
     "OnOffLikelihood",
     "ThresholdCurve",
@@ -37,6 +39,7 @@ __all__ = [
     "corrected_recall_score",
     "count_selected",
     "default_threshold",
+    "event_fraction",
     "f1_threshold",
     "inject_label_noise",
     "joint_significance",

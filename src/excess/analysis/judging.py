@@ -1,0 +1,51 @@
+"""What a model says about events: score, probability of signal, and whether they are selected."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from excess._core.checks import BoolArray, FloatArray
+from excess.estimators.holdout import score_events
+from excess.events import Features
+
+__all__ = ["JudgedEvents", "judge_events"]
+
+
+class JudgedEvents(NamedTuple):
+    """What a model says about the events of a table.
+
+    Attributes
+    ----------
+    score : ndarray of shape (n_events,)
+        NaN for events that fail the quality cuts or miss a feature.
+    signal_probability : ndarray of shape (n_events,)
+        NaN for the same events.
+    selected : ndarray of bool of shape (n_events,)
+        Whether the score exceeds the threshold; False for the same events.
+    """
+
+    score: FloatArray
+    signal_probability: FloatArray
+    selected: BoolArray
+
+
+def judge_events(model: Any, features: Features) -> JudgedEvents:
+    """Score events, and cut by the threshold of a model: the one place where it decides about new events.
+
+    Parameters
+    ----------
+    model : On/Off classifier
+        Fitted.
+    features : Features
+        Of the events, with the names that the model was trained on.
+    """
+    score, probability = np.full((2, len(features.X)), np.nan)
+    if features.valid.any():
+        X = features.X if features.valid.all() else features.X[features.valid]
+        # by name, so that the model can tell whether these are its features
+        found = score_events(model, pd.DataFrame(X, columns=list(features.names), copy=False))
+        score[features.valid], probability[features.valid] = found, model.calibration_.signal_probability(found)
+    return JudgedEvents(score, probability, score > model.threshold_)
