@@ -66,11 +66,12 @@ class Efficiency:
     >>> from excess.analysis import Efficiency
     >>> counts = {"all": np.array([[200.0, 100.0]]), "quality": np.array([[160.0, 90.0]])}
     >>> counts["selected"] = np.array([[80.0, 60.0]])
-    >>> found = Efficiency(np.array([0.1, 1, 10]), np.array([0.0, 30]), counts, counts, 0, 0.6827, {"energy": "mc_energy"})
+    >>> energies, zeniths = np.array([0.1, 1.0, 10.0]), np.array([0.0, 30.0])
+    >>> found = Efficiency(energies, zeniths, counts, counts, 0, 0.6827, {"energy": "mc_energy"})
     >>> found.fractions().value
     array([[0.4, 0.6]])
     >>> print(found.mean("quality"))
-    0.560 (0.529 to 0.591)
+    0.560 (0.528 to 0.591)
     >>> found.at([0.03, 1.0]).round(2)  # TeV
     array([0.4, 0.5])
     """
