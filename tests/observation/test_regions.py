@@ -6,8 +6,9 @@ from helpers import SHARED
 from excess import OnOffCounts
 from excess.events import AnalysisConfig
 from excess.observation import observe
-from excess.observation.regions import assign_regions, find_regions, theta_from_sky
+from excess.observation.regions import assign_regions, find_regions
 from excess.observation.simulation import simulate_observation
+from excess.observation.sky import theta_from_sky
 
 
 @pytest.fixture

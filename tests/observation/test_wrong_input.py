@@ -11,10 +11,11 @@ from excess.analysis import search
 from excess.events import AnalysisConfig, EventFileError, read_events, write_events
 from excess.events.origin import origin_of
 from excess.observation import observe, simulate_observation
+from excess.observation.census import Census
 from excess.observation.feature_origin import check_origin, find_origin
-from excess.observation.pipeline import Census
-from excess.observation.regions import find_regions, theta_from_sky
+from excess.observation.regions import find_regions
 from excess.observation.repeated_events import check_rows
+from excess.observation.sky import theta_from_sky
 from excess.observation.stacking import stack
 
 SMALL = AnalysisConfig(features=["width", "length"], derived_features={}, quality_cuts=[], groups="none")
@@ -297,9 +298,9 @@ def test_a_wrong_exposure_ratio_is_no_matter_of_features(split_files):
 )
 def test_overlap_is_judged_by_what_it_would_fake(census, refused):
     if not refused:
-        return census.check("file", AnalysisConfig())
+        return census.check("file", AnalysisConfig(), 0.2)
     with pytest.raises(EventFileError, match=r"the regions overlap: .* would look like a source, by \d\.\d sigma"):
-        census.check("file", AnalysisConfig())
+        census.check("file", AnalysisConfig(), 0.2)
     return None
 
 

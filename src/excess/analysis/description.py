@@ -10,9 +10,10 @@ import pandas as pd
 
 from excess.analysis.output_columns import OutputColumns
 from excess.estimators.model_file import is_model_file, read_header
-from excess.events import describe, iter_events
+from excess.events import RegionConfig, describe, iter_events
 from excess.observation.observation import as_config
-from excess.observation.regions import find_regions, theta_columns
+from excess.observation.region_methods import choose_method
+from excess.observation.regions import find_regions
 from excess.stats.significance import OnOffCounts
 
 __all__ = ["describe_file"]
@@ -68,15 +69,25 @@ def _runs_and_nights(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
     return {"n_runs": None if run is None else len(known), "nights": nights}
 
 
-def _on_off(path: Path, columns: tuple[str, ...], regions: Any) -> dict[str, str]:
-    names = theta_columns(regions.n_regions)
-    if not all(name in columns for name in names):
+def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig) -> dict[str, str]:
+    """Return the counts in the regions, without a cut and by each selection; nothing where regions are not known."""
+    try:
+        method, names = choose_method(columns, regions)
+    except ValueError:
+        return {}
+    if method != "angles" and regions.source_ra is None:
         return {}
     selections = [found.selected for found in OutputColumns.found_in(columns)]
-    counts = dict.fromkeys(["without a cut", *selections], OnOffCounts(0, 0, 1 / (regions.n_regions - 1)))
-    for table in iter_events(path, [*names, *selections]):
+    counts: dict[str, OnOffCounts] = {}
+    numbers: set[int] = set()
+    for table in iter_events(path, list(dict.fromkeys([*names, *selections]))):
         parts = find_regions(table, regions)
-        counts["without a cut"] += parts.counts
-        for name in selections:
-            counts[name] += parts.take(table[name].to_numpy(dtype=bool)).counts
-    return {name: str(value) for name, value in counts.items()}
+        chosen = {name: parts.take(table[name].to_numpy(dtype=bool)).counts for name in selections}
+        for name, value in {"without a cut": parts.counts, **chosen}.items():
+            counts[name] = value + counts[name] if name in counts else value
+        numbers |= set(parts.n_off_regions)
+    found = {name: str(value) for name, value in counts.items()}
+    if method != "angles" and numbers:
+        number = str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
+        found["Off regions"] = f"{method.replace('_', ' ')}, {number} for each pointing"
+    return found

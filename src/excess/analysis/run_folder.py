@@ -29,7 +29,7 @@ from excess._core.version import versions
 from excess.analysis.output_paths import RUN_FILES, check_run_folder
 from excess.analysis.run_tables import read_table, write_table
 from excess.observation.pipeline import seconds_of
-from excess.observation.regions import theta_columns
+from excess.observation.region_methods import theta_columns
 from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby

@@ -177,7 +177,9 @@ def search(
     elif null_tests:
         regions = observation.regions
         for own, events in _by_input(to_train, observation, plain):
-            tests |= null_test(own, events.X, regions.region, n_regions=regions.n_regions, **shared)
+            tests |= null_test(
+                own, events.X, regions.region, n_regions=regions.n_regions, exposure=regions.exposure, **shared
+            )
     # what was asked for comes first, the reference last
     asked = [*names, *applied_names, *(name for name in searched if name not in names)]
     estimators = {**searched, **{name: one.model for name, one in applied.items()}}
@@ -319,7 +321,7 @@ def _test_quickly(
     if regions.n_regions < 3:
         return {}
     try:
-        return null_test(models, X, regions.region, n_regions=regions.n_regions, **quick)
+        return null_test(models, X, regions.region, n_regions=regions.n_regions, exposure=regions.exposure, **quick)
     except ValueError as error:  # too few groups, or too few events in a region
         _logger.info("no null test: %s", error)
         return {}

@@ -15,8 +15,8 @@ from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load, read_header, save
 from excess.estimators.onnx_export import export_onnx
 from excess.events import AnalysisConfig, parse_config
+from excess.observation.census import Census
 from excess.observation.observation import Observation
-from excess.observation.pipeline import Census
 from excess.stats.significance import OnOffCounts
 
 __all__ = ["TrainedModel", "load_model"]

@@ -25,8 +25,9 @@ from excess.estimators.base import with_alpha, with_exposure
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import requests_groups, takes_groups
 from excess.events import AnalysisConfig, check_one_telescope
+from excess.observation.census import Census
 from excess.observation.observation import Observation, as_config, with_default_groups
-from excess.observation.pipeline import NO_GROUPS, Census
+from excess.observation.pipeline import NO_GROUPS
 
 __all__ = ["train", "train_in_chunks"]
 
@@ -153,8 +154,16 @@ def train_in_chunks(
             for counted in workers.run(_count_events, [(partition, column) for partition in partitions], tick):
                 total.add(counted)
                 total.groups |= counted.groups
-        total.check(partitions[0].name + ("" if len(partitions) == 1 else " and others"), settings)
-        alpha = 1 / (settings.regions.n_regions - 1)
+                total.alphas |= counted.alphas
+        files_text = partitions[0].name + ("" if len(partitions) == 1 else " and others")
+        alpha = max(total.alphas, default=1.0)
+        total.check(files_text, settings, alpha)
+        if len(total.alphas) > 1:
+            raise EventFileError(
+                f"{files_text}: the exposure ratio differs between pointings, from {min(total.alphas):.3g} to "
+                f"{alpha:.3g}, which takes weights of events, and fits in chunks have none; train in memory, or choose "
+                "regions.n_regions so that all pointings have as many"
+            )
         fitted = fit_forest(with_alpha(estimator, alpha), dataset, executor=workers)
     record = _record(model, seed, {"events": paths})
     return TrainedModel(without_run_settings(fitted), settings, sorted(total.groups), record, total)
@@ -162,9 +171,10 @@ def train_in_chunks(
 
 @dataclass
 class _Counted(Census):
-    """How many events files hold, and in which groups."""
+    """How many events files hold, in which groups, and with which exposure ratios."""
 
     groups: set[Any] = field(default_factory=set)
+    alphas: set[float] = field(default_factory=set)
 
 
 def _count_events(partition: Any, column: str) -> _Counted:
@@ -173,6 +183,7 @@ def _count_events(partition: Any, column: str) -> _Counted:
     with prefix_errors(partition.name):
         for chunk in partition.observed(groups=column):
             total.add(chunk.census)
+            total.alphas |= chunk.alphas
             if chunk.groups is not None:
                 total.groups |= set(np.unique(chunk.groups).tolist())
     return total

@@ -1,11 +1,12 @@
 """Events: reading and writing tables of events, quality cuts and features."""
 
 from excess._core.errors import EventFileError
-from excess.events.config import AnalysisConfig, RegionConfig, load_config, parse_config
+from excess.events.config import AnalysisConfig, load_config, parse_config
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features
 from excess.events.observation_list import ObservationEntry, load_observation_list
 from excess.events.reading import FileInfo, check_one_telescope, describe, iter_events, read_events
+from excess.events.region_config import Exclusion, RegionConfig
 from excess.events.sky import sky_positions
 from excess.events.telescopes import KNOWN_TELESCOPES, Location, Telescope, find_telescope
 from excess.events.times import add_night, night_of
@@ -16,6 +17,7 @@ __all__ = [
     "AnalysisConfig",
     "EventFileError",
     "EventWriter",
+    "Exclusion",
     "Features",
     "FileInfo",
     "Location",

@@ -1,20 +1,21 @@
-"""Settings of an analysis: features, quality cuts, groups and regions."""
+"""Settings of an analysis: features, quality cuts and groups; those of regions are in `region_config`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from excess._core.errors import EventFileError, nearest, wrap_errors
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
+from excess.events.region_config import Exclusion, RegionConfig, Settings
 
-__all__ = ["AnalysisConfig", "RegionConfig", "load_config", "parse_config"]
+__all__ = ["AnalysisConfig", "load_config", "parse_config"]
 
 # The open Crab analysis of FACT.
 DERIVED_FEATURES = {
@@ -52,44 +53,6 @@ QUALITY_CUTS = (
     "leakage1 < 0.6",
     "leakage2 < 0.85",
 )
-
-
-class Settings(BaseModel):
-    """Base of settings: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class RegionConfig(Settings):
-    """Settings of the On region and the Off regions.
-
-    Examples
-    --------
-    >>> from excess.events import RegionConfig
-    >>> RegionConfig(n_regions=4).theta_squared_cut
-    0.025
-    """
-
-    theta_squared_cut: float = Field(
-        default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
-    )
-    n_regions: int = Field(default=6, ge=2, strict=True, description="The On region and the Off regions, together.")
-    overlap: Literal["on_first", "drop", "error"] = Field(
-        default="on_first",
-        description="What happens to an event inside On and Off: it is On, it is dropped, or it is an error.",
-    )
-    source_ra: float | None = Field(
-        default=None, ge=0, le=360, strict=True, description="Right ascension of the source, in degrees."
-    )
-    source_dec: float | None = Field(
-        default=None, ge=-90, le=90, strict=True, description="Declination of the source, in degrees."
-    )
-
-    @model_validator(mode="after")
-    def _both_coordinates(self) -> Self:
-        if (self.source_ra is None) != (self.source_dec is None):
-            raise ValueError("source_ra and source_dec belong together; give both or none")
-        return self
 
 
 class AnalysisConfig(Settings):
@@ -364,12 +327,19 @@ def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -
     return tuple(names)
 
 
+def _settings_at(place: Sequence[Any]) -> type[Settings]:
+    """Return the settings that an unknown key stands in."""
+    if place[0] != "regions":
+        return AnalysisConfig
+    return Exclusion if "exclusion" in place[:-1] else RegionConfig
+
+
 def describe_error(error: Any, known: Iterable[str] | None = None) -> str:
     """Return a problem that pydantic found as text, with the key first; by default one of an analysis."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
         if known is None:
-            known = (RegionConfig if error["loc"][0] == "regions" else AnalysisConfig).model_fields
+            known = _settings_at(error["loc"]).model_fields
         return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), known)}"
     message = error["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 
 from excess._core.errors import EventFileError, wrap_errors
-from excess.events.config import AnalysisConfig, RegionConfig, Settings, describe_error, parse_mapping
+from excess.events.config import AnalysisConfig, describe_error, parse_mapping
+from excess.events.region_config import RegionConfig, Settings
 
 __all__ = ["ObservationEntry", "load_observation_list"]
 

@@ -1,8 +1,9 @@
 """Observations: On and Off regions, exposure ratio, groups and features of events; and simulated ones."""
 
 from excess.observation.observation import Observation, observe
-from excess.observation.regions import Regions, assign_regions, find_regions, theta_from_sky
+from excess.observation.regions import Regions, assign_regions, find_regions
 from excess.observation.simulation import simulate_labelled, simulate_observation
+from excess.observation.sky import theta_from_sky
 from excess.observation.stacking import observe_several, stack
 
 __all__ = [

@@ -23,6 +23,7 @@ _MAX_EVENTS = 100_000
 """Events that are looked at; more would only find smaller differences, which are no matter of positions."""
 _N_BINS = 20
 _MIN_PER_BIN = 20
+_N_SCALINGS = 30
 _MAX_P_VALUE = 1e-9
 """Chance of a feature to differ by so much, below which it is refused; divided by the number of features."""
 _MAX_ASSOCIATION = 0.1
@@ -62,7 +63,11 @@ class FeatureOrigin:
 
 
 def find_origin(
-    feature: FloatArray, region: NDArray[np.int64], alpha: FloatArray | float, n_regions: int
+    feature: FloatArray,
+    region: NDArray[np.int64],
+    alpha: FloatArray | float,
+    n_regions: int,
+    exposure: FloatArray | None = None,
 ) -> FeatureOrigin:
     """Test one feature of On and Off events.
 
@@ -76,6 +81,9 @@ def find_origin(
         Exposure ratio On/Off.
     n_regions : int
         Number of regions, On included.
+    exposure : ndarray of shape (n_events, n_regions - 1) or None, default=None
+        Exposure of each Off region for the pointing of each event, where it differs; else features that differ between
+        pointings would seem to tell regions apart.
 
     Returns
     -------
@@ -91,21 +99,49 @@ def find_origin(
     table = np.bincount(number * n_regions + region, minlength=n_bins * n_regions).reshape(n_bins, n_regions)
     ratio = np.broadcast_to(alpha, len(feature))[off]
     expected, variance = (np.bincount(number[off], weights, n_bins).astype(np.float64) for weights in (ratio, ratio**2))
-    return FeatureOrigin(*_associate(table[:, 1:]), *_find_missing(table[:, 0], expected, variance))
+    return FeatureOrigin(
+        *_associate(table[:, 1:], _share(number, n_bins, off, exposure)),
+        *_find_missing(table[:, 0], expected, variance),
+    )
 
 
-def _associate(table: NDArray[np.int64]) -> tuple[float, float]:
-    """Return Cramer's V of a table of counts, corrected for chance, and the p-value of its chi-squared."""
-    table = table[:, table.any(axis=0)]
-    table = table[table.any(axis=1)]
+def _share(
+    number: NDArray[np.intp], n_bins: int, off: NDArray[np.bool_], exposure: FloatArray | None
+) -> FloatArray | None:
+    """Return how Off events of each bin would be shared among regions by their exposure; None for equal shares."""
+    if exposure is None:
+        return None
+    share = exposure[off] / exposure[off].sum(axis=1, keepdims=True)
+    return np.stack([np.bincount(number[off], own, n_bins) for own in share.T], axis=1)
+
+
+def _associate(table: NDArray[np.int64], share: FloatArray | None) -> tuple[float, float]:
+    """Return Cramer's V of a table of counts, corrected for chance, and the p-value of its chi-squared.
+
+    With shares, what is expected is the table nearest to them that has the sums of the counts.
+    """
+    columns, rows = table.any(axis=0), table.any(axis=1)
+    table = table[rows][:, columns]
     if min(table.shape) < 2:
         return 0.0, 1.0
     n = table.sum()
-    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    chi_squared = float(np.sum((table - expected) ** 2 / expected))
-    freedom = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if share is None:
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
+    else:
+        expected = _fit_sums(share[rows][:, columns], table)
+    known = expected > 0
+    chi_squared = float(np.sum((table - expected)[known] ** 2 / expected[known]))
+    freedom = max(int(np.count_nonzero(known)) - sum(table.shape) + 1, 1)
     above = max(chi_squared - freedom, 0.0)
     return float(np.sqrt(above / n / (min(table.shape) - 1))), float(chdtrc(freedom, chi_squared))
+
+
+def _fit_sums(expected: FloatArray, table: NDArray[np.int64]) -> FloatArray:
+    """Scale rows and columns of a table in turn until it has the sums of another."""
+    for _ in range(_N_SCALINGS):
+        for axis in (0, 1):
+            expected = expected * (table.sum(axis=axis, keepdims=True) / expected.sum(axis=axis, keepdims=True))
+    return expected
 
 
 def _find_missing(n_on: NDArray[np.int64], expected: FloatArray, variance: FloatArray) -> tuple[float, float]:
@@ -133,6 +169,7 @@ def check_origin(
     n_regions: int,
     names: Sequence[str],
     where: str = "",
+    exposure: FloatArray | None = None,
 ) -> None:
     """Raise EventFileError where a feature alone tells where an event is; see `find_origin`.
 
@@ -151,12 +188,13 @@ def check_origin(
     """
     step = max(1, -(-len(X) // _MAX_EVENTS))
     own_alpha = alpha[::step] if isinstance(alpha, np.ndarray) else alpha
+    own_exposure = None if exposure is None else exposure[::step]
     limit = _MAX_P_VALUE / len(names)
     advice = (
         "so a model would learn the regions and not the source; remove it, or insist with allow_origin_features: true"
     )
     for name, feature in zip(names, X[::step].T, strict=True):
-        found = find_origin(np.ascontiguousarray(feature), region[::step], own_alpha, n_regions)
+        found = find_origin(np.ascontiguousarray(feature), region[::step], own_alpha, n_regions, own_exposure)
         apart = (
             f"feature {name!r} tells Off regions from each other (Cramer's V {found.association:.2f}, p "
             f"{found.association_p_value:.0e}), where no source is"

@@ -23,10 +23,14 @@ from excess.events import (
     load_config,
     read_events,
 )
+from excess.observation.census import Census
 from excess.observation.feature_origin import check_origin
-from excess.observation.pipeline import NO_GROUPS, Census, NearbyEvents, ObservedChunk, Pipeline, seconds_of
-from excess.observation.regions import SKY_COLUMNS, Regions, offset_of_source, theta_columns
+from excess.observation.joining import JoinedRegions, concatenate, join_regions
+from excess.observation.pipeline import NO_GROUPS, NearbyEvents, ObservedChunk, Pipeline, seconds_of
+from excess.observation.region_methods import SKY_COLUMNS, theta_columns
+from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
+from excess.observation.sky import offset_of_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,7 +200,9 @@ class Observation:
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and used."""
-        return f"{self.census}; {self.counts}"
+        few, most = self.regions.n_off_regions
+        more = f"; {few} to {most} Off regions, by pointing" if few < most else ""
+        return f"{self.census}; {self.counts}{more}"
 
 
 def observe(
@@ -310,36 +316,49 @@ def _join_chunks(
     for chunk in chunks:
         census.add(chunk.census)
     source = _describe_paths(files["events"]) if files else ""
-    census.check(source, pipeline.config)
+    joined = _join_regions(chunks, alpha)
+    regions = joined.regions
+    census.check(source, pipeline.config, regions.alpha)
     table = pd.concat([chunk.identifiers for chunk in chunks], ignore_index=True)
     check_identifiers(table, source)
     X = np.concatenate([chunk.X for chunk in chunks])
     _check_independent(X, chunks, source)
-    n_regions = 2 if alpha is not None else pipeline.config.regions.n_regions
-    region = np.concatenate([chunk.region for chunk in chunks])
     groups = concatenate([chunk.groups for chunk in chunks])
-    event_alpha = None
+    event_alpha = regions.event_alpha
     if isinstance(alpha, Mapping):
         event_alpha = _alpha_of_groups(alpha, groups)
-        ratio = float(event_alpha[region > 0].mean())
-    else:
-        ratio = 1 / (n_regions - 1) if alpha is None else alpha
+        regions = replace(regions, alpha=float(event_alpha[regions.region > 0].mean()))
     if not pipeline.config.allow_origin_features:
-        exposure = ratio if event_alpha is None else event_alpha
-        check_origin(X, region, exposure, n_regions, pipeline.config.features, f"{source}: " if source else "")
+        check_origin(
+            X,
+            regions.region,
+            regions.alpha if event_alpha is None else event_alpha,
+            regions.n_regions,
+            pipeline.config.features,
+            f"{source}: " if source else "",
+            regions.exposure,
+        )
     return Observation(
         X=X,
-        regions=Regions(region, n_regions, ratio, census.n_overlapping),
+        regions=regions,
         groups=groups,
         table=table,
-        theta=concatenate([chunk.theta for chunk in chunks]),
-        nearby=join_nearby([chunk.nearby for chunk in chunks if chunk.nearby is not None]),
+        theta=joined.theta,
+        nearby=joined.nearby,
         census=census,
         config=pipeline.config,
         group_column=pipeline.groups,
         files=files,
         event_alpha=event_alpha,
     )
+
+
+def _join_regions(chunks: list[ObservedChunk], alpha: float | Mapping[Any, float] | None) -> JoinedRegions:
+    """Return the regions of all chunks; where Off has files of its own, the exposure ratio is given."""
+    joined = join_regions(chunks, 2)
+    if alpha is None or isinstance(alpha, Mapping):
+        return joined
+    return joined._replace(regions=replace(joined.regions, alpha=alpha))
 
 
 def _offset_in_field(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -> tuple[float, float] | None:
@@ -402,19 +421,6 @@ def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) ->
         if name not in alpha:
             raise ArgumentError("alpha", f"must hold every group, and has none for {name!r}")
     return as_alpha([alpha[name] for name in names.tolist()])[inverse]
-
-
-def join_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
-    """Return nearby events of several chunks or observations together; None if there are none."""
-    if not any(len(part.X) for part in parts):  # files may hold no events outside of the regions
-        return None
-    return NearbyEvents(*(concatenate([getattr(part, name) for part in parts]) for name in ("X", "groups", "theta")))
-
-
-def concatenate(arrays: list[Any]) -> Any:
-    """Return arrays as one, None if there are none."""
-    known = [array for array in arrays if array is not None]
-    return np.concatenate(known) if known else None
 
 
 def as_config(

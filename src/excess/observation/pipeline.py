@@ -14,119 +14,23 @@ from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError
 from excess.events import AnalysisConfig, add_night, describe, iter_events, to_features
 from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
-from excess.observation.regions import (
-    SKY_COLUMNS,
-    angles_to_regions,
-    assign_regions,
-    theta_columns,
-    theta_from_offset,
-    theta_from_sky,
-)
+from excess.observation.census import Census
+from excess.observation.region_methods import SKY_COLUMNS, choose_method
+from excess.observation.regions import place_events
+from excess.observation.sky import theta_from_offset, theta_from_sky
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Census", "NearbyEvents", "ObservedChunk", "Pipeline", "seconds_of"]
+__all__ = ["NearbyEvents", "ObservedChunk", "Pipeline", "seconds_of"]
 
 NIGHT = "night"
 NO_GROUPS = "none"
 """Name of the groups' column where there are no groups."""
 IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *ABSOLUTE_COLUMNS)
 """Columns that identify an event; kept with the features if the files have them."""
-_MAX_OVERLAP = 0.01
-"""Largest share of events in several regions for the overlap policy "on_first"."""
-_MAX_OVERLAP_ERROR = 0.3
-"""Largest excess that such events may fake, in units of the statistical error of the excess."""
 _NEARBY = 4.0
 """Largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut."""
-
-
-@dataclass
-class Census:
-    """Numbers of events that were read, inside the regions, and used.
-
-    Attributes
-    ----------
-    n_read : int
-        Events that were read.
-    n_inside : int
-        Events in any region.
-    n_on, n_off : int
-        Events in the On region and in Off regions that pass the quality cuts.
-    n_overlapping : int
-        Events in several regions.
-    """
-
-    n_read: int = 0
-    n_inside: int = 0
-    n_on: int = 0
-    n_off: int = 0
-    n_overlapping: int = 0
-
-    @property
-    def n_outside(self) -> int:
-        """Events in no region."""
-        return self.n_read - self.n_inside
-
-    @property
-    def n_cut(self) -> int:
-        """Events in a region that fail the quality cuts or miss a feature."""
-        return self.n_inside - self.n_on - self.n_off
-
-    def add(self, other: Census) -> None:
-        """Add the events of other files."""
-        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
-    def check(self, source: str, config: AnalysisConfig) -> None:
-        """Raise EventFileError unless there are On and Off events; ``source`` names the files, and may be empty."""
-        where = f"{source}: " if source else ""
-        n_used = self.n_on + self.n_off
-        if self.n_read == 0:
-            raise EventFileError(f"{where}there are no events")
-        if self.n_inside == 0:
-            raise EventFileError(
-                f"{where}none of {self.n_read:,} events lies in a region (theta^2 < "
-                f"{config.regions.theta_squared_cut:g} deg^2); check the units of the angles, or the position of the "
-                "source"
-            )
-        if n_used == 0:
-            raise EventFileError(
-                f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
-                f"{', '.join(config.quality_cuts)}, and that {_no_value_missing(config)}"
-            )
-        for name, number in (("On", self.n_on), ("Off", self.n_off)):
-            if number == 0:
-                raise EventFileError(
-                    f"{where}no {name} events are left of {self.n_read:,} events read "
-                    f"({self.n_outside:,} outside all regions, {self.n_cut:,} cut away)"
-                )
-        if config.regions.overlap == "on_first":
-            self._check_overlap(where, config.regions.n_regions)
-
-    def _check_overlap(self, where: str, n_regions: int) -> None:
-        """Refuse overlapping regions where the events that Off loses to On would look like a source."""
-        alpha = 1 / (n_regions - 1)
-        n_used = self.n_on + self.n_off
-        lost = alpha * self.n_overlapping * n_used / self.n_inside
-        error = float(np.sqrt(self.n_on + alpha**2 * self.n_off))
-        if self.n_overlapping > _MAX_OVERLAP * n_used or lost > _MAX_OVERLAP_ERROR * error:
-            raise EventFileError(
-                f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
-                f"giving them to On would look like a source, by {lost / error:.1f} sigma; make theta_squared_cut "
-                "smaller, or choose the overlap policy 'drop'"
-            )
-
-    def __str__(self) -> str:
-        """Return the numbers of events that were read and left out."""
-        return f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
-
-
-def _no_value_missing(config: AnalysisConfig) -> str:
-    """Return what has to be there in an event."""
-    if not config.references:
-        return "features are not missing"
-    return f"neither features nor the references {', '.join(config.references)} are missing"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,12 +46,13 @@ class NearbyEvents:
 class ObservedChunk:
     """Events of one table that lie in a region and pass the quality cuts; see `Observation` for the attributes.
 
-    ``region`` is 0 for On and higher for Off, ``identifiers`` are the columns that identify the events, ``file`` is the
-    name of their file where there is one.
+    ``region`` is 0 for On and higher for Off, ``exposure`` is that of each Off region (see `Regions`), ``identifiers``
+    are the columns that identify the events, ``file`` is the name of their file where there is one.
     """
 
     X: FloatArray
     region: NDArray[np.int64]
+    exposure: FloatArray | None
     groups: NDArray[Any] | None
     theta: FloatArray | None
     identifiers: pd.DataFrame
@@ -159,6 +64,15 @@ class ObservedChunk:
     def on(self) -> NDArray[np.int64]:
         """Label of each event: 1 is On, 0 is Off."""
         return (self.region == 0).astype(np.int64)
+
+    @property
+    def alphas(self) -> set[float]:
+        """Exposure ratios On/Off that the events have, by their regions."""
+        if len(self.X) == 0:
+            return set()
+        if self.exposure is not None:
+            return set(np.unique(1 / self.exposure.sum(axis=1)).tolist())
+        return {1.0 if self.theta is None else 1 / (self.theta.shape[1] - 1)}
 
 
 @dataclass(frozen=True)
@@ -212,9 +126,7 @@ class Pipeline:
                 "files that have them"
             )
         if self.region is None:
-            thetas = theta_columns(self.config.regions.n_regions)
-            known = thetas if all(name in present for name in thetas) else (*thetas, *SKY_COLUMNS)
-            wanted += [name for name in known if name in present]
+            wanted += choose_method(present, self.config.regions)[1]
         elif self.offset is not None:
             wanted += SKY_COLUMNS
         if self.identify:
@@ -223,21 +135,25 @@ class Pipeline:
 
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
         """Return the events of a table inside a region that pass the quality cuts."""
-        theta = nearby = None
+        theta = nearby = exposure = None
         if self.groups == NIGHT:
             table = add_night(table)
         file = str(table.attrs.get("file", ""))
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
-            settings = self.config.regions
-            theta = angles_to_regions(table, settings)
-            found = assign_regions(theta, theta_squared_cut=settings.theta_squared_cut, overlap=settings.overlap)
-            if self.nearby:
-                near = np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * settings.theta_squared_cut
-                nearby = self._nearby(table, theta, np.flatnonzero(near.any(axis=1) & ~found.inside))
+            placed, found = place_events(table, self.config.regions)
+            if self.nearby and placed.theta is not None:
+                near = np.where(np.isnan(placed.theta), np.inf, placed.theta) ** 2
+                around = (near < _NEARBY * self.config.regions.theta_squared_cut).any(axis=1) & ~found.inside
+                if placed.excluded is not None:
+                    around &= ~placed.excluded
+                nearby = self._nearby(table, placed.theta, np.flatnonzero(around))
             rows = np.flatnonzero(found.inside)
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
-            table, theta, region = table.iloc[rows], theta[rows], found.region[rows]
+            census.n_without_off = found.n_without_off
+            table, region = table.iloc[rows], found.region[rows]
+            theta = None if placed.theta is None else placed.theta[rows]
+            exposure = None if found.exposure is None else found.exposure[rows]
         else:
             if self.offset is not None:
                 table = table.iloc[np.flatnonzero(self._in_field(table))]
@@ -251,6 +167,7 @@ class Pipeline:
         return ObservedChunk(
             X=features.X[valid],
             region=region,
+            exposure=None if exposure is None else exposure[valid],
             groups=self._groups_of(table, valid),
             theta=None if theta is None else theta[valid],
             identifiers=table.loc[valid, [name for name in IDENTIFIERS if name in table]],

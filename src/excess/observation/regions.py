@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,26 +12,23 @@ from excess._core.checks import (
     BoolArray,
     FloatArray,
     as_choice,
-    as_column,
     as_counts,
-    as_floats,
-    as_int,
     as_labels,
     as_scalar,
     as_scalar_alpha,
     check_same_length,
 )
+from excess.observation.region_methods import METHODS, choose_method
 from excess.stats.significance import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from excess.events import RegionConfig
+    from excess.observation.placement import Placement
 
-__all__ = ["Regions", "angles_to_regions", "assign_regions", "find_regions", "theta_columns", "theta_from_sky"]
+__all__ = ["Regions", "assign_regions", "find_regions", "place_events"]
 
-SKY_COLUMNS = ("ra", "dec", "pointing_ra", "pointing_dec")
-"""Columns from which angles to the regions are computed if a table has no angles."""
 OVERLAP_POLICIES = ("on_first", "drop", "error")
 
 
@@ -44,11 +41,16 @@ class Regions:
     region : ndarray of int64 of shape (n_events,)
         0 is On, 1 to ``n_regions - 1`` are Off, -1 is neither.
     n_regions : int
-        Number of regions, On included.
+        Number of regions, On included; the largest one where it differs between pointings.
     alpha : float
-        Exposure ratio On/Off.
+        Exposure ratio On/Off; the mean over the Off events where it differs.
     n_overlapping : int
         Events in more than one region. The overlap policy decides whether they count once or not at all.
+    exposure : ndarray of shape (n_events, n_regions - 1) or None
+        Exposure of each Off region in units of that of On, for the pointing of each event, where not all are 1; 0 where
+        the pointing has no such region.
+    n_without_off : int
+        Events whose pointing leaves no room for an Off region, so that they are in no region.
 
     See Also
     --------
@@ -67,6 +69,27 @@ class Regions:
     n_regions: int
     alpha: float
     n_overlapping: int = 0
+    exposure: FloatArray | None = None
+    n_without_off: int = 0
+
+    @property
+    def event_alpha(self) -> FloatArray | None:
+        """Exposure ratio On/Off for each event, where it differs; the mean for an event without any Off region."""
+        if self.exposure is None:
+            return None
+        total = self.exposure.sum(axis=1)
+        known = total[self.inside]
+        if len(known) == 0 or (known == known[0]).all():
+            return None
+        return np.divide(1.0, total, out=np.full(len(total), self.alpha), where=total > 0)
+
+    @property
+    def n_off_regions(self) -> tuple[int, int]:
+        """Smallest and largest number of Off regions of a pointing with events in any."""
+        if self.exposure is None or not self.inside.any():
+            return self.n_regions - 1, self.n_regions - 1
+        number = np.count_nonzero(self.exposure[self.inside], axis=1)
+        return int(number.min()), int(number.max())
 
     @property
     def inside(self) -> BoolArray:
@@ -91,16 +114,16 @@ class Regions:
 
     def take(self, rows: ArrayLike) -> Regions:
         """Return the regions of some events."""
-        return Regions(self.region[np.asarray(rows)], self.n_regions, self.alpha, self.n_overlapping)
+        chosen = np.asarray(rows)
+        exposure = None if self.exposure is None else self.exposure[chosen]
+        return replace(self, region=self.region[chosen], exposure=exposure)
 
     def _count(self, mask: BoolArray) -> OnOffCounts:
-        n_on, n_off = (int(np.count_nonzero(mask & chosen)) for chosen in (self.region == 0, self.region > 0))
-        return OnOffCounts(n_on, n_off, self.alpha)
+        from excess.validation.outcome import count_events
 
-
-def theta_columns(n_regions: int) -> list[str]:
-    """Return the names of the columns that hold an event's angle to each region, On first."""
-    return ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, n_regions))]
+        alpha = self.event_alpha
+        chosen = mask & self.inside
+        return count_events(self.on, chosen, self.alpha if alpha is None else alpha)
 
 
 def assign_regions(
@@ -161,139 +184,6 @@ def assign_regions(
     return Regions(region.astype(np.int64), n_regions, ratio, int(overlapping.sum()))
 
 
-def theta_from_sky(
-    ra: ArrayLike,
-    dec: ArrayLike,
-    pointing_ra: ArrayLike,
-    pointing_dec: ArrayLike,
-    *,
-    source_ra: float,
-    source_dec: float,
-    n_regions: int = 6,
-) -> FloatArray:
-    """Angles between events and reflected regions: the source, turned about the pointing in equal steps.
-
-    Parameters
-    ----------
-    ra, dec : array-like of shape (n_events,)
-        Directions of the events in deg; NaN where there is none.
-    pointing_ra, pointing_dec : array-like of shape (n_events,) or float
-        Pointing of the telescope at the time of the event in deg.
-    source_ra, source_dec : float
-        The source in deg.
-    n_regions : int, default=6
-        Number of regions, On included; five Off regions are the source turned by 60, 120, ... deg.
-
-    Returns
-    -------
-    ndarray of shape (n_events, n_regions)
-        Angles in deg, as `assign_regions` takes them.
-
-    Examples
-    --------
-    >>> from excess.observation.regions import theta_from_sky
-    >>> theta_from_sky([83.63], [22.01], 83.63, 22.61, source_ra=83.63, source_dec=22.01, n_regions=4).round(3)
-    array([[0.   , 0.849, 1.2  , 0.849]])
-    """
-    n_regions = as_int("n_regions", n_regions, minimum=2)
-    event = _unit_vectors("ra", ra, "dec", dec)
-    axis = np.broadcast_to(_unit_vectors("pointing_ra", pointing_ra, "pointing_dec", pointing_dec), event.shape)
-    source = np.broadcast_to(_unit_vectors("source_ra", source_ra, "source_dec", source_dec), event.shape)
-    along = np.sum(axis * source, axis=-1, keepdims=True) * axis
-    across, turned = source - along, np.cross(axis, source)
-    theta = np.empty((len(event), n_regions))
-    for k in range(n_regions):
-        angle = 2 * np.pi * k / n_regions
-        center = along + np.cos(angle) * across + np.sin(angle) * turned
-        sine = np.linalg.norm(np.cross(center, event), axis=-1)
-        theta[:, k] = np.degrees(np.arctan2(sine, np.sum(center * event, axis=-1)))
-    return theta
-
-
-def offset_of_source(
-    pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: float, source_dec: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return how far the source is from each pointing, and in which direction, in deg; north is 0, east is 90.
-
-    Examples
-    --------
-    >>> from excess.observation.regions import offset_of_source
-    >>> offset_of_source([83.63], [22.51], source_ra=83.63, source_dec=22.01)
-    (array([0.5]), array([180.]))
-    """
-    axis = _unit_vectors("pointing_ra", pointing_ra, "pointing_dec", pointing_dec)
-    source = _unit_vectors("source_ra", source_ra, "source_dec", source_dec)
-    north, east = _north_and_east(pointing_ra, pointing_dec)
-    along, up, right = (np.sum(source * direction, axis=-1) for direction in (axis, north, east))
-    return np.degrees(np.arctan2(np.hypot(up, right), along)), np.degrees(np.arctan2(right, up)) % 360
-
-
-def theta_from_offset(
-    ra: ArrayLike, dec: ArrayLike, pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, offset: float, direction: float
-) -> FloatArray:
-    """Return angles in deg between events and a place in the field of view: where a source would be in another run.
-
-    Parameters
-    ----------
-    ra, dec, pointing_ra, pointing_dec
-        As for `theta_from_sky`.
-    offset, direction : float
-        Distance of the place from the pointing, and its direction, in deg; see `offset_of_source`.
-
-    Returns
-    -------
-    ndarray of shape (n_events,)
-        Angles in deg.
-
-    Examples
-    --------
-    >>> from excess.observation.regions import theta_from_offset
-    >>> theta_from_offset([83.63], [22.01], 83.63, 22.51, offset=0.5, direction=180.0).round(6)
-    array([0.])
-    """
-    event = _unit_vectors("ra", ra, "dec", dec)
-    axis = _unit_vectors("pointing_ra", pointing_ra, "pointing_dec", pointing_dec)
-    north, east = _north_and_east(pointing_ra, pointing_dec)
-    distance, angle = np.radians(offset), np.radians(direction)
-    center = np.cos(distance) * axis + np.sin(distance) * (np.cos(angle) * north + np.sin(angle) * east)
-    center = np.broadcast_to(center, event.shape)
-    sine = np.linalg.norm(np.cross(center, event), axis=-1)
-    return np.asarray(np.degrees(np.arctan2(sine, np.sum(center * event, axis=-1))))
-
-
-def _north_and_east(ra: ArrayLike, dec: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Return unit vectors to the north and to the east of directions in deg."""
-    longitude, latitude = (np.radians(np.asarray(value, dtype=np.float64)) for value in (ra, dec))
-    zero = np.zeros_like(longitude)
-    north = [-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)]
-    return np.stack(north, axis=-1), np.stack([-np.sin(longitude), np.cos(longitude), zero], axis=-1)
-
-
-def angles_to_regions(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
-    """Return the angles in deg between events and the centres of all regions, On first; see `find_regions`."""
-    wanted = theta_columns(config.n_regions)
-    if all(name in table for name in wanted):
-        return table[wanted].to_numpy(dtype=np.float64)
-    if all(name in table for name in SKY_COLUMNS):
-        if config.source_ra is None or config.source_dec is None:
-            raise ValueError(
-                "the position of the source is needed to find regions from sky positions: give source_ra and "
-                "source_dec in deg"
-            )
-        return theta_from_sky(
-            *(table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS),
-            source_ra=config.source_ra,
-            source_dec=config.source_dec,
-            n_regions=config.n_regions,
-        )
-    missing = [name for name in wanted if name not in table]
-    raise ValueError(
-        f"no way to tell On from Off: for {config.n_regions} regions the events need the columns theta_deg and "
-        f"theta_deg_off_1 to theta_deg_off_{config.n_regions - 1} ({', '.join(missing)} missing), or "
-        f"{', '.join(SKY_COLUMNS)}; or give Off events in files of their own"
-    )
-
-
 def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     """Assign the events of a table to regions, by angles or by sky positions.
 
@@ -303,7 +193,7 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
         With ``theta_deg`` and ``theta_deg_off_1`` to ``theta_deg_off_<n>``; or with ``ra``, ``dec``, ``pointing_ra``
         and ``pointing_dec``, all in deg, if the configuration has the position of the source.
     config : RegionConfig
-        The cut, the number of regions, and the overlap policy.
+        The method, the cut, the number of regions, exclusions, and the overlap policy.
 
     Returns
     -------
@@ -318,24 +208,37 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
     >>> print(find_regions(simulate_observation(100_000, 200, random_state=0), RegionConfig()).counts)
     On 630, Off 2258, alpha 0.2: excess 178.4 +- 26.8, 7.2 sigma
     """
-    return assign_regions(
-        angles_to_regions(table, config), theta_squared_cut=config.theta_squared_cut, overlap=config.overlap
+    return place_events(table, config)[1]
+
+
+def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
+    """Return where the events of a table are relative to all regions, and the region of each; see `find_regions`."""
+    name, _ = choose_method(table.columns, config)
+    placed = METHODS[name].place(table, config)
+    if placed.theta is not None:
+        found = assign_regions(placed.theta, theta_squared_cut=config.theta_squared_cut, overlap=config.overlap)
+    else:
+        region = np.full(len(table), -1, dtype=np.int64) if placed.region is None else placed.region
+        n_off = 1 if placed.exposure is None else placed.exposure.shape[1]
+        found = Regions(region, n_off + 1, 1 / n_off)
+    return placed, found if placed.exposure is None else _expose(found, placed.exposure)
+
+
+def _expose(found: Regions, exposure: FloatArray) -> Regions:
+    """Return regions with their exposure; events without any Off region are in none."""
+    without = exposure.sum(axis=1) == 0
+    found = replace(
+        found, region=np.where(without, -1, found.region), exposure=exposure, n_without_off=int(without.sum())
     )
+    return replace(found, alpha=mean_alpha(found))
 
 
-def _as_angles(name: str, value: ArrayLike) -> FloatArray:
-    """Return angles as float64; NaN is an event without a direction."""
-    angles = np.asarray(value, dtype=np.float64)
-    as_floats(name, angles[~np.isnan(angles)])
-    return angles
-
-
-def _unit_vectors(ra_name: str, ra: ArrayLike, dec_name: str, dec: ArrayLike) -> FloatArray:
-    longitude, latitude = (np.radians(_as_angles(name, value)) for name, value in ((ra_name, ra), (dec_name, dec)))
-    if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
-        raise ValueError(f"{dec_name} must lie between -90 and 90 deg")
-    for name, array in ((ra_name, longitude), (dec_name, latitude)):
-        if array.ndim > 1:
-            as_column(name, array)
-    cosine = np.cos(latitude)
-    return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1)
+def mean_alpha(found: Regions) -> float:
+    """Return the exposure ratio of regions; where it differs, the mean over the Off events."""
+    if found.exposure is None:
+        return found.alpha
+    total = found.exposure.sum(axis=1)
+    for chosen in (found.region > 0, found.inside, total > 0):
+        if (ratio := 1 / total[chosen]).size:
+            return float(ratio[0] if (ratio == ratio[0]).all() else ratio.mean())
+    return found.alpha

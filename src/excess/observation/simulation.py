@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from excess._core.checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
-from excess.observation.regions import theta_columns
+from excess.observation.region_methods import theta_columns
 
 if TYPE_CHECKING:
     import pandas as pd

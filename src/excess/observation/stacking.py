@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_observation_list
-from excess.observation.observation import Observation, as_config, concatenate, join_nearby, observe
-from excess.observation.pipeline import Census, NearbyEvents
+from excess.observation.census import Census
+from excess.observation.joining import concatenate, join_nearby
+from excess.observation.observation import Observation, as_config, observe
+from excess.observation.pipeline import NearbyEvents
 from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_rows
 
@@ -87,7 +89,14 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
     theta, nearby = _join_angles(parts, len(n_regions) == 1)
     return Observation(
         X=X,
-        regions=Regions(region, n_regions.pop() if len(n_regions) == 1 else 2, alpha, census.n_overlapping),
+        regions=Regions(
+            region,
+            n_regions.pop() if len(n_regions) == 1 else 2,
+            alpha,
+            census.n_overlapping,
+            _join_exposure(parts),
+            census.n_without_off,
+        ),
         groups=concatenate([part.groups for part in parts]),
         table=pd.concat([part.table for part in parts], ignore_index=True),
         theta=theta,
@@ -204,6 +213,21 @@ def _with_same_groups(observations: Mapping[str, Observation]) -> list[Observati
 
 def _as_texts(groups: NDArray[Any] | None) -> NDArray[Any] | None:
     return None if groups is None else groups.astype(str).astype(object)
+
+
+def _join_exposure(parts: list[Observation]) -> FloatArray | None:
+    """Return the exposure of Off regions, if some pointings lack some, and all observations have as many regions."""
+    exposures = [part.regions.exposure for part in parts]
+    n_off = {part.regions.n_regions - 1 for part in parts}
+    if len(n_off) > 1 or all(exposure is None for exposure in exposures):
+        return None
+    [n] = n_off
+    return np.concatenate(
+        [
+            np.ones((len(part.X), n)) if exposure is None else exposure
+            for part, exposure in zip(parts, exposures, strict=True)
+        ]
+    )
 
 
 def _join_angles(parts: list[Observation], same_regions: bool) -> tuple[FloatArray | None, NearbyEvents | None]:

@@ -11,8 +11,14 @@ import numpy as np
 from excess._core.checks import FloatArray
 from excess.estimators.holdout import score_events
 from excess.estimators.supervised import supervised_reference
-from excess.events import load_config
-from excess.reproduction.crab_data import are_labelled, crab_data, fact_files, identify_crab, labelled_events
+from excess.reproduction.crab_data import (
+    N_REGIONS,
+    are_labelled,
+    crab_data,
+    fact_files,
+    identify_crab,
+    labelled_events,
+)
 from excess.reproduction.methods import METHODS, group_by_model, make_method_model, threshold_rules
 from excess.reproduction.settings import Settings
 from excess.reproduction.trials import Row, Study, Trial
@@ -148,7 +154,7 @@ def reference_score(settings: Settings) -> FloatArray | None:
 def null_plan(settings: Settings, n_trials: int) -> list[Trial]:
     """Return the trials with a fake On region; repetitions go through the Off regions in turn."""
     sizes = {**NULL_SIZES, **SMALL_SIZES} if settings.small else NULL_SIZES
-    n_off = load_config().regions.n_regions - 1  # as `crab_data` has them, without any data
+    n_off = N_REGIONS - 1  # as `crab_data` has them, without any data
     return _trials(sizes, n_trials, n_off)
 
 

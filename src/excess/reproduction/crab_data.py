@@ -19,6 +19,8 @@ from excess.reproduction.settings import Settings
 __all__ = ["are_labelled", "crab_data", "fact_files", "identify_crab", "labelled_events", "labelled_files"]
 
 _FILES = {"dl2": "*crab*dl2*", "dl3": "*crab*dl3*", "gamma": "gamma*", "proton": "proton*"}
+N_REGIONS = 6
+"""The On region and the Off regions of the open Crab analysis, which the default settings are of."""
 N_LABELLED = 240_000
 """Labelled events that the paper's supervised forest was trained on, half of them gammas."""
 N_FEW_LABELLED = 2_000

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from excess.events import load_config
 from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
 from excess.reproduction import published
 from excess.reproduction.crab import name_of
-from excess.reproduction.crab_data import are_labelled, crab_data, fact_files, labelled_files
+from excess.reproduction.crab_data import N_REGIONS, are_labelled, crab_data, fact_files, labelled_files
 from excess.reproduction.pages import Comparison, Figure, Page, Table, compare, pm
 from excess.reproduction.roc import FORESTS
 from excess.reproduction.settings import Settings
@@ -90,7 +89,7 @@ def null_page(frames: Mapping[str, pd.DataFrame], settings: Settings, origin: Ma
         signed = {"mean_signed": own.mean, "std_signed": own.std}
         signed |= {"mean_likelihood": likelihood.mean, "std_likelihood": likelihood.std}
         summary.append({"line": line, "n_models": n_models, **vars(found), "n_regions": n_regions, **signed})
-    n_regions = load_config().regions.n_regions
+    n_regions = N_REGIONS
     text = [
         "On events are dropped and one Off region is called On, the Off regions in turn, so that alpha is "
         f"{1 / (n_regions - 2):g}; everything else is as for the Crab. There is no source to find. Deficits count as "

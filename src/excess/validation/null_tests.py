@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 from sklearn.utils import _safe_indexing, indexable
 
-from excess._core.checks import FloatArray, as_column, as_int, as_random_state
+from excess._core.checks import FloatArray, as_column, as_floats, as_int, as_random_state
 from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
 from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["NullTest", "label_null_region", "null_test"]
+
+_MIN_SHARE = 0.5
+"""Share of the Off events whose runs have a region, from which that region is looked at."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,6 +123,7 @@ class NullTest:
 
 class _Options(SharedOptions, total=False):
     n_regions: Required[int]
+    exposure: ArrayLike | None
     off_regions: Sequence[int] | None
 
 
@@ -135,6 +139,7 @@ def null_test(
     region: ArrayLike,
     *,
     n_regions: int,
+    exposure: ArrayLike | None = None,
     off_regions: Sequence[int] | None = None,
     groups: ArrayLike | None = None,
     time: ArrayLike | None = None,
@@ -159,11 +164,14 @@ def null_test(
         Events.
     region : array-like of shape (n_events,)
         Number of the region that an event comes from: 0 is On, 1 to ``n_regions - 1`` are Off. All of them must be of
-        the same exposure.
+        the same exposure, unless ``exposure`` says otherwise.
     n_regions : int
         Number of regions, On included; at least 3.
+    exposure : array-like of shape (n_events, n_regions - 1), default=None
+        Exposure of each Off region for the run of each event, in any unit; 0 where the run has no such region. The test
+        of a region is made with the runs that have it and another one, each with its own exposure ratio.
     off_regions : sequence of int, default=None
-        Off regions to look at; by default all of them.
+        Off regions to look at; by default all of them, or with ``exposure`` those that most runs have, by their events.
     groups, time, cv, strategy, statistic, n_repeats, n_jobs, random_state
         As for `cross_val_detect`.
     verbose : int, default=0
@@ -172,7 +180,7 @@ def null_test(
     Returns
     -------
     NullTest, or dict of str to NullTest
-        One for each estimator; ``alpha`` is ``1 / (n_regions - 2)``.
+        One for each estimator; ``alpha`` is ``1 / (n_regions - 2)`` where all regions are equally exposed.
 
     Examples
     --------
@@ -186,23 +194,24 @@ def null_test(
     Between -1.4 and 0.3 sigma: as expected where there is no source.
     """
     n_regions = as_int("n_regions", n_regions, minimum=3)
-    numbers = _as_regions(region, n_regions)
-    chosen = range(1, n_regions) if off_regions is None else list(off_regions)
+    numbers = _as_regions(region, n_regions, complete=exposure is None)
+    exposed = None if exposure is None else _as_exposure(exposure, len(numbers), n_regions)
+    chosen = _choose_regions(numbers, n_regions, exposed) if off_regions is None else list(off_regions)
     if not chosen or not set(chosen) <= set(range(1, n_regions)):
         raise ValueError(f"off_regions must hold numbers from 1 to {n_regions - 1}, got {list(chosen)}")
     known_groups = check_groups(X, groups, region=numbers)
     models = check_models(estimator)
     seed = int(as_random_state(random_state).randint(2**31 - 1))
     found: dict[str, dict[int, Detection]] = {name: {} for name in models}
-    off = np.flatnonzero(numbers > 0)
-    X_off = _safe_indexing(indexable(X)[0], off)
+    events = indexable(X)[0]
     with progress_bar("Null regions", len(chosen), shown=as_int("verbose", verbose, minimum=0) > 0) as tick:
         for fake in chosen:
+            off, alpha = _select_runs(numbers, fake, n_regions, exposed)
             detections = cross_val_detect(
                 models,
-                X_off,
-                label_null_region(numbers, fake),
-                alpha=1 / (n_regions - 2),
+                _safe_indexing(events, off),
+                label_null_region(numbers[off], fake),
+                alpha=alpha,
                 groups=None if known_groups is None else known_groups[off],
                 time=None if time is None else np.asarray(time)[off],
                 cv=cv,
@@ -232,8 +241,43 @@ def label_null_region(region: NDArray[np.int64], off_region: int) -> NDArray[np.
     return (region[region > 0] == off_region).astype(np.int64)
 
 
-def _as_regions(region: ArrayLike, n_regions: int) -> NDArray[np.int64]:
-    """Return region numbers; all Off regions must be there."""
+def _choose_regions(numbers: NDArray[np.int64], n_regions: int, exposure: FloatArray | None) -> list[int]:
+    """Return the Off regions to look at: all, or those in the runs of most Off events, if there are any."""
+    every = list(range(1, n_regions))
+    if exposure is None:
+        return every
+    share = (exposure[numbers > 0] > 0).mean(axis=0)
+    often = [region for region in every if share[region - 1] > _MIN_SHARE]
+    return often or [region for region in every if (numbers == region).any()]
+
+
+def _select_runs(
+    numbers: NDArray[np.int64], fake: int, n_regions: int, exposure: FloatArray | None
+) -> tuple[NDArray[np.intp], FloatArray | float]:
+    """Return the Off events of runs that have a region and others to compare it with, and their exposure ratios."""
+    if exposure is None:
+        return np.flatnonzero(numbers > 0), 1 / (n_regions - 2)
+    own = exposure[:, fake - 1]
+    others = exposure.sum(axis=1) - own
+    used = np.flatnonzero((numbers > 0) & (own > 0) & (others > 1e-9 * own))
+    return used, own[used] / others[used]
+
+
+def _as_exposure(exposure: ArrayLike, n_events: int, n_regions: int) -> FloatArray:
+    """Return the exposure of Off regions, one row for each event."""
+    given = as_floats("exposure", exposure)
+    if given.shape != (n_events, n_regions - 1):
+        raise ValueError(
+            f"exposure must have {n_events} rows and {n_regions - 1} columns, one for each Off region, got shape "
+            f"{given.shape}"
+        )
+    if (given < 0).any():
+        raise ValueError("exposure must not be negative")
+    return given
+
+
+def _as_regions(region: ArrayLike, n_regions: int, *, complete: bool) -> NDArray[np.int64]:
+    """Return region numbers; if ``complete``, all Off regions must be there."""
     given = as_column("region", region)
     if given.dtype.kind not in "biu" and not (given.dtype.kind == "f" and (given == np.floor(given)).all()):
         raise ValueError(f"region must hold whole numbers from 0 to {n_regions - 1}")
@@ -242,6 +286,6 @@ def _as_regions(region: ArrayLike, n_regions: int) -> NDArray[np.int64]:
         what = "no events" if len(numbers) == 0 else f"{numbers.min()} to {numbers.max()}"
         raise ValueError(f"region must hold numbers from 0 to {n_regions - 1}, got {what}")
     missing = np.setdiff1d(np.arange(1, n_regions), numbers)
-    if len(missing):
+    if complete and len(missing):
         raise ValueError(f"region has no events of Off region {', '.join(map(str, missing.tolist()))}")
     return numbers

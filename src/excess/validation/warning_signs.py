@@ -239,7 +239,8 @@ def _inner_contrast(found: JudgedDetection) -> float:
     """Return the significance with which On events are nearer to their centre than Off events; NaN if unknown."""
     if found.theta is None or found.theta_squared_cut is None:
         return float("nan")
-    angle = np.where(found.on, found.theta[:, 0], found.theta[:, 1:].min(axis=1))
+    # not every pointing has every Off region, and its angle is NaN then
+    angle = np.where(found.on, found.theta[:, 0], np.fmin.reduce(found.theta[:, 1:], axis=1))
     counts = found.uncut
     without_excess = _alphas(found) * (counts.n_on / counts.background)
     inner = found.held_out & (angle**2 < found.theta_squared_cut / 2)

@@ -1,0 +1,136 @@
+"""Settings of the On region and the Off regions."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+__all__ = ["AUTO", "Exclusion", "RegionConfig", "Settings"]
+
+AUTO = "auto"
+"""As many regions as fit; or the method that the columns of a file allow."""
+
+
+class Settings(BaseModel):
+    """Base of settings: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Exclusion(Settings):
+    """A part of the sky where there may be gamma rays, or too much light: events in it are in no region.
+
+    Examples
+    --------
+    >>> from excess.events import Exclusion
+    >>> print(Exclusion(name="zeta Tau", ra=84.41, dec=21.14, radius=0.3))
+    zeta Tau (ra 84.41, dec 21.14, radius 0.3 deg)
+    """
+
+    name: str = Field(default="", description="What is there, for messages.")
+    ra: float = Field(ge=0, le=360, description="Right ascension of its centre, in degrees.")
+    dec: float = Field(ge=-90, le=90, description="Declination of its centre, in degrees.")
+    radius: float = Field(gt=0, lt=90, description="Its radius, in degrees.")
+
+    def __str__(self) -> str:
+        """Return name, place and radius."""
+        place = f"ra {self.ra:g}, dec {self.dec:g}, radius {self.radius:g} deg"
+        return f"{self.name} ({place})" if self.name else place
+
+
+def _check_number(given: Any) -> Any:
+    """Return a number of regions, or "auto"."""
+    if given == AUTO:
+        return given
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"input should be a valid integer, or auto; got {given!r}")  # noqa: TRY004, for pydantic
+    if given < 2:
+        raise ValueError("input should be greater than or equal to 2: the On region, and at least one Off region")
+    return given
+
+
+class RegionConfig(Settings):
+    """Settings of the On region and the Off regions; ``docs/regions.md`` says what each method does.
+
+    Examples
+    --------
+    >>> from excess.events import RegionConfig
+    >>> RegionConfig(n_regions=4).theta_squared_cut
+    0.025
+    >>> RegionConfig(method="reflected", n_regions="auto", source_ra=83.63, source_dec=22.01).method
+    'reflected'
+    """
+
+    theta_squared_cut: float = Field(
+        default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
+    )
+    method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = Field(
+        default="auto",
+        description="Where Off is: angles takes the columns of angles in the files; reflected, ring and "
+        "same_declination compute it from sky positions; auto takes the columns where there are some, else reflected.",
+    )
+    n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = Field(
+        default=6, description="The On region and the Off regions, together; auto for as many as fit."
+    )
+    overlap: Literal["on_first", "drop", "error"] = Field(
+        default="on_first",
+        description="What happens to an event inside On and Off: it is On, it is dropped, or it is an error.",
+    )
+    source_ra: float | None = Field(
+        default=None, ge=0, le=360, strict=True, description="Right ascension of the source, in degrees."
+    )
+    source_dec: float | None = Field(
+        default=None, ge=-90, le=90, strict=True, description="Declination of the source, in degrees."
+    )
+    min_distance: float | None = Field(
+        default=None,
+        gt=0,
+        lt=180,
+        description="Smallest distance between the source and the centre of an Off region, in degrees. By default, "
+        "regions do not overlap, and with n_regions: auto half a radius is free between On and the nearest Off region.",
+    )
+    exclusion: tuple[Exclusion, ...] = Field(
+        default=(), description="Parts of the sky without Off regions: other sources, bright stars."
+    )
+
+    @model_validator(mode="after")
+    def _both_coordinates(self) -> Self:
+        if (self.source_ra is None) != (self.source_dec is None):
+            raise ValueError("source_ra and source_dec belong together; give both or none")
+        return self
+
+    @model_validator(mode="after")
+    def _exclusion_needs_positions(self) -> Self:
+        if self.method == "angles" and (self.exclusion or self.min_distance is not None):
+            key = "exclusion" if self.exclusion else "min_distance"
+            raise ValueError(
+                f"{key} does not go with method: angles, whose regions are in the files; choose reflected, ring or "
+                "same_declination, for files with sky positions"
+            )
+        return self
+
+    @property
+    def radius(self) -> float:
+        """Radius of a region in deg.
+
+        Examples
+        --------
+        >>> from excess.events import RegionConfig
+        >>> RegionConfig(theta_squared_cut=0.04).radius
+        0.2
+        """
+        return math.sqrt(self.theta_squared_cut)
+
+    @property
+    def n_wanted(self) -> int | None:
+        """Number of regions, On included; None for as many as fit.
+
+        Examples
+        --------
+        >>> from excess.events import RegionConfig
+        >>> RegionConfig().n_wanted, RegionConfig(n_regions="auto").n_wanted
+        (6, None)
+        """
+        return None if isinstance(self.n_regions, str) else self.n_regions

@@ -1,0 +1,136 @@
+"""Reflected regions: the On region, turned about the pointing of each run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from excess._core.checks import BoolArray, FloatArray
+from excess.observation.placement import (
+    Placement,
+    find_excluded,
+    find_source,
+    is_crowded,
+    read_directions,
+    read_pointings,
+)
+from excess.observation.sky import angles_between, turn_about
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from excess.events import RegionConfig
+
+__all__ = ["place_reflected", "reflect"]
+
+_FREE_RADII = 0.5
+"""Space between On and the nearest Off region in radii, where as many as fit are placed."""
+_STEP = 0.01
+"""Rotation in rad by which a region that overlaps an exclusion is moved, where as many as fit are placed."""
+_ROUNDING = 1e-9
+
+
+def place_reflected(table: pd.DataFrame, config: RegionConfig) -> Placement:
+    """Return angles to the source, and to its reflections about the pointing of each event; see `reflect`."""
+    source = find_source(config)
+    event = read_directions(table, ("ra", "dec"))
+    pointings, number = read_pointings(table)
+    center = reflect(pointings, source, config)
+    theta = np.empty((len(event), center.shape[1]))
+    for k in range(center.shape[1]):
+        theta[:, k] = np.degrees(angles_between(center[number, k], event))
+    there = np.isfinite(center[:, 1:, 0])
+    exposure = None if there.all() else there.astype(np.float64)[number]
+    return Placement(theta, exposure, excluded=find_excluded(event, config) if config.exclusion else None)
+
+
+def reflect(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
+    """Turn the source about pointings, as far as regions fit between each other and exclusions.
+
+    Parameters
+    ----------
+    pointing : ndarray of shape (n_pointings, 3)
+        Unit vectors; NaN for none.
+    source : ndarray of shape (3,)
+        Unit vector.
+    config : RegionConfig
+        Radius and number of regions, smallest distance to the source, and exclusions.
+
+    Returns
+    -------
+    ndarray of shape (n_pointings, n_regions, 3)
+        Centres of the regions, the source first; NaN where a pointing has no such region.
+
+    Notes
+    -----
+    A number of regions is placed in equal steps of the rotation, six regions every 60 deg. Where the offset of the
+    source is so small that they would overlap, there are fewer, in larger steps. With ``n_regions: auto`` they are
+    placed one beside the other, beginning at the smallest distance from the source, and a region that overlaps an
+    exclusion is moved on until it does not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess.events import RegionConfig
+    >>> from excess.observation.reflected import reflect
+    >>> from excess.observation.sky import unit_vectors
+    >>> pointings = unit_vectors([83.63, 83.63, 83.63], [22.61, 22.21, 22.01])
+    >>> for n_regions in (6, "auto"):
+    ...     center = reflect(pointings, unit_vectors(83.63, 22.01), RegionConfig(n_regions=n_regions))
+    ...     print(np.isfinite(center[:, 1:, 0]).sum(axis=1))
+    [5 2 0]
+    [9 1 0]
+    """
+    wanted = config.n_wanted
+    return _fill(pointing, source, config) if wanted is None else _spread(pointing, source, config, wanted)
+
+
+def _spread(pointing: FloatArray, source: FloatArray, config: RegionConfig, wanted: int) -> FloatArray:
+    """Place a number of regions in equal steps, or as many as fit."""
+    radius = np.radians(config.radius)
+    smallest = max(2 * radius, 0.0 if config.min_distance is None else np.radians(config.min_distance))
+    sine = np.sin(angles_between(source, pointing))
+    n_fitting = np.ones(len(pointing), dtype=np.int64)
+    for n in range(2, wanted + 1):
+        n_fitting[~is_crowded(2 * np.arcsin(np.minimum(sine * np.sin(np.pi / n), 1.0)), smallest)] = n
+    center = np.full((len(pointing), wanted, 3), np.nan)
+    center[:, 0] = source
+    for k in range(1, wanted):
+        own = n_fitting > k
+        center[own, k] = turn_about(pointing[own], source, 2 * np.pi * k / n_fitting[own])
+    center[:, 1:][find_excluded(center[:, 1:], config, config.radius)] = np.nan
+    return center
+
+
+def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
+    """Place as many regions as fit, one beside the other."""
+    radius = np.radians(config.radius)
+    nearest = (2 + _FREE_RADII) * radius if config.min_distance is None else np.radians(config.min_distance)
+    sine = np.sin(angles_between(source, pointing))
+    with np.errstate(divide="ignore"):
+        width, first = (_rotation_for(distance / sine) for distance in (np.sin(radius), np.sin(nearest / 2)))
+    first = np.maximum(first, width)
+    last = 2 * np.pi - first
+    angle = first
+    placed: list[FloatArray] = []
+    n_placed = np.zeros(len(pointing), dtype=np.int64)
+    while (open_ := angle <= last * (1 + _ROUNDING)).any():  # not so for NaN, where none fits
+        center = turn_about(pointing, source, np.where(open_, angle, 0.0))
+        fits = open_ & ~find_excluded(center, config, config.radius)
+        for k in np.unique(n_placed[fits]).tolist():
+            if k == len(placed):
+                placed.append(np.full((len(pointing), 3), np.nan))
+            own = fits & (n_placed == k)
+            placed[k][own] = center[own]
+        n_placed += fits
+        angle = angle + np.where(fits, width, _STEP)
+    if not placed:
+        placed.append(np.full((len(pointing), 3), np.nan))
+    return np.stack([np.broadcast_to(source, pointing.shape), *placed], axis=1)
+
+
+def _rotation_for(half: FloatArray) -> FloatArray:
+    """Return the rotation whose half has this sine; NaN where no rotation takes the source so far away."""
+    possible: BoolArray = half <= 1
+    return np.where(possible, 2 * np.arcsin(np.where(possible, half, 0.0)), np.nan)
