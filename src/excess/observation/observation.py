@@ -173,6 +173,8 @@ class Observation:
             "n_on": counts.n_on,
             "n_off": counts.n_off,
             "alpha": self.alpha,
+            "n_off_regions": list(self.regions.n_off_regions),
+            "n_without_off": self.census.n_without_off,
             "significance": counts.significance,
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,9 +15,17 @@ from excess.observation.sky import angles_between, unit_vectors
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.events import RegionConfig
+    from excess.events import Exclusion, RegionConfig
 
-__all__ = ["Placement", "find_excluded", "find_source", "is_crowded", "read_directions", "read_pointings"]
+__all__ = [
+    "Placement",
+    "excluded_circles",
+    "find_excluded",
+    "find_source",
+    "is_crowded",
+    "read_directions",
+    "read_pointings",
+]
 
 POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
 
@@ -93,10 +102,15 @@ def find_source(config: RegionConfig) -> FloatArray:
 def find_excluded(event: FloatArray, config: RegionConfig, radius: float = 0.0) -> BoolArray:
     """Return which directions are in an exclusion, or, as centres of circles with a radius in deg, overlap one."""
     found = np.zeros(event.shape[:-1], dtype=np.bool_)
-    for exclusion in config.exclusion:
-        distance = np.degrees(angles_between(unit_vectors(exclusion.ra, exclusion.dec), event))
-        found |= distance < (exclusion.radius + radius) * (1 - _TOLERANCE)
+    for center, own in excluded_circles(config.exclusion):
+        found |= angles_between(center, event) < np.radians(own + radius) * (1 - _TOLERANCE)
     return found
+
+
+@lru_cache(maxsize=64)
+def excluded_circles(exclusion: tuple[Exclusion, ...]) -> tuple[tuple[FloatArray, float], ...]:
+    """Return the centres of exclusions as unit vectors, and their radii in deg."""
+    return tuple((unit_vectors(one.ra, one.dec), one.radius) for one in exclusion)
 
 
 def is_crowded(distance: FloatArray | float, smallest: float) -> BoolArray:

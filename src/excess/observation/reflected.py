@@ -9,13 +9,14 @@ import numpy as np
 from excess._core.checks import BoolArray, FloatArray
 from excess.observation.placement import (
     Placement,
+    excluded_circles,
     find_excluded,
     find_source,
     is_crowded,
     read_directions,
     read_pointings,
 )
-from excess.observation.sky import angles_between, turn_about
+from excess.observation.sky import angles_between, rotation_between, turn_about
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +27,6 @@ __all__ = ["place_reflected", "reflect"]
 
 _FREE_RADII = 0.5
 """Space between On and the nearest Off region in radii, where as many as fit are placed."""
-_STEP = 0.01
-"""Rotation in rad by which a region that overlaps an exclusion is moved, where as many as fit are placed."""
 _ROUNDING = 1e-9
 
 
@@ -80,7 +79,7 @@ def reflect(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> F
     ...     center = reflect(pointings, unit_vectors(83.63, 22.01), RegionConfig(n_regions=n_regions))
     ...     print(np.isfinite(center[:, 1:, 0]).sum(axis=1))
     [5 2 0]
-    [9 1 0]
+    [10  1  0]
     """
     wanted = config.n_wanted
     return _fill(pointing, source, config) if wanted is None else _spread(pointing, source, config, wanted)
@@ -111,23 +110,47 @@ def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> Flo
     with np.errstate(divide="ignore"):
         width, first = (_rotation_for(distance / sine) for distance in (np.sin(radius), np.sin(nearest / 2)))
     first = np.maximum(first, width)
-    last = 2 * np.pi - first
+    last = (2 * np.pi - first) * (1 + _ROUNDING)
+    blocked = _block(pointing, source, config)
     angle = first
     placed: list[FloatArray] = []
     n_placed = np.zeros(len(pointing), dtype=np.int64)
-    while (open_ := angle <= last * (1 + _ROUNDING)).any():  # not so for NaN, where none fits
-        center = turn_about(pointing, source, np.where(open_, angle, 0.0))
-        fits = open_ & ~find_excluded(center, config, config.radius)
+    while (open_ := angle <= last).any():  # not so for NaN, where none fits
+        skip = _skip(angle, blocked)
+        fits = open_ & (skip == 0)
+        center = turn_about(pointing, source, -np.where(fits, angle, 0.0))  # from north to east
         for k in np.unique(n_placed[fits]).tolist():
             if k == len(placed):
                 placed.append(np.full((len(pointing), 3), np.nan))
             own = fits & (n_placed == k)
             placed[k][own] = center[own]
         n_placed += fits
-        angle = angle + np.where(fits, width, _STEP)
+        angle = angle + np.where(fits, width, skip)
     if not placed:
         placed.append(np.full((len(pointing), 3), np.nan))
     return np.stack([np.broadcast_to(source, pointing.shape), *placed], axis=1)
+
+
+def _block(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the rotations at which a region overlaps each exclusion: their middle, and half of their range."""
+    offset = angles_between(source, pointing)
+    found = []
+    for center, own in excluded_circles(config.exclusion):
+        distance = angles_between(center, pointing)
+        largest = np.cos(np.radians(own + config.radius)) - np.cos(offset) * np.cos(distance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half = np.arccos(np.clip(largest / (np.sin(offset) * np.sin(distance)), -1.0, 1.0))
+        found.append((-rotation_between(pointing, source, center) % (2 * np.pi), half))
+    return found
+
+
+def _skip(angle: FloatArray, blocked: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Return how far regions have to be turned on to leave the exclusions that they overlap; 0 for none."""
+    skip = np.zeros(len(angle))
+    for middle, half in blocked:
+        beyond = (angle - middle + np.pi) % (2 * np.pi) - np.pi
+        skip = np.maximum(skip, np.where(np.abs(beyond) < half * (1 - _ROUNDING), half - beyond, 0.0))
+    return skip
 
 
 def _rotation_for(half: FloatArray) -> FloatArray:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
 from excess.observation.placement import (
@@ -22,7 +23,7 @@ from excess.observation.placement import (
     read_directions,
     read_pointings,
 )
-from excess.observation.sky import angles_between, turn_about
+from excess.observation.sky import angles_between, rotation_between, turn_about
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,11 +94,11 @@ def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig
     >>> from excess.observation.ring import ring_exposure
     >>> from excess.observation.sky import unit_vectors
     >>> ring_exposure(unit_vectors(83.63, 22.61), unit_vectors(83.63, 22.01), RegionConfig(n_regions=3)).round(1)
-    array([[ 8.1,  8.1],
-           [ 5. ,  5. ],
-           [ 4.7,  4.7],
+    array([[ 8.3,  8.3],
+           [ 5.4,  5.4],
            [ 5.2,  5.2],
-           [ 8.9,  8.9]])
+           [ 6.1,  6.1],
+           [10.6, 10.6]])
     """
     radius = np.radians(config.radius)
     offset = float(angles_between(source, pointing))
@@ -143,9 +144,8 @@ def _gap(config: RegionConfig) -> float:
     return float(np.radians(max(wanted, config.radius)))
 
 
-def _find_segments(event: FloatArray, axis: FloatArray, source: FloatArray, n_segments: int) -> FloatArray:
+def _find_segments(event: FloatArray, axis: FloatArray, source: FloatArray, n_segments: int) -> NDArray[np.int64]:
     """Return the number of the segment that directions are in, by their rotation against the source."""
-    across, turned = source - np.sum(axis * source, axis=-1, keepdims=True) * axis, np.cross(axis, source)
-    angle = np.arctan2(np.sum(event * turned, axis=-1), np.sum(event * across, axis=-1)) % (2 * np.pi)
+    angle = rotation_between(axis, source, event)
     angle = np.where(np.isnan(angle), 0.0, angle)
     return np.minimum(np.floor(angle * (n_segments / (2 * np.pi))), n_segments - 1).astype(np.int64)

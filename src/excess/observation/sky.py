@@ -10,6 +10,7 @@ from excess._core.checks import FloatArray, as_column, as_floats, as_int
 __all__ = [
     "angles_between",
     "offset_of_source",
+    "rotation_between",
     "theta_from_offset",
     "theta_from_sky",
     "turn_about",
@@ -68,6 +69,20 @@ def turn_about(axis: FloatArray, direction: FloatArray, angle: ArrayLike) -> Flo
     along = np.sum(axis * direction, axis=-1, keepdims=True) * axis
     turn = np.asarray(angle, dtype=np.float64)[..., np.newaxis]
     return along + np.cos(turn) * (direction - along) + np.sin(turn) * np.cross(axis, direction)
+
+
+def rotation_between(axis: FloatArray, start: FloatArray, direction: FloatArray) -> FloatArray:
+    """Return the angle in rad, from 0 to 2 pi, by which `turn_about` takes one direction to the meridian of another.
+
+    Examples
+    --------
+    >>> from excess.observation.sky import rotation_between, unit_vectors
+    >>> rotation_between(unit_vectors(0.0, 90.0), unit_vectors(10.0, 20.0), unit_vectors(70.0, 30.0)).round(6)
+    np.float64(1.047198)
+    """
+    across = start - np.sum(axis * start, axis=-1, keepdims=True) * axis
+    up, right = (np.sum(direction * one, axis=-1) for one in (across, np.cross(axis, start)))
+    return np.arctan2(right, up) % (2 * np.pi)
 
 
 def theta_from_sky(
