@@ -8,7 +8,8 @@ from visit import Visit, counts_at
 
 from excess.report import write_report
 from excess.report.exploration import counts_text, stops_of
-from excess.report.series import likelihood_bins, theta_squared_histogram
+from excess.report.histograms import theta_squared_histogram
+from excess.report.likelihood_bins import likelihood_bins
 
 pytestmark = pytest.mark.slow
 

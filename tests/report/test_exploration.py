@@ -8,7 +8,7 @@ from visit import counts_at
 
 from excess.report.content import model_content
 from excess.report.exploration import counts_text, explore, stops_of
-from excess.report.series import theta_squared_histogram
+from excess.report.histograms import theta_squared_histogram
 
 
 def test_stops_are_round_and_cover_the_scores():

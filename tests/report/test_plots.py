@@ -12,8 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
 from excess.observation import observe, simulate_observation
-from excess.report.files import write_plots
-from excess.report.plots import (
+from excess.report import (
     plot_feature_importances,
     plot_light_curve,
     plot_likelihood,
@@ -23,12 +22,10 @@ from excess.report.plots import (
     plot_theta_squared,
     plot_threshold_curve,
 )
-from excess.report.series import (
-    likelihood_bins,
-    score_histogram,
-    significance_over_time,
-    theta_squared_histogram,
-)
+from excess.report.files import write_plots
+from excess.report.histograms import score_histogram, theta_squared_histogram
+from excess.report.likelihood_bins import likelihood_bins
+from excess.report.series import significance_over_time
 from excess.report.style import GREY, OFF, ON, OTHER
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
@@ -508,10 +505,10 @@ def test_without_matplotlib_a_sentence_says_what_to_install(found, monkeypatch):
 @pytest.mark.slow
 def test_importing_the_plots_imports_no_matplotlib_and_drawing_no_pyplot():
     code = (
-        "import sys; from excess.report import plots; assert 'matplotlib' not in sys.modules\n"
+        "import sys; from excess import report; assert 'matplotlib' not in sys.modules\n"
         "from excess.validation.null_tests import NullTest; from excess.stats.significance import OnOffCounts\n"
         "from excess.validation.outcome import Outcome\n"
-        "plots.plot_null_test(NullTest({1: Outcome(OnOffCounts(3, 12, 0.25), None, 'cut')}))\n"
+        "report.plot_null_test(NullTest({1: Outcome(OnOffCounts(3, 12, 0.25), None, 'cut')}))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -8,16 +8,9 @@ import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
 from excess.observation import observe, simulate_observation
-from excess.report.series import (
-    find_bins,
-    light_curve,
-    likelihood_bins,
-    score_histogram,
-    significance_over_time,
-    theta_squared_edges,
-    theta_squared_histogram,
-    threshold_steps,
-)
+from excess.report.histograms import find_bins, score_histogram, theta_squared_edges, theta_squared_histogram
+from excess.report.likelihood_bins import likelihood_bins
+from excess.report.series import light_curve, significance_over_time, threshold_steps
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby
 

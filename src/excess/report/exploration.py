@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
 from excess._core.ordering import number_groups
-from excess.report.series import find_bins, has_score, squared_angles, theta_squared_edges, threshold_steps
+from excess.report.histograms import find_bins, has_score, squared_angles, theta_squared_edges
+from excess.report.series import threshold_steps
 from excess.stats.significance import OnOffCounts, significance_of_cuts
 from excess.validation.detection import Detection
 

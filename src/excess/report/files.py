@@ -8,8 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from excess._core.files import prepare_folder
-from excess.report import plots
-from excess.report.series import has_light_curve, has_score
+from excess.report.feature_plots import plot_feature_importances
+from excess.report.group_plots import plot_light_curve
+from excess.report.histograms import has_score
+from excess.report.likelihood_plots import plot_likelihood
+from excess.report.null_plots import plot_null_test
+from excess.report.plots import (
+    plot_score_histogram,
+    plot_significance_over_time,
+    plot_theta_squared,
+    plot_threshold_curve,
+)
+from excess.report.series import has_light_curve
 from excess.report.simulation_plots import plot_simulation_agreement
 from excess.report.style import FORMATS
 from excess.validation.detection import Detection
@@ -21,13 +31,13 @@ __all__ = ["PLOT_FORMATS", "write_plots"]
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
 
 _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
-    "theta_squared": (plots.plot_theta_squared, lambda found: found.theta is not None),
-    "scores": (plots.plot_score_histogram, lambda found: bool(has_score(found).any())),
-    "threshold_curve": (plots.plot_threshold_curve, lambda found: bool(has_score(found).any())),
-    "likelihood": (plots.plot_likelihood, lambda found: found.ratio is not None and bool(found.held_out.any())),
-    "light_curve": (plots.plot_light_curve, has_light_curve),
-    "over_time": (plots.plot_significance_over_time, lambda found: bool(found.held_out.any())),
-    "importances": (plots.plot_feature_importances, lambda found: found.importances is not None),
+    "theta_squared": (plot_theta_squared, lambda found: found.theta is not None),
+    "scores": (plot_score_histogram, lambda found: bool(has_score(found).any())),
+    "threshold_curve": (plot_threshold_curve, lambda found: bool(has_score(found).any())),
+    "likelihood": (plot_likelihood, lambda found: found.ratio is not None and bool(found.held_out.any())),
+    "light_curve": (plot_light_curve, has_light_curve),
+    "over_time": (plot_significance_over_time, lambda found: bool(found.held_out.any())),
+    "importances": (plot_feature_importances, lambda found: found.importances is not None),
 }
 """Plots of a detection, and whether it has the data for them."""
 
@@ -80,7 +90,7 @@ def write_plots(
     for name, detection in detections.items():
         wanted = {plot: partial(draw, detection) for plot, (draw, known) in _PLOTS.items() if known(detection)}
         if null_tests is not None and name in null_tests:
-            wanted["null_test"] = partial(plots.plot_null_test, null_tests[name], detection=detection)
+            wanted["null_test"] = partial(plot_null_test, null_tests[name], detection=detection)
         for plot, draw in wanted.items():
             written.append(folder / f"{_as_file_name(name)}_{plot}.{suffix}")
             draw(path=written[-1])

@@ -14,8 +14,9 @@ import numpy as np
 from excess._core.errors import require
 from excess._core.files import write_text
 from excess._core.version import versions
-from excess.report.content import MAX_ROWS, model_content, null_texts
+from excess.report.content import MAX_ROWS, model_content
 from excess.report.exploration import MAX_BYTES
+from excess.report.numbers import null_texts
 from excess.report.references import simulation_content
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection

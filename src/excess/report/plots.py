@@ -1,69 +1,40 @@
-"""Plots of a detection for papers: each function draws on axes, returns them, and can save the figure."""
+"""Plots of the events of a detection for papers: each function draws on axes, returns them, and can save the figure."""
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from excess._core.checks import FloatArray, as_int, as_threshold
-from excess.report.series import (
-    LikelihoodBins,
-    largest_importances,
-    light_curve,
-    likelihood_bins,
-    require_angles,
-    require_scores,
-    score_histogram,
-    significance_over_time,
-    theta_squared_histogram,
-    threshold_steps,
-)
+from excess._core.checks import FloatArray, as_threshold
+from excess.report.checks import PathLike, check_detection
+from excess.report.histograms import require_angles, require_scores, score_histogram, theta_squared_histogram
+from excess.report.series import significance_over_time, threshold_steps
 from excess.report.style import (
-    FIGURE_SIZE,
     GREY,
     OFF,
     ON,
     OTHER,
-    alpha_label,
     draw_on_off,
     label_significance,
     leave_room,
     mark_exploration,
     paper_axes,
-    split_axes,
 )
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
-from excess.validation.null_tests import NullTest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "plot_feature_importances",
-    "plot_light_curve",
-    "plot_likelihood",
-    "plot_null_test",
-    "plot_score_histogram",
-    "plot_significance_over_time",
-    "plot_theta_squared",
-    "plot_threshold_curve",
-]
-
-Path = str | os.PathLike[str]
+__all__ = ["plot_score_histogram", "plot_significance_over_time", "plot_theta_squared", "plot_threshold_curve"]
 
 _LOG_FROM = 100.0
 """Ratio of the largest to the smallest non-zero count above which the axis is logarithmic."""
-_TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])
-"""Size of a figure with two panels."""
-_MAX_TICKS = 8
-"""Largest number of groups that are named below a light curve."""
 
 
 def plot_theta_squared(
-    detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: Path | None = None
+    detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: PathLike | None = None
 ) -> Axes:
     r"""Plot selected events by their squared angle to the source, and to the centres of the Off regions.
 
@@ -98,7 +69,7 @@ def plot_theta_squared(
     >>> plot_theta_squared(seen.annotate(found)).get_xlabel()
     '$\\theta^2$ / deg$^2$'
     """
-    _check_detection(detection)
+    check_detection(detection)
     if threshold is None:
         counts = detection.counts
     else:
@@ -120,7 +91,7 @@ def plot_theta_squared(
     return ax
 
 
-def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
+def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: PathLike | None = None) -> Axes:
     r"""Plot the scores of hold-out events, On against Off, and the thresholds of the folds.
 
     Parameters
@@ -139,14 +110,14 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
     --------
     >>> from sklearn.datasets import make_classification
     >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
-    >>> from excess.report.plots import plot_score_histogram
+    >>> from excess.report import plot_score_histogram
     >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
     >>> plot_score_histogram(found).get_ylabel()
     'events (Off scaled by $\\alpha$ = 0.2)'
     """
-    _check_detection(detection)
+    check_detection(detection)
     shown = score_histogram(detection)
     marks = _fold_thresholds(detection)
     with paper_axes(ax, path) as ax:
@@ -170,7 +141,7 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
 
 
 def plot_threshold_curve(
-    detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: Path | None = None
+    detection: Detection, *, threshold: float | None = None, ax: Axes | None = None, path: PathLike | None = None
 ) -> Axes:
     """Plot the significance of hold-out events over all thresholds, the same for all folds, and the folds' thresholds.
 
@@ -196,14 +167,14 @@ def plot_threshold_curve(
     --------
     >>> from sklearn.datasets import make_classification
     >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
-    >>> from excess.report.plots import plot_threshold_curve
+    >>> from excess.report import plot_threshold_curve
     >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
     >>> plot_threshold_curve(found, threshold=0.4).get_title()
     'exploration: score > 0.4'
     """
-    _check_detection(detection)
+    check_detection(detection)
     if threshold is not None and not np.isfinite(as_threshold("threshold", threshold)):
         raise ValueError(f"threshold must be finite to be marked, got {threshold}")
     require_scores(detection)
@@ -239,7 +210,7 @@ def plot_threshold_curve(
     return ax
 
 
-def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
+def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None, path: PathLike | None = None) -> Axes:
     """Plot the significance of hold-out events up to each moment of the observation, by the declared statistic.
 
     The significance of a steady source grows with the square root of time; the dashed line shows this growth up to the
@@ -261,7 +232,7 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
     --------
     >>> from sklearn.datasets import make_classification
     >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
-    >>> from excess.report.plots import plot_significance_over_time
+    >>> from excess.report import plot_significance_over_time
     >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
@@ -270,7 +241,7 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
     >>> plot_significance_over_time(found.annotated(time=range(1000))).get_xlabel()
     'time of observation / h'
     """
-    _check_detection(detection)
+    check_detection(detection)
     shown = significance_over_time(detection)
     with paper_axes(ax, path) as ax:
         end, result = shown.exposure[-1], shown.significance[-1]
@@ -284,267 +255,6 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
         ax.set_xlabel("time of observation / h" if shown.unit == "h" else "hold-out events")
         label_significance(ax, detection.alpha)
         ax.legend(loc="upper left" if result >= 0 else "lower left")
-    return ax
-
-
-def plot_likelihood(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
-    r"""Plot hold-out events by their signal ratio, and the significance bin by bin: what the likelihood adds to a cut.
-
-    Above, points are On events, filled steps are Off events times ``alpha``, and the line is these plus the signal that
-    the likelihood expects at its fitted strength. Below, bars are the significance of Li & Ma of each bin alone. A cut
-    counts the filled ones as one bin, where it selects at least half of the events. The likelihood uses all of them,
-    each by its weight.
-
-    Parameters
-    ----------
-    detection : Detection
-        With signal ratios. Each bin but that of ratio 0 expects about the same number of signal events.
-    ax, path
-        As for `plot_theta_squared`. The axes are divided into two panels; the lower one is the last axes of the figure.
-
-    Returns
-    -------
-    Axes
-        The upper axes. The axis of counts is logarithmic if they differ by more than a factor of 10.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_classification
-    >>> from excess import OnOffForestClassifier, cross_val_detect, inject_label_noise
-    >>> from excess.report.plots import plot_likelihood
-    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
-    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
-    >>> forest = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
-    >>> found = cross_val_detect(forest, X, on, alpha=1 / 5)
-    >>> plot_likelihood(found).figure.axes[-1].get_xlabel()
-    'signal ratio (signal / background density)'
-    """
-    _check_detection(detection)
-    shown = likelihood_bins(detection)
-    places = np.arange(len(shown.n_on))
-    with paper_axes(ax, path, _TALL) as ax:
-        _draw_bins_of_ratio(ax, shown, detection)
-        below = split_axes(ax)
-        inside = shown.mostly_selected
-        for mask, fill, what in ((inside, OTHER, "in the cut"), (~inside, "none", "not in the cut")):
-            below.bar(
-                places[mask], shown.significance[mask], 0.8, color=fill, edgecolor=OTHER, linewidth=0.8, label=what
-            )
-        below.axhline(0, color=GREY, linewidth=0.6)
-        low, high = min(shown.significance.min(), 0.0), max(shown.significance.max(), 1.0)
-        below.set_ylim(1.1 * low, 1.7 * high)
-        found = detection.outcome.significances
-        title = rf"cut: filled bins as one, {found['cut']:.1f} $\sigma$" + "\n"
-        title += rf"likelihood: all bins, each by its weight, {found['likelihood']:.1f} $\sigma$"
-        below.legend(title=title, loc="upper left", alignment="left", ncols=2)
-        below.set_ylabel(r"significance / $\sigma$")
-        below.set_xlabel("signal ratio (signal / background density)")
-        _label_edges(below, shown)
-    return ax
-
-
-def _draw_bins_of_ratio(ax: Axes, shown: LikelihoodBins, detection: Detection) -> None:
-    """Draw On, scaled Off, and scaled Off with the fitted signal in bins of the signal ratio, all of the same width."""
-    edges = np.arange(len(shown.n_on) + 1) - 0.5
-    off, error, total = shown.background, shown.background_error, shown.background + shown.signal
-    ax.stairs(off, edges, fill=True, color=OFF, alpha=0.25, linewidth=0)
-    ax.stairs(off + error, edges, baseline=off - error, fill=True, color=OFF, alpha=0.35, linewidth=0)
-    ax.stairs(off, edges, color=OFF, linewidth=0.8, label=rf"Off $\times$ $\alpha$: {off.sum():,.1f}")
-    ax.stairs(total, edges, baseline=None, color=OTHER, label=f"with fitted signal: {shown.signal.sum():+,.1f}")
-    ax.errorbar(
-        np.arange(len(shown.n_on)),
-        shown.n_on,
-        yerr=np.sqrt(shown.n_on),
-        fmt="o",
-        color=ON,
-        elinewidth=0.8,
-        label=f"On: {shown.n_on.sum():,}",
-    )
-    highest = max((shown.n_on + np.sqrt(shown.n_on)).max(), total.max(), 1.0)
-    heights = np.concatenate([shown.n_on, off])
-    lowest = heights[heights > 0].min(initial=highest)
-    if highest > 10 * lowest:
-        ax.set_yscale("log", nonpositive="clip")
-        ax.set_ylim(0.5 * lowest, highest**1.35 / (0.5 * lowest) ** 0.35)
-    else:
-        ax.set_ylim(0, 1.4 * highest)
-    ax.set_xlim(edges[0], edges[-1])
-    ax.set_ylabel(f"events (Off scaled by {alpha_label(detection.alpha)})")
-    handles, labels = ax.get_legend_handles_labels()
-    ax.legend(handles[::-1], labels[::-1], loc="upper right")
-
-
-def _label_edges(ax: Axes, shown: LikelihoodBins) -> None:
-    """Mark the borders of the bins with their signal ratios; the bin of ratio 0 is marked in its middle."""
-    ticks = shown.ticks()
-    ax.set_xticks(list(ticks), list(ticks.values()))
-    ax.set_xlim(-0.5, len(shown.n_on) - 0.5)
-
-
-def plot_light_curve(detection: Detection, *, ax: Axes | None = None, path: Path | None = None) -> Axes:
-    """Plot the strength of the source in each group, in units of its mean, with intervals of one sigma.
-
-    A steady source scatters about the dashed line by about the intervals. The error of the mean is not in them.
-
-    Parameters
-    ----------
-    detection : Detection
-        With signal ratios and at least two groups, such as nights.
-    ax, path
-        As for `plot_theta_squared`.
-
-    Returns
-    -------
-    Axes
-        The axes. Groups without a bounded interval are left out, and the legend counts them.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_classification
-    >>> from excess import OnOffForestClassifier, cross_val_detect, inject_label_noise
-    >>> from excess.report.plots import plot_light_curve
-    >>> X, y = make_classification(1500, weights=[0.9], class_sep=1.5, random_state=0)
-    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
-    >>> night = [20131101 + i // 500 for i in range(1500)]
-    >>> forest = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
-    >>> found = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
-    >>> [label.get_text() for label in plot_light_curve(found).get_xticklabels()]
-    ['20131101', '20131102', '20131103']
-    """
-    _check_detection(detection)
-    shown = light_curve(detection)
-    n_known = len(shown.groups)
-    with paper_axes(ax, path) as ax:
-        ax.axhline(1, color=GREY, linestyle="--", linewidth=0.8, label="mean of all groups")
-        places = np.arange(n_known)
-        errors = np.array([shown.strength - shown.low, shown.high - shown.strength])
-        some = "" if n_known == shown.n_groups else f" ({n_known} of {shown.n_groups}; the others have no bound)"
-        ax.errorbar(places, shown.strength, yerr=errors, fmt="o", color=OTHER, elinewidth=0.8, label=f"groups{some}")
-        step = -(-n_known // _MAX_TICKS) or 1
-        names = [str(group).replace("$", r"\$") for group in shown.groups[::step]]
-        ax.set_xticks(places[::step], names)
-        if len(names) > _MAX_TICKS // 2:
-            for label in ax.get_xticklabels():
-                label.set(rotation=30, ha="right", rotation_mode="anchor")
-        ax.set_xlim(-0.6, max(n_known, 1) - 0.4)
-        low, high = min([0.0, *shown.low]), max([1.0, *shown.high])
-        ax.set_ylim(low - 0.05 * (high - low), high + 0.3 * (high - low))
-        ax.set_xlabel("group")
-        ax.set_ylabel("signal strength / mean")
-        ax.legend(loc="upper left")
-    return ax
-
-
-def plot_feature_importances(
-    detection: Detection, *, n_features: int = 15, ax: Axes | None = None, path: Path | None = None
-) -> Axes:
-    """Plot the importances of features, averaged over the models of all folds, in descending order.
-
-    Parameters
-    ----------
-    detection : Detection
-        Of models that have importances. Features without names are called x0, x1 and so on; see
-        ``Detection.annotated``.
-    n_features : int, default=15
-        Largest number of features to show.
-    ax, path
-        As for `plot_theta_squared`.
-
-    Returns
-    -------
-    Axes
-        The axes.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_classification
-    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
-    >>> from excess.report.plots import plot_feature_importances
-    >>> X, y = make_classification(1000, weights=[0.9], random_state=0)
-    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
-    >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5)
-    >>> plot_feature_importances(found, n_features=10).get_xlabel()
-    'importance (10 of 20 features)'
-    """
-    _check_detection(detection)
-    shown = largest_importances(detection, as_int("n_features", n_features, minimum=1))
-    n_shown = len(shown.names)
-    with paper_axes(ax, path) as ax:
-        ax.barh(np.arange(n_shown), shown.values, color=OTHER, height=0.7)
-        ax.set_yticks(np.arange(n_shown), [name.replace("$", r"\$") for name in shown.names])
-        ax.set_ylim(n_shown - 0.4, -0.6)
-        ax.tick_params(axis="y", length=0)
-        if not shown.values.any():
-            ax.set_xlim(0, 1)
-        some = "" if n_shown == shown.n_features else f" ({n_shown} of {shown.n_features} features)"
-        ax.set_xlabel(f"importance{some}")
-    return ax
-
-
-def plot_null_test(
-    null_test: NullTest, *, detection: Detection | None = None, ax: Axes | None = None, path: Path | None = None
-) -> Axes:
-    r"""Plot the significance of the search in each Off region, where there is no source, by the declared statistic.
-
-    The bands contain 68 % and 95 % of a standard normal distribution.
-
-    Parameters
-    ----------
-    null_test : NullTest
-        The searches in the Off regions.
-    detection : Detection or None, default=None
-        The search in the On region, for comparison.
-    ax, path
-        As for `plot_theta_squared`.
-
-    Returns
-    -------
-    Axes
-        The axes.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from excess import OnOffTreeClassifier, null_test
-    >>> from excess.report.plots import plot_null_test
-    >>> rng = np.random.default_rng(0)
-    >>> X, region = rng.normal(size=(6000, 4)), rng.integers(0, 6, 6000)
-    >>> tree = OnOffTreeClassifier(max_depth=3, min_samples_leaf=50)
-    >>> plot_null_test(null_test(tree, X, region, n_regions=6, random_state=0)).get_ylabel()
-    'significance / $\\sigma$ ($\\alpha$ = 0.25)'
-    """
-    if not isinstance(null_test, NullTest):
-        raise TypeError(f"null_test must be a NullTest, got {type(null_test).__name__}{_pick(null_test)}")
-    if not null_test.counts:
-        raise ValueError("the null test has no regions; make one with excess.null_test")
-    if detection is not None:
-        _check_detection(detection)
-    with paper_axes(ax, path) as ax:
-        for width, shade in ((2, 0.15), (1, 0.25)):
-            ax.axhspan(-width, width, color=GREY, alpha=shade, linewidth=0, label=rf"chance: $\pm${width} $\sigma$")
-        ax.axhline(0, color=GREY, linewidth=0.6)
-        values = null_test.significances
-        places = np.arange(1, len(values) + 1)
-        statistic = next(iter(null_test.outcomes.values())).statistic
-        ax.plot(places, values, "o", color=OFF, label=f"Off regions ({statistic})")
-        ticks = {int(place): str(region) for place, region in zip(places, null_test.counts, strict=True)}
-        if detection is not None:
-            sigma = detection.significance
-            how = f"{detection.statistic}, {detection.strategy}, {alpha_label(detection.alpha)}"
-            what = rf"On: {sigma:.1f} $\sigma$ ({how})"
-            ax.plot(0, sigma, "D", color=ON, label=what)
-            ticks = {0: "On", **ticks}
-            values = np.append(values, sigma)
-        low, high = min(-3.0, values.min()), max(3.0, values.max())
-        # the upper third is for the legend: On, at the left, may reach into it, but no Off region
-        roof = low + (max(3.0, null_test.significances.max()) - low) / 0.65
-        ax.set_ylim(low - 0.05 * (high - low), max(roof, high + 0.05 * (high - low)))
-        ax.set_xticks(list(ticks), list(ticks.values()))
-        ax.set_xlim(min(ticks) - 0.6, max(ticks) + 0.6)
-        ax.set_xlabel("region taken as On")
-        label_significance(ax, null_test.alpha)
-        handles, labels = ax.get_legend_handles_labels()
-        ax.legend(handles[::-1], labels[::-1], loc="upper right")
     return ax
 
 
@@ -572,13 +282,3 @@ def _fold_thresholds(detection: Detection) -> _Marks:
     ]
     notes = [what if n_folds == 1 else f"{mask.sum()}: {what}" for mask, what in others if mask.any()]
     return _Marks(finite, f"{label} ({', '.join(notes)})" if notes else label)
-
-
-def _check_detection(detection: Any) -> None:
-    if not isinstance(detection, Detection):
-        raise TypeError(f"detection must be a Detection, got {type(detection).__name__}{_pick(detection)}")
-
-
-def _pick(value: Any) -> str:
-    """Return a hint for results of several models."""
-    return f"; pick one of {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from excess.report.series import OnOffHistogram
+    from excess.report.histograms import OnOffHistogram
     from excess.stats.significance import OnOffCounts
 
 ON = "#d55e00"
