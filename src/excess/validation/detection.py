@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,77 +16,18 @@ from excess._core.ordering import number_groups
 from excess.stats.curve import ThresholdCurve, compute_cell_curve
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
+from excess.validation.detection_bins import DetectionBins
+from excess.validation.detection_parts import Fold, Nearby, TrustRange
+from excess.validation.exposure import Exposure
+from excess.validation.feature_histograms import FeatureBinning, FeatureHistogram
 from excess.validation.outcome import Outcome, count_events, find_contrasts, find_likelihood
+from excess.validation.sky_map import SkyMap
 from excess.validation.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Detection", "Fold", "Nearby", "TrustRange"]
-
-
-class Fold(NamedTuple):
-    """One model of a cross-validation: what it was tuned on, and how it did on events that it had not seen.
-
-    Attributes
-    ----------
-    n_train : int
-        Events that the model was trained and tuned on.
-    n_held_out : int
-        Hold-out events that it predicted.
-    threshold : float
-        An event is selected when its score exceeds it; NaN for a classifier without a tuned threshold.
-    tuned : OnOffCounts or None
-        Selected events among those that the threshold was tuned on. Not a result to quote.
-    held_out : OnOffCounts
-        Selected hold-out events.
-    likelihood_significance : float
-        Signed significance of its hold-out events by the On/Off likelihood; NaN if the model has no signal ratio.
-    trust : mapping of str to float or None
-        How far it trusts each of its members, by name; None for a model without references.
-    """
-
-    n_train: int
-    n_held_out: int
-    threshold: float
-    tuned: OnOffCounts | None
-    held_out: OnOffCounts
-    likelihood_significance: float = float("nan")
-    trust: Mapping[str, float] | None = None
-
-
-class TrustRange(NamedTuple):
-    """How far the models of a cross-validation trust a reference, or what they learned themselves.
-
-    Attributes
-    ----------
-    mean : float
-        Mean over the folds.
-    low, high : float
-        The smallest and the largest of the folds.
-    """
-
-    mean: float
-    low: float
-    high: float
-
-
-class Nearby(NamedTuple):
-    """Events that are neither On nor Off, predicted by models that have not seen their group.
-
-    Attributes
-    ----------
-    score : ndarray of shape (n_nearby,)
-        Scores; NaN for events that no model has scored.
-    selected : ndarray of bool of shape (n_nearby,)
-        Selected events.
-    theta : ndarray of shape (n_nearby, n_regions) or None
-        Angle between each event and the centre of each region in deg, On first.
-    """
-
-    score: FloatArray
-    selected: BoolArray
-    theta: FloatArray | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +85,16 @@ class Detection:
         Names of the features.
     observations : ndarray of shape (n_events,) or None
         The observation of each event, such as a source or a telescope, where there are several.
+    features : tuple of FeatureHistogram or None
+        On against scaled Off in each feature, before and after the selection.
+    exposure : Exposure or None
+        How long each group and each night was observed.
+    nights : ndarray of shape (n_events,) or None
+        The night of each event.
+    sky : SkyMap or None
+        Map of the sky around the source.
+    bins : DetectionBins or None
+        What was found in bins of a column, such as energy.
 
     See Also
     --------
@@ -171,6 +122,11 @@ class Detection:
     importances: FloatArray | None = None
     feature_names: tuple[str, ...] | None = None
     observations: NDArray[Any] | None = None
+    features: tuple[FeatureHistogram, ...] | None = None
+    exposure: Exposure | None = None
+    nights: NDArray[Any] | None = None
+    sky: SkyMap | None = None
+    bins: DetectionBins | None = None
 
     def annotated(
         self,
@@ -180,6 +136,10 @@ class Detection:
         nearby_theta: ArrayLike | None = None,
         time: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
+        features: FeatureBinning | ArrayLike | None = None,
+        exposure: Exposure | None = None,
+        nights: ArrayLike | None = None,
+        sky: SkyMap | None = None,
     ) -> Detection:
         """Return the same detection with what plots want to know beside it; what is not given stays as it is.
 
@@ -195,6 +155,14 @@ class Detection:
             When the events were recorded, in seconds since any moment; NaN where that is not known.
         feature_names : sequence of str, default=None
             Names of the features.
+        features : array-like of shape (n_events, n_features) or FeatureBinning, default=None
+            Values of the features, of which histograms are kept.
+        exposure : Exposure, default=None
+            How long each group and each night was observed.
+        nights : array-like of shape (n_events,), default=None
+            The night of each event.
+        sky : SkyMap, default=None
+            Map of the sky around the source; see `map_sky`.
 
         Returns
         -------
@@ -227,7 +195,22 @@ class Detection:
             if self.importances is not None and len(names) != len(self.importances):
                 raise ValueError(f"feature_names must name {len(self.importances)} features, got {len(names)}")
             found["feature_names"] = names
+        if features is not None:
+            found["features"] = self._histograms(features, found.get("feature_names", self.feature_names))
+        if nights is not None:
+            found["nights"] = np.asarray(nights)
+            check_same_length(on=self.on, nights=found["nights"])
+        found |= {name: one for name, one in (("exposure", exposure), ("sky", sky)) if one is not None}
         return replace(self, **found)
+
+    def _histograms(self, features: Any, names: tuple[str, ...] | None) -> tuple[FeatureHistogram, ...]:
+        """Return On against scaled Off in each feature."""
+        if not isinstance(features, FeatureBinning):
+            n_features = features.shape[1] if hasattr(features, "shape") else len(features[0])
+            features = FeatureBinning(features, names or tuple(f"x{number}" for number in range(n_features)))
+        if features.n_events != len(self.on):
+            raise ValueError(f"features must have {len(self.on)} rows, got {features.n_events}")
+        return features.histograms(self.on, self.held_out, self.selected, self._alphas, self.importances)
 
     @cached_property
     def counts(self) -> OnOffCounts:
@@ -258,6 +241,11 @@ class Detection:
     def counts_by_group(self) -> dict[Any, OnOffCounts]:
         """Selected events of each group that was held out; empty where there are no groups."""
         return {name: self._count(self.selected & own) for name, own in self._held_out_parts(self.groups)}
+
+    @cached_property
+    def counts_by_night(self) -> dict[Any, OnOffCounts]:
+        """Selected hold-out events of each night; empty where nights are not known."""
+        return {name: self._count(self.selected & own) for name, own in self._held_out_parts(self.nights)}
 
     @cached_property
     def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
@@ -432,7 +420,8 @@ class Detection:
         """Return one row per group: both statistics, and the strength of the source in units of its mean.
 
         ``relative_strength`` is the light curve, with ``relative_strength_low`` and ``_high`` for its interval of one
-        sigma; the error of the mean is not in it. It is NaN where the mean strength is not positive.
+        sigma; the error of the mean is not in it. It is NaN where the mean strength is not positive. Where times are
+        known, ``hours`` and ``excess_per_hour`` with its error are there, too.
         """
         import pandas as pd
 
@@ -440,7 +429,11 @@ class Detection:
             group: Outcome(counts, self.likelihood_by_group.get(group), self.statistic)
             for group, counts in self.counts_by_group.items()
         }
-        rows = {group: self._in_units_of_mean(outcome.summary()) for group, outcome in outcomes.items()}
+        hours = {} if self.exposure is None else self.exposure.by_group
+        rows = {
+            group: {**self._in_units_of_mean(outcome.summary()), **_rates(outcome.counts, hours.get(str(group)))}
+            for group, outcome in outcomes.items()
+        }
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
 
     def observations_frame(self) -> pd.DataFrame:
@@ -500,11 +493,20 @@ class Detection:
         """Return the groups, or other labels, that were held out, each with its events."""
         if labels is None:
             return []
-        time = self.time[self.held_out] if self.time is not None and labels is self.groups else None
+        of_time = labels is self.groups or labels is self.nights
+        time = self.time[self.held_out] if self.time is not None and of_time else None
         found = number_groups(labels[self.held_out], time)[0]
         is_date = found.dtype.kind in "mM"  # which would become a number
         names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
         return [(name, labels == name) for name in names]
+
+
+def _rates(counts: OnOffCounts, hours: float | None) -> dict[str, float]:
+    """Return hours, and the excess per hour with its error; nothing where the time is not known."""
+    if hours is None:
+        return {}
+    rate, error = counts.excess / hours, counts.excess_error / hours
+    return {"hours": hours, "excess_per_hour": rate, "excess_per_hour_error": error}
 
 
 def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:

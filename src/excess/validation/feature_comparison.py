@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
 from excess.stats.p_values import difference_p_value
+from excess.validation.feature_edges import choose_edges
 
 __all__ = ["FeatureComparison", "WeightedSamples", "compare_feature"]
 
@@ -24,8 +25,6 @@ _EVENTS_PER_BIN = 8
 """Effective signal events that are wanted in a bin of the drawn distributions."""
 _TAIL = 0.005
 """Share of events on either side that is beyond the drawn range."""
-_SKEWED = 4.0
-"""Ratio of the two halves of a range from which positive values are drawn on a logarithmic axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,16 +320,8 @@ def _choose_edges(
     low, high = float(both.min()), float(both.max())
     middle = float(np.median(expected if len(expected) else seen))
     n_bins = int(np.clip(samples.n_effective / _EVENTS_PER_BIN, _LEAST_BINS, _MOST_BINS))
-    if low == high:
-        return np.array([low - 0.5, low + 0.5]), False
     values = np.concatenate([observed[~np.isnan(observed)], simulated[~np.isnan(simulated)]])
-    if (values == np.rint(values)).all():
-        step = max(1, -int(-(high - low + 1) // n_bins))
-        n_steps = -int(-(high - low + 1) // step)
-        return low - 0.5 + step * np.arange(n_steps + 1, dtype=np.float64), False
-    if low > 0 and high - middle > _SKEWED * (middle - low):
-        return low * (high / low) ** (np.arange(n_bins + 1, dtype=np.float64) / n_bins), True
-    return low + (high - low) * np.arange(n_bins + 1, dtype=np.float64) / n_bins, False
+    return choose_edges(low, middle, high, whole=bool((values == np.rint(values)).all()), n_bins=n_bins)
 
 
 def _quantiles(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:

@@ -16,7 +16,8 @@ from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.detection import Detection
+from excess.validation.detection_parts import Fold, Nearby
 from excess.validation.onoff_events import OnOffEvents
 from excess.validation.outcome import STATISTICS, Outcome, count_events, find_contrasts, find_likelihood
 
