@@ -48,6 +48,7 @@ def test_the_example_writes_what_the_command_writes(events, tmp_path, monkeypatc
         "events.csv",
         "folds.csv",
         "groups.csv",
+        "histograms.json",
         "nearby.npy",
         "report.html",
         "result.json",

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from excess.validation.sky_map import SkyMap, _share_inside, map_sky
+from excess.validation.sky_map import SkyMap, _share_allowed, cluster_pointings, map_sky
 
 RADIUS = 0.158
 
@@ -68,16 +68,24 @@ def test_selected_events_have_a_layer_of_their_own():
     assert make(position[:90], pointing[:90]) is None
 
 
-def test_regions_are_the_source_turned_about_each_pointing():
+def test_pointings_that_hardly_differ_are_one():
     rng = np.random.default_rng(4)
-    position, pointing = wobble(2_000, rng)
-    pointing += rng.normal(scale=0.01, size=pointing.shape)  # which does not make pointings of their own
-    found = make(position, pointing, n_regions=4)
-    assert len(found.pointings) == 2
-    np.testing.assert_allclose(found.pointings[0], [0.5, 0.3], atol=0.05)
-    assert found.off_centers.shape == (6, 2)
-    distance = np.hypot(*(found.off_centers[:3] - found.pointings[0]).T)
-    np.testing.assert_allclose(distance, np.hypot(*found.pointings[0]))
+    _, pointing = wobble(2_000, rng)
+    centers, share, number = cluster_pointings(pointing + rng.normal(scale=0.01, size=pointing.shape))
+    np.testing.assert_allclose(centers, [[0.5, 0.3], [-0.5, -0.3]], atol=0.05)
+    np.testing.assert_array_equal(number == 0, pointing[:, 0] > 0)
+    np.testing.assert_allclose(share, [np.mean(number == 0), np.mean(number == 1)])
+
+
+def test_excluded_places_are_shown_but_are_no_background():
+    rng = np.random.default_rng(7)
+    position, pointing = wobble(30_000, rng)
+    position[:1500] = rng.normal(loc=[-0.9, 0.6], scale=0.05, size=(1500, 2))
+    plain, excluded = (make(position, pointing, exclusions=one) for one in (None, np.array([[-0.9, 0.6, 0.35]])))
+    assert plain.layers["all"].spread > 2
+    assert excluded.layers["all"].spread == pytest.approx(1.0, abs=0.1)
+    assert abs(excluded.layers["all"].mean) < 0.1
+    np.testing.assert_array_equal(plain.layers["all"].counts, excluded.layers["all"].counts)
 
 
 def test_events_without_a_position_are_left_out():
@@ -91,17 +99,21 @@ def test_events_without_a_position_are_left_out():
     np.testing.assert_array_equal(one.layers["all"].counts, other.layers["all"].counts)
 
 
-def test_shares_of_rings_are_those_of_points_on_them():
-    angle = np.linspace(0, 2 * np.pi, 20_000, endpoint=False)
-    for offset, radius, ring in ((0.5, 0.3, 0.45), (0.5, 1.9, 1.7), (0.5, 1.9, 1.0), (0.5, 0.3, 0.1), (0.0, 0.3, 0.2)):
-        points = offset + ring * np.exp(1j * angle)
-        expected = np.mean(np.abs(points) < radius)
-        assert _share_inside(np.array([ring]), np.array([offset]), radius)[0, 0] == pytest.approx(expected, abs=1e-3)
+def test_shares_of_rings_are_those_of_geometry():
+    """A ring of radius 1 around a pointing that is 1 away from the source."""
+    ring, center = np.array([1.0]), np.array([[1.0, 0.0]])
+    for field, excluded, expected in (
+        (2.5, np.empty((0, 3)), 1.0),
+        (1.0, np.empty((0, 3)), 1 / 3),  # chord of 120 degrees
+        (2.5, np.array([[0.0, 0.0, 1.0]]), 2 / 3),
+        (2.5, np.array([[0.0, 0.0, 1.0], [2.0, 0.0, 1.0]]), 1 / 3),
+    ):
+        assert _share_allowed(ring, center, field, excluded)[0, 0] == pytest.approx(expected, abs=2e-3)
 
 
 def test_a_map_is_read_as_it_was_written():
     rng = np.random.default_rng(6)
-    found = make(*wobble(3_000, rng), n_regions=3, share=0.5)
+    found = make(*wobble(3_000, rng), off_centers=np.array([[0.5, -0.25]]), share=0.5)
     written = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     again = SkyMap.from_dict(written)
     assert again.to_dict() == written

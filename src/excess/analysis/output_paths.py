@@ -32,6 +32,7 @@ RUN_FILES = (
     "folds.csv",
     "observations.csv",
     "nearby.npy",
+    "histograms.json",
     "report.html",
     "result.json",
 )

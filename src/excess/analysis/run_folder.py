@@ -27,12 +27,16 @@ from excess._core.files import (
 from excess._core.locks import locked
 from excess._core.version import versions
 from excess.analysis.output_paths import RUN_FILES, check_run_folder
+from excess.analysis.run_histograms import HISTOGRAMS_FILE, read_histograms, write_histograms
 from excess.analysis.run_tables import read_table, write_table
 from excess.observation.pipeline import seconds_of
 from excess.observation.region_methods import theta_columns
 from excess.report import write_plots, write_report
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection import Detection, Fold, Nearby
+from excess.validation.detection import Detection
+from excess.validation.detection_bins import DetectionBins
+from excess.validation.detection_parts import Fold, Nearby
+from excess.validation.exposure import Exposure
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import STATISTICS, Outcome, count_events
 from excess.validation.simulation_agreement import SimulationAgreement
@@ -145,6 +149,7 @@ class Run:
             "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
             "trust": _trust_result(found),
+            "bins": None if found.bins is None else found.bins.to_dict(),
             **self._observations_result(found),
         }
 
@@ -162,7 +167,8 @@ class Run:
         ``events.csv`` one row per event with score, selection and signal ratio by each model, and its exposure ratio
         where that differs; ``groups.csv``, ``folds.csv`` and, where there are several observations,
         ``observations.csv`` both statistics by group, fold and observation; ``nearby.npy`` the events around the
-        regions. ``result.json`` comes last: where it is, all is.
+        regions; ``histograms.json`` On and Off in every feature, and the map of the sky. ``result.json`` comes last:
+        where it is, all is.
 
         Parameters
         ----------
@@ -208,6 +214,7 @@ class Run:
             "config.yaml": lambda path: write_text(path, self.config),
             **{name: partial(write_table, table) for name, table in tables.items()},
             "nearby.npy": self._write_nearby,
+            HISTOGRAMS_FILE: partial(write_histograms, self.detections),
             **({"report.html": self.report} if report else {}),
             "result.json": lambda path: write_text(path, json.dumps(as_json(self.result()), indent=2) + "\n"),
         }
@@ -396,7 +403,9 @@ def _read(folder: Path) -> Run:
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
     observed, record = result["observation"], result["run"]
     _check_types(result)
-    events = read_table(folder / "events.csv", ["observation", *(["group"] if observed["groups_are_text"] else [])])
+    events = read_table(
+        folder / "events.csv", ["observation", "file", *(["group"] if observed["groups_are_text"] else [])]
+    )
     folds = read_table(folder / "folds.csv", ["model"])
     nearby = folder / "nearby.npy"
     # a memory map, because that compares the size that the file claims with the one that it has
@@ -414,9 +423,14 @@ def _read(folder: Path) -> Run:
         "theta_squared_cut": observed["theta_squared_cut"],
         "time": seconds_of(events),
         "feature_names": tuple(observed["features"]),
+        "exposure": Exposure.from_dict(observed["exposure"]) if observed.get("exposure") else None,
+        "nights": events["night"].to_numpy() if "night" in events else None,
     }
+    histograms = read_histograms(folder / HISTOGRAMS_FILE)
     detections = {
-        name: _detection(name, numbers, events, folds[folds["model"] == name], around, shared)
+        name: _detection(
+            name, numbers, events, folds[folds["model"] == name], around, {**shared, **histograms.get(name, {})}
+        )
         for name, numbers in result["models"].items()
     }
     for name, found in detections.items():
@@ -503,6 +517,7 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
         required_significance=numbers["required_significance"],
         nearby=nearby,
         importances=None if importances is None else np.array(importances, dtype=np.float64),
+        bins=DetectionBins.from_dict(numbers["bins"], numbers["statistic"]) if numbers.get("bins") else None,
         **shared,
     )
 

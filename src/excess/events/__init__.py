@@ -5,7 +5,14 @@ from excess.events.config import AnalysisConfig, load_config, parse_config
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features
 from excess.events.observation_list import ObservationEntry, load_observation_list
-from excess.events.reading import FileInfo, check_one_telescope, describe, iter_events, read_events
+from excess.events.reading import (
+    LOCATION_COLUMNS,
+    FileInfo,
+    check_one_telescope,
+    describe,
+    iter_events,
+    read_events,
+)
 from excess.events.region_config import Exclusion, RegionConfig
 from excess.events.sky import sky_positions
 from excess.events.telescopes import KNOWN_TELESCOPES, Location, Telescope, find_telescope
@@ -14,6 +21,7 @@ from excess.events.writing import EventWriter, write_events
 
 __all__ = [
     "KNOWN_TELESCOPES",
+    "LOCATION_COLUMNS",
     "AnalysisConfig",
     "EventFileError",
     "EventWriter",

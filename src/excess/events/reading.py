@@ -17,7 +17,7 @@ from excess.events._derived import Derivation, Origin, Plan, derivations
 from excess.events._formats import FORMATS, Format, recognise
 from excess.events.telescopes import Location
 
-__all__ = ["FileInfo", "check_one_telescope", "describe", "iter_events", "read_events"]
+__all__ = ["LOCATION_COLUMNS", "FileInfo", "check_one_telescope", "describe", "iter_events", "read_events"]
 
 logger = logging.getLogger("excess.events")
 
@@ -28,6 +28,8 @@ _PEEK_ROWS = 100
 _TELESCOPE = "tel_id"
 JOIN_KEYS = ("event_num", "night", "run_id")
 """Columns that identify an event in FACT's files."""
+LOCATION_COLUMNS = ("_file", "_row")
+"""Columns that lead back to the files: the file of an event, and its row there, from 0."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,8 @@ def iter_events(
     Returns
     -------
     iterator of DataFrame
-        Chunks with at least one event; files without any event give one table without rows.
+        Chunks with at least one event; files without any event give one table without rows. ``attrs["file"]`` has the
+        file of a chunk, ``attrs["first_row"]`` the row of its first event in that file, from 0.
 
     Examples
     --------
@@ -182,7 +185,12 @@ def iter_events(
 
 
 def read_events(
-    paths: Paths, columns: Sequence[str] | None = None, *, join: Paths | None = None, rows: Rows | None = None
+    paths: Paths,
+    columns: Sequence[str] | None = None,
+    *,
+    join: Paths | None = None,
+    rows: Rows | None = None,
+    locate: bool = False,
 ) -> pd.DataFrame:
     r"""Read the events of files into one table.
 
@@ -203,6 +211,8 @@ def read_events(
     rows : {"events", "telescopes"} or None, default=None
         What a row is where several telescopes have seen a shower: the shower, with means and other statistics of its
         images, or one image of it. By default showers, unless ``columns`` has some of images only, such as ``tel_id``.
+    locate : bool, default=False
+        Add the columns of ``LOCATION_COLUMNS``: the file of each event among ``paths``, and its row there, from 0.
 
     Returns
     -------
@@ -235,7 +245,7 @@ def read_events(
     """
     files = _Files("paths", paths, rows, columns)
     if join is None:
-        return files.read(_as_columns(columns, files.columns))
+        return files.read(_as_columns(columns, files.columns), locate)
     others = _Files("join", join, rows)
     wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
     for column in wanted:
@@ -246,7 +256,8 @@ def read_events(
     of_others = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column not in files.columns))))
     files.check(of_files)
     others.check(of_others)
-    return _join(files.read(of_files), others.read(of_others), files.first, others.first)[list(wanted)]
+    joined = _join(files.read(of_files, locate), others.read(of_others), files.first, others.first)
+    return joined[[*wanted, *(LOCATION_COLUMNS if locate else ())]]
 
 
 class _Content(NamedTuple):
@@ -345,10 +356,12 @@ class _Files:
                 if column not in known:
                     raise EventFileError(f"{path}: {missing_column(column, known)}")
 
-    def read(self, columns: tuple[str, ...]) -> pd.DataFrame:
-        """Return all events."""
+    def read(self, columns: tuple[str, ...], locate: bool = False) -> pd.DataFrame:
+        """Return all events, with their files and rows if wanted."""
         self.check(columns)
         parts = list(self.chunks(columns, None))
+        if locate:
+            parts = [_located(part) for part in parts]
         return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
 
     def chunks(self, columns: tuple[str, ...], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
@@ -360,12 +373,14 @@ class _Files:
             stored = plan.stored
             if self._of_images and _TELESCOPE not in stored:
                 stored = (*stored, _TELESCOPE)  # tells the format to read images
+            first_row = 0
             with wrap_errors(path, f"reading {self.format}"):
                 for part in FORMATS[self.format].chunks(path, stored, chunk_rows):
                     chunk = plan.complete(part, columns)
                     if len(chunk):
                         any_events = True
-                        chunk.attrs["file"] = str(path)
+                        chunk.attrs.update(file=str(path), first_row=first_row)
+                        first_row += len(chunk)
                         yield chunk
                     elif empty is None:
                         empty = chunk
@@ -404,6 +419,13 @@ def _compare_telescopes(telescopes: Mapping[Path, str | None]) -> None:
             f"{path}: is of {other}, and {first} is of {name}; events of different telescopes differ in all features, "
             "so give each telescope as an observation of its own, in a list of observations"
         )
+
+
+def _located(chunk: pd.DataFrame) -> pd.DataFrame:
+    """Return a chunk with the file and the row of each event."""
+    first_row = chunk.attrs.get("first_row", 0)
+    rows = range(first_row, first_row + len(chunk))
+    return chunk.assign(**dict(zip(LOCATION_COLUMNS, (chunk.attrs.get("file", ""), rows), strict=True)))
 
 
 def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_path: Path) -> pd.DataFrame:

@@ -11,8 +11,17 @@ import numpy as np
 from excess._core.checks import FloatArray
 from excess.observation.pipeline import NearbyEvents, ObservedChunk
 from excess.observation.regions import Regions, mean_alpha
+from excess.observation.sky_field import MAX_FIELD_EVENTS
 
-__all__ = ["JoinedRegions", "concatenate", "concatenate_columns", "join_nearby", "join_regions"]
+__all__ = [
+    "JoinedRegions",
+    "concatenate",
+    "concatenate_columns",
+    "join_nearby",
+    "join_regions",
+    "join_sky",
+    "thin_field",
+]
 
 
 class JoinedRegions(NamedTuple):
@@ -42,7 +51,8 @@ def join_regions(chunks: Sequence[ObservedChunk], n_regions: int) -> JoinedRegio
         region, exposure = np.concatenate([[0], np.cumsum(there)])[region], exposure[:, there]
         columns = np.concatenate([[True], there])
         theta = None if theta is None else theta[:, columns]
-        nearby = None if nearby is None else replace(nearby, theta=nearby.theta[:, columns])
+        if nearby is not None and nearby.theta.shape[1]:
+            nearby = replace(nearby, theta=nearby.theta[:, columns])
         n_regions = 1 + exposure.shape[1]
     found = Regions(
         region,
@@ -80,8 +90,32 @@ def join_nearby(parts: list[NearbyEvents]) -> NearbyEvents | None:
     if not any(len(part.X) for part in parts):  # files may hold no events outside of the regions
         return None
     theta = concatenate_columns([part.theta for part in parts], np.nan)
-    X, groups = (concatenate([getattr(part, name) for part in parts]) for name in ("X", "groups"))
-    return NearbyEvents(X, groups, theta if theta is not None else np.empty((0, 0)))
+    X, groups, near = (concatenate([getattr(part, name) for part in parts]) for name in ("X", "groups", "near"))
+    sky = join_sky([part.sky for part in parts if len(part.X)])
+    share = min(part.share for part in parts)
+    return NearbyEvents(X, groups, theta if theta is not None else np.empty((0, 0)), near, sky, share)
+
+
+def join_sky(parts: list[FloatArray | None]) -> FloatArray | None:
+    """Return positions of several chunks or observations as one array; None unless all of them have positions."""
+    return None if any(part is None for part in parts) else concatenate(parts)
+
+
+def thin_field(chunks: list[ObservedChunk], limit: int = MAX_FIELD_EVENTS) -> list[ObservedChunk]:
+    """Return chunks with at most ``limit`` events of the field in all of them together; regions keep all events.
+
+    Of too many events a half is drawn, or a quarter, and so on, by numbers that belong to the rows of the files: the
+    draw does not depend on chunks.
+    """
+    parts = [chunk.nearby for chunk in chunks if chunk.nearby is not None]
+    draws = [part.sky[~part.near, 4] for part in parts if part.sky is not None]
+    share = min((part.share for part in parts), default=1.0)
+    if share == 1.0 and sum(map(len, draws)) <= limit:
+        return chunks
+    drawn = np.sort(np.concatenate(draws))
+    while np.searchsorted(drawn, share) > limit:
+        share /= 2
+    return [chunk if chunk.nearby is None else replace(chunk, nearby=chunk.nearby.drawn(share)) for chunk in chunks]
 
 
 def concatenate(arrays: list[Any]) -> Any:

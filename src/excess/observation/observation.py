@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from excess._core.checks import FloatArray, as_alpha, as_scalar_alpha
+from excess._core.checks import BoolArray, FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import (
     AnalysisConfig,
@@ -24,13 +25,18 @@ from excess.events import (
     read_events,
 )
 from excess.observation.census import Census
+from excess.observation.exposure import join_intervals
 from excess.observation.feature_origin import check_origin
-from excess.observation.joining import JoinedRegions, concatenate, join_regions
+from excess.observation.joining import JoinedRegions, concatenate, join_regions, join_sky, thin_field
 from excess.observation.pipeline import NO_GROUPS, NearbyEvents, ObservedChunk, Pipeline, seconds_of
 from excess.observation.region_methods import SKY_COLUMNS, theta_columns
 from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
 from excess.observation.sky import offset_of_source
+from excess.observation.sky_field import exclusion_offsets, field_radius, region_centers
+from excess.validation.exposure import Exposure
+from excess.validation.feature_histograms import FeatureBinning
+from excess.validation.sky_map import SkyMap, map_sky
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,6 +82,11 @@ class Observation:
         Exposure ratio On/Off of each event, where it differs between groups or observations.
     observations : ndarray of str of shape (n_events,) or None
         The observation of each event, where several were stacked; see `stack`.
+    sky : ndarray of shape (n_events, 5) or None
+        Positions of each event and of the pointing to the east and to the north of the source in deg, where they are
+        known, and a number between 0 and 1 by which events of a large map are drawn.
+    exposure : Exposure or None
+        How long each group and each night was observed, where that is known.
 
     Examples
     --------
@@ -97,6 +108,8 @@ class Observation:
     files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
     event_alpha: FloatArray | None = None
     observations: NDArray[Any] | None = None
+    sky: FloatArray | None = None
+    exposure: Exposure | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -124,13 +137,50 @@ class Observation:
         return replace(self, X=self.X[:, kept], nearby=nearby, config=config)
 
     def annotate(self, detection: Detection) -> Detection:
-        """Return a detection of these events with their angles, times and features."""
+        """Return a detection of these events with their angles, positions, times and features."""
+        sky = nearby_theta = None
+        if self.nearby is not None and detection.nearby is not None:
+            judged = detection.nearby
+            sky = self._map(detection, judged.selected)
+            near = self.nearby.near
+            nearby_theta = self.nearby.theta[near] if near.any() else None
+            kept = judged._replace(score=judged.score[near], selected=judged.selected[near]) if near.any() else None
+            detection = replace(detection, nearby=kept)
         return detection.annotated(
             theta=self.theta,
             theta_squared_cut=None if self.theta is None else self.config.regions.theta_squared_cut,
-            nearby_theta=None if self.nearby is None or detection.nearby is None else self.nearby.theta,
+            nearby_theta=nearby_theta,
             time=self.time,
             feature_names=self.config.without_references().features,
+            features=self._binning,
+            exposure=self.exposure,
+            nights=self.table["night"].to_numpy() if "night" in self.table else None,
+            sky=sky,
+        )
+
+    @cached_property
+    def _binning(self) -> FeatureBinning:
+        """The bins of all features, for the histograms of all models."""
+        return FeatureBinning(self.X, self.names)
+
+    def _map(self, detection: Detection, nearby_selected: BoolArray) -> SkyMap | None:
+        """Return the map of the sky, where positions are known."""
+        if self.sky is None or self.nearby is None or self.nearby.sky is None:
+            return None
+        share = self.nearby.share
+        sky = np.concatenate([self.sky, self.nearby.sky])
+        drawn = sky[:, 4] < share
+        selected = np.concatenate([detection.selected, nearby_selected])
+        settings = self.config.regions
+        return map_sky(
+            sky[drawn, :2],
+            sky[drawn, 2:4],
+            selected[drawn],
+            field_radius=field_radius(settings.theta_squared_cut),
+            region_radius=settings.radius,
+            off_centers=region_centers(self.sky, self.theta),
+            exclusions=exclusion_offsets(settings),
+            share=share,
         )
 
     @property
@@ -178,9 +228,10 @@ class Observation:
             "significance": counts.significance,
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
-            "n_nearby": 0 if self.nearby is None else len(self.nearby.X),
+            "n_nearby": 0 if self.nearby is None else int(np.count_nonzero(self.nearby.near)),
             "features": list(self.config.without_references().features),
             "references": list(self.config.references),
+            "exposure": None if self.exposure is None else self.exposure.to_dict(),
         }
 
     def events_frame(self) -> pd.DataFrame:
@@ -288,7 +339,7 @@ def observe(
         files["joined events"] = _as_paths(join)
         check_files_once(_kinds(files))
         with prefix_errors(_describe_paths(files["events"])):
-            chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"]))]
+            chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"], locate=True))]
             return _join_chunks(chunks, pipeline, files, None)
     chunks = []
     if off is not None:
@@ -299,7 +350,9 @@ def observe(
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
             own = replace(pipeline, region=None if off is None else region, offset=offset)
-            chunks += own.read(paths, chunk_rows)
+            for chunk in own.read(paths, chunk_rows):
+                chunks.append(chunk)
+                chunks = thin_field(chunks)
         if region == 0 and all(chunk.census.n_outside == 0 for chunk in chunks):
             offset = None  # files of On events alone, so those of Off events are cut as well
     return _join_chunks(chunks, pipeline, files, ratio)
@@ -352,6 +405,8 @@ def _join_chunks(
         group_column=pipeline.groups,
         files=files,
         event_alpha=event_alpha,
+        sky=join_sky([chunk.sky for chunk in chunks if len(chunk.X)]),
+        exposure=join_intervals([chunk.intervals for chunk in chunks if chunk.intervals is not None]),
     )
 
 

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.checks import FloatArray
+from excess._core.checks import BoolArray, FloatArray
 from excess._core.errors import EventFileError
-from excess.events import AnalysisConfig, add_night, describe, iter_events, to_features
+from excess.events import LOCATION_COLUMNS, AnalysisConfig, add_night, describe, iter_events, to_features
 from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
 from excess.observation.census import Census
+from excess.observation.exposure import TIME_OF_RUN_COLUMNS, recorded_intervals
+from excess.observation.placement import Placement
 from excess.observation.region_methods import SKY_COLUMNS, choose_method
 from excess.observation.regions import place_events
 from excess.observation.sky import theta_from_offset, theta_from_sky
+from excess.observation.sky_field import field_radius, has_sky, row_draws, sky_offsets
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +38,38 @@ _NEARBY = 4.0
 
 @dataclass(frozen=True, eq=False)
 class NearbyEvents:
-    """Features, groups and angles of events near a region, but in none, that pass the quality cuts."""
+    """Events in no region that pass the quality cuts: those near a region, and those of the field around the source.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_nearby, n_features)
+        Features.
+    groups : ndarray of shape (n_nearby,) or None
+        Groups.
+    theta : ndarray of shape (n_nearby, n_regions)
+        Angles to the centres of the regions in deg.
+    near : ndarray of bool of shape (n_nearby,)
+        True for events near a region; the others are for the map of the sky only.
+    sky : ndarray of shape (n_nearby, 5) or None
+        As in `ObservedChunk`.
+    share : float
+        Share of the events that are not near a region which was drawn, where there were too many.
+    """
 
     X: FloatArray
     groups: NDArray[Any] | None
     theta: FloatArray
+    near: BoolArray
+    sky: FloatArray | None = None
+    share: float = 1.0
+
+    def drawn(self, share: float) -> NearbyEvents:
+        """Return all events near a region, and a share of the others, by the numbers that were drawn for them."""
+        if self.sky is None or share == self.share:
+            return self
+        rows = np.flatnonzero(self.near | (self.sky[:, 4] < share))
+        groups = None if self.groups is None else self.groups[rows]
+        return NearbyEvents(self.X[rows], groups, self.theta[rows], self.near[rows], self.sky[rows], share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +77,10 @@ class ObservedChunk:
     """Events of one table that lie in a region and pass the quality cuts; see `Observation` for the attributes.
 
     ``region`` is 0 for On and higher for Off, ``exposure`` is that of each Off region (see `Regions`), ``identifiers``
-    are the columns that identify the events, ``file`` is the name of their file where there is one.
+    are the columns that identify the events, ``file`` is the name of their file where there is one. ``sky`` has, where
+    it is known, the positions of each event and of the pointing, both to the east and to the north of the source in
+    deg, and a number between 0 and 1 by which a part of the events is drawn. ``intervals`` are those in which all
+    events of the table were recorded.
     """
 
     X: FloatArray
@@ -59,6 +92,8 @@ class ObservedChunk:
     nearby: NearbyEvents | None
     census: Census
     file: str = ""
+    sky: FloatArray | None = None
+    intervals: pd.DataFrame | None = None
 
     @property
     def on(self) -> NDArray[np.int64]:
@@ -130,33 +165,39 @@ class Pipeline:
         elif self.offset is not None:
             wanted += SKY_COLUMNS
         if self.identify:
-            wanted += [name for name in IDENTIFIERS if name in present]
+            wanted += [name for name in (*IDENTIFIERS, *TIME_OF_RUN_COLUMNS) if name in present]
+            if self._maps(present):
+                wanted += SKY_COLUMNS
         return list(dict.fromkeys(wanted))
 
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
         """Return the events of a table inside a region that pass the quality cuts."""
-        theta = nearby = exposure = None
+        theta = nearby = exposure = sky = None
         if self.groups == NIGHT:
             table = add_night(table)
-        file = str(table.attrs.get("file", ""))
+        file, first_row = str(table.attrs.get("file", "")), int(table.attrs.get("first_row", 0))
+        intervals = None
+        if self.identify and self.region in (None, 0):
+            intervals = recorded_intervals(table, seconds_of(table), self.groups, file)
+        number = np.arange(first_row, first_row + len(table))
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
             placed, found = place_events(table, self.config.regions)
-            if self.nearby and placed.theta is not None:
-                near = np.where(np.isnan(placed.theta), np.inf, placed.theta) ** 2
-                around = (near < _NEARBY * self.config.regions.theta_squared_cut).any(axis=1) & ~found.inside
-                if placed.excluded is not None:
-                    around &= ~placed.excluded
-                nearby = self._nearby(table, placed.theta, np.flatnonzero(around))
+            if self._maps(table):
+                sky = np.column_stack([sky_offsets(table, self.config.regions), row_draws(first_row, len(table))])
+            if self.nearby:
+                nearby = self._nearby(table, placed, sky, ~found.inside)
             rows = np.flatnonzero(found.inside)
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
             census.n_without_off = found.n_without_off
-            table, region = table.iloc[rows], found.region[rows]
+            table, region, number = table.iloc[rows], found.region[rows], number[rows]
             theta = None if placed.theta is None else placed.theta[rows]
             exposure = None if found.exposure is None else found.exposure[rows]
+            sky = None if sky is None else sky[rows]
         else:
             if self.offset is not None:
-                table = table.iloc[np.flatnonzero(self._in_field(table))]
+                rows = np.flatnonzero(self._in_field(table))
+                table, number = table.iloc[rows], number[rows]
                 census.n_inside = len(table)
             region = np.full(len(table), self.region)
         features = to_features(table, self.config)
@@ -170,11 +211,26 @@ class Pipeline:
             exposure=None if exposure is None else exposure[valid],
             groups=self._groups_of(table, valid),
             theta=None if theta is None else theta[valid],
-            identifiers=table.loc[valid, [name for name in IDENTIFIERS if name in table]],
+            identifiers=self._identifiers(table.iloc[np.flatnonzero(valid)], number[valid], file),
             nearby=nearby,
             census=census,
             file=file,
+            sky=None if sky is None else sky[valid],
+            intervals=intervals,
         )
+
+    def _maps(self, columns: Any) -> bool:
+        """Return whether positions on the sky are kept: where events around the regions are, and they are known."""
+        return self.identify and self.nearby and self.region is None and has_sky(columns, self.config.regions)
+
+    def _identifiers(self, table: pd.DataFrame, number: NDArray[np.int64], file: str) -> pd.DataFrame:
+        """Return the columns that identify events, with the file and the row of each where files are known."""
+        known = table[[name for name in IDENTIFIERS if name in table]]
+        if not self.identify:
+            return known
+        located = all(name in table for name in LOCATION_COLUMNS)
+        files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
+        return known.assign(**({"file": files} if located or file else {}), row=rows)
 
     def _in_field(self, table: pd.DataFrame) -> NDArray[np.bool_]:
         """Return which events are near the source, or near its place in the field of view of an Off run."""
@@ -188,15 +244,35 @@ class Pipeline:
             theta = theta_from_offset(ra, dec, *pointing, offset=offset, direction=direction)
         return np.where(np.isnan(theta), np.inf, theta) ** 2 < settings.theta_squared_cut
 
-    def _nearby(self, table: pd.DataFrame, theta: FloatArray, rows: NDArray[np.intp]) -> NearbyEvents:
-        """Return the events of some rows that pass the quality cuts."""
+    def _nearby(
+        self, table: pd.DataFrame, placed: Placement, sky: FloatArray | None, outside: BoolArray
+    ) -> NearbyEvents | None:
+        """Return the events in no region, but near one or in the mapped field, that pass the quality cuts."""
+        cut = self.config.regions.theta_squared_cut
+        if placed.theta is None and sky is None:
+            return None
+        theta = np.empty((len(table), 0)) if placed.theta is None else placed.theta
+        near: BoolArray = np.asarray((np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * cut).any(axis=1))
+        if placed.excluded is not None:
+            near &= ~placed.excluded
+        wanted = near & outside
+        if sky is not None:
+            wanted |= outside & (np.hypot(sky[:, 0], sky[:, 1]) < field_radius(cut))
+        rows = np.flatnonzero(wanted)
         if self.groups in table:
             # nearby events are only shown in a plot, so a missing group is not an error
             rows = rows[table[self.groups].iloc[rows].notna().to_numpy()]
         table = table.iloc[rows]
         features = to_features(table, self.config)
         valid = features.valid
-        return NearbyEvents(features.X[valid], self._groups_of(table, valid), theta[rows][valid])
+        rows = rows[valid]
+        return NearbyEvents(
+            features.X[valid],
+            self._groups_of(table, valid),
+            theta[rows],
+            near[rows],
+            None if sky is None else sky[rows],
+        )
 
     def _groups_of(self, table: pd.DataFrame, valid: NDArray[np.bool_]) -> NDArray[Any] | None:
         if self.groups == NO_GROUPS:

@@ -19,6 +19,7 @@ from scipy.special import ndtr
 
 from excess._core.checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
 from excess.observation.region_methods import theta_columns
+from excess.observation.sky_field import offset_position
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +48,7 @@ def simulate_observation(
     offset: float = 0.6,
     drift: float = 0.05,
     first_night: int = 20131101,
+    source: tuple[float, float] | None = None,
     random_state: Any = None,
 ) -> pd.DataFrame:
     """Simulate a wobble observation: events with features, angles to all regions, nights, and the hidden truth.
@@ -67,6 +69,9 @@ def simulate_observation(
         Standard deviation between nights of the logarithm of all light yields; a fifth of it for widths and lengths.
     first_night : int, default=20131101
         Date of the first night, as FACT writes it; the others follow day by day.
+    source : tuple of float or None, default=None
+        Right ascension and declination of the source in deg. If given, there are sky positions as well, and runs point
+        in turn to the north and to the south of the source.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
@@ -74,7 +79,8 @@ def simulate_observation(
     -------
     DataFrame
         In order of time: ``night``, ``run_id``, ``event_num``, ``unix_time``, ``theta_deg`` and ``theta_deg_off_1`` to
-        ``theta_deg_off_<n_regions - 1>``, 18 image parameters and four derived ones, and ``is_signal``.
+        ``theta_deg_off_<n_regions - 1>``, 18 image parameters and four derived ones, and ``is_signal``; with a source
+        ``ra``, ``dec``, ``pointing_ra`` and ``pointing_dec`` in deg, too.
 
     See Also
     --------
@@ -135,7 +141,20 @@ def simulate_observation(
     for region, name in enumerate(theta_columns(n_regions)):
         angle = 2 * np.pi * region / n_regions
         columns[name] = np.hypot(where[:, 0] - offset * np.cos(angle), where[:, 1] - offset * np.sin(angle))
+    if source is not None:
+        columns |= _sky_columns(where, run % 2 == 0, source, offset)
     return pd.DataFrame({**columns, **_feature_columns(features), "is_signal": is_signal})
+
+
+def _sky_columns(
+    where: FloatArray, to_north: NDArray[np.bool_], source: tuple[float, float], offset: float
+) -> dict[str, FloatArray]:
+    """Return sky positions of events whose places about the pointing are known, where the source is at (offset, 0)."""
+    sign = np.where(to_north, 1.0, -1.0)
+    # the telescope points to the north of the source: the first coordinate points to the south, the second to the east
+    pointing = offset_position(*source, east=np.zeros(len(where)), north=sign * offset)
+    event = offset_position(*pointing, east=sign * where[:, 1], north=-sign * where[:, 0])
+    return dict(zip(("ra", "dec", "pointing_ra", "pointing_dec"), (*event, *pointing), strict=True))
 
 
 def simulate_labelled(n_gamma: int = 10_000, n_proton: int = 10_000, *, random_state: Any = None) -> pd.DataFrame:

@@ -15,11 +15,12 @@ from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_observation_list
 from excess.observation.census import Census
-from excess.observation.joining import concatenate, join_nearby
+from excess.observation.joining import concatenate, join_nearby, join_sky
 from excess.observation.observation import Observation, as_config, observe
 from excess.observation.pipeline import NearbyEvents
 from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_rows
+from excess.validation.exposure import Exposure
 
 __all__ = ["observe_several", "stack"]
 
@@ -107,6 +108,8 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
         files={f"{kind} of {name}": paths for name, part in observations.items() for kind, paths in part.files.items()},
         event_alpha=None if one_alpha else event_alpha,
         observations=np.repeat(list(observations), [len(part.X) for part in parts]).astype(object),
+        sky=None if theta is None else join_sky([part.sky for part in parts]),
+        exposure=_join_exposures(parts),
     )
 
 
@@ -209,6 +212,17 @@ def _with_same_groups(observations: Mapping[str, Observation]) -> list[Observati
         )
         for part in parts
     ]
+
+
+def _join_exposures(parts: list[Observation]) -> Exposure | None:
+    """Return the times of all observations; None where those of one are not known. Common groups add up."""
+    known = [part.exposure for part in parts if part.exposure is not None]
+    if len(known) < len(parts):
+        return None
+    sources = {one.source for one in known}
+    group, night = (tuple(label for one in known for label in getattr(one, name)) for name in ("group", "night"))
+    source = sources.pop() if len(sources) == 1 else "events"
+    return Exposure(source, group, night, np.concatenate([one.hours for one in known]))
 
 
 def _as_texts(groups: NDArray[Any] | None) -> NDArray[Any] | None:

@@ -13,7 +13,7 @@ from scipy.ndimage import convolve
 from excess._core.checks import BoolArray, FloatArray
 from excess.stats.significance import li_ma_significance
 
-__all__ = ["SkyLayer", "SkyMap", "map_sky"]
+__all__ = ["SkyLayer", "SkyMap", "cluster_pointings", "map_sky"]
 
 _N_PIXELS = 61
 """Pixels in each direction; odd, so that the source is in the middle of one."""
@@ -28,6 +28,8 @@ _MIN_COVERED = 0.2
 _SAME_POINTING = 0.1
 """Distance in deg below which pointings count as one."""
 _MAX_POINTINGS = 50
+_N_ANGLES = 720
+"""Points on a ring by which the share of it is found that is background."""
 
 
 class SkyLayer(NamedTuple):
@@ -138,7 +140,8 @@ def map_sky(
     *,
     field_radius: float,
     region_radius: float,
-    n_regions: int = 1,
+    off_centers: FloatArray | None = None,
+    exclusions: FloatArray | None = None,
     share: float = 1.0,
 ) -> SkyMap | None:
     """Map events around the source, all of them and selected ones; None where there are too few.
@@ -151,8 +154,10 @@ def map_sky(
         Selected events.
     field_radius, region_radius : float
         Radius of the field and of a region in deg.
-    n_regions : int, default=1
-        Number of reflected regions, On included, whose centres are to be drawn.
+    off_centers : ndarray of shape (n_off, 2) or None, default=None
+        Centres of the Off regions, to be drawn.
+    exclusions : ndarray of shape (n_exclusions, 3) or None, default=None
+        Centres and radii in deg of places whose events are no background.
     share : float, default=1.0
         Share of all events that these are.
 
@@ -178,41 +183,37 @@ def map_sky(
     position, pointing, selected = position[inside], pointing[inside], selected[inside]
     if len(position) < _MIN_EVENTS:
         return None
-    centers, weight = _cluster(pointing)
-    acceptance = _Acceptance.of(centers, weight, field_radius, region_radius)
+    centers, weight, _ = cluster_pointings(pointing)
+    excluded = min(_EXCLUDED * region_radius, field_radius / 2)
+    circles = np.concatenate([[[0.0, 0.0, excluded]], np.empty((0, 3)) if exclusions is None else exclusions])
+    acceptance = _Acceptance.of(centers, weight, field_radius, region_radius, circles)
     distance = np.hypot(*(position - pointing).T)
     layers = {
         name: acceptance.layer(position[mask], distance[mask])
         for name, mask in (("all", np.ones(len(position), dtype=np.bool_)), ("selected", selected))
         if np.count_nonzero(mask) >= _MIN_EVENTS
     }
-    return SkyMap(acceptance.axis, region_radius, centers, _reflect(centers, n_regions), share, layers)
+    drawn = np.empty((0, 2)) if off_centers is None else off_centers
+    return SkyMap(acceptance.axis, region_radius, centers, drawn, share, layers)
 
 
-def _cluster(pointing: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return distinct pointings, most frequent first, and the share of the events of each."""
-    values, number = np.unique(pointing.round(2), axis=0, return_counts=True)
-    values, number = values[np.argsort(-number, kind="stable")], np.sort(number)[::-1]
+def cluster_pointings(pointing: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
+    """Return distinct pointings, the share of the events of each, and the number of each event's pointing.
+
+    Pointings that differ by less than 0.1 deg count as one.
+    """
+    values, number, counts = np.unique(pointing.round(2), axis=0, return_inverse=True, return_counts=True)
     kept: list[FloatArray] = []
-    shares: list[float] = []
-    for value, n in zip(values, number.tolist(), strict=True):
-        near = np.hypot(*(np.array(kept).reshape(-1, 2) - value).T)
+    cluster = np.zeros(len(values), dtype=np.intp)
+    for place in np.argsort(-counts, kind="stable").tolist():
+        near = np.hypot(*(np.array(kept).reshape(-1, 2) - values[place]).T)
         if len(near) and (near.min() < _SAME_POINTING or len(kept) == _MAX_POINTINGS):
-            shares[int(near.argmin())] += n
+            cluster[place] = near.argmin()
         else:
-            kept.append(value)
-            shares.append(n)
-    order = np.argsort(-np.array(shares), kind="stable")
-    return np.array(kept)[order], np.array(shares)[order] / len(pointing)
-
-
-def _reflect(pointings: FloatArray, n_regions: int) -> FloatArray:
-    """Return the source turned about each pointing in equal steps, without the source itself."""
-    angle = 2 * np.pi * np.arange(1, n_regions) / n_regions
-    cosine, sine = np.cos(angle), np.sin(angle)
-    east, north = -pointings.T[:, :, None]
-    turned = np.stack([cosine * east - sine * north, sine * east + cosine * north], axis=-1)
-    return (pointings[:, None] + turned).reshape(-1, 2)
+            cluster[place] = len(kept)
+            kept.append(values[place])
+    of_event = cluster[number.ravel()]
+    return np.array(kept).reshape(-1, 2), np.bincount(of_event, minlength=len(kept)) / max(len(pointing), 1), of_event
 
 
 class _Acceptance(NamedTuple):
@@ -224,10 +225,17 @@ class _Acceptance(NamedTuple):
     per_event: FloatArray  # (pixels, pixels, rings), background events of a pixel's circle for each event of a ring
     known: BoolArray  # (pixels, pixels), pixels all of whose rings are known
     circle: FloatArray  # kernel of the pixels within the radius of a region
-    excluded: float
+    excluded: FloatArray  # (exclusions, 3), the source first
 
     @classmethod
-    def of(cls, centers: FloatArray, weight: FloatArray, field_radius: float, region_radius: float) -> _Acceptance:
+    def of(
+        cls,
+        centers: FloatArray,
+        weight: FloatArray,
+        field_radius: float,
+        region_radius: float,
+        excluded: FloatArray,
+    ) -> _Acceptance:
         """Find how the events of rings around the pointings are spread over the field."""
         axis = np.linspace(-field_radius, field_radius, _N_PIXELS)
         pixel = axis[1] - axis[0]
@@ -237,9 +245,7 @@ class _Acceptance(NamedTuple):
         offset = np.hypot(*centers.T)
         edges = step * np.arange(int(np.ceil((field_radius + offset.max()) / step)) + 1, dtype=np.float64)
         middle = (edges[1:] + edges[:-1]) / 2
-        excluded = min(_EXCLUDED * region_radius, field_radius / 2)
-        covered = _share_inside(middle, offset, field_radius) - _share_inside(middle, offset, excluded)
-        share = weight @ covered
+        share = weight @ _share_allowed(middle, centers, field_radius, excluded)
         area = 2 * np.pi * middle * step * share
         reach = int(np.ceil(region_radius / pixel))
         grid = np.arange(-reach, reach + 1) * pixel
@@ -264,7 +270,7 @@ class _Acceptance(NamedTuple):
         half = (self.axis[1] - self.axis[0]) / 2
         edges = np.append(self.axis - half, self.axis[-1] + half)
         counts = np.histogram2d(position[:, 1], position[:, 0], bins=(edges, edges))[0]
-        away = np.hypot(*position.T) > self.excluded
+        away = _outside(position, self.excluded)
         rings: NDArray[Any] = np.histogram(distance[away], self.edges)[0]
         background, variance = self.per_event @ rings, self.per_event**2 @ rings
         n_on = convolve(np.where(self.known, counts, 0.0), self.circle, mode="constant").round()
@@ -279,17 +285,31 @@ class _Acceptance(NamedTuple):
         )
         excess = np.where(usable, n_on - background, np.nan)
         radius = self.circle.shape[0] * half
-        elsewhere = usable & (np.hypot(*np.meshgrid(self.axis, self.axis)) > self.excluded + radius)
+        pixels = np.stack(np.meshgrid(self.axis, self.axis), axis=-1)
+        elsewhere = usable & _outside(pixels, self.excluded + np.array([0.0, 0.0, radius]))
         values = significance[elsewhere]
         mean, spread = (float(values.mean()), float(values.std())) if len(values) > 1 else (float("nan"),) * 2
         return SkyLayer(np.where(self.in_field, counts, np.nan), excess, significance, mean, spread)
 
 
-def _share_inside(ring: FloatArray, offset: FloatArray, radius: float) -> FloatArray:
-    """Return which share of rings around each pointing is less than a radius away from the source.
+def _outside(position: FloatArray, circles: FloatArray) -> BoolArray:
+    """Return which positions are in none of some circles."""
+    outside = np.ones(position.shape[:-1], dtype=np.bool_)
+    for east, north, radius in circles.tolist():
+        outside &= np.hypot(position[..., 0] - east, position[..., 1] - north) > radius
+    return outside
+
+
+def _share_allowed(ring: FloatArray, centers: FloatArray, field_radius: float, excluded: FloatArray) -> FloatArray:
+    """Return which share of rings around each pointing is in the field and in none of the excluded circles.
 
     The result has a row for each pointing and a column for each ring.
     """
-    ring, offset = ring[None, :], np.maximum(offset, 1e-9)[:, None]
-    cosine = (ring**2 + offset**2 - radius**2) / (2 * ring * offset)
-    return np.arccos(np.clip(cosine, -1.0, 1.0)) / np.pi
+    angle = 2 * np.pi * (np.arange(_N_ANGLES) + 0.5) / _N_ANGLES
+    direction = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    shares = []
+    for center in centers:  # one pointing at a time, so that little memory is needed
+        points = center + ring[:, None, None] * direction
+        allowed = (np.hypot(points[..., 0], points[..., 1]) < field_radius) & _outside(points, excluded)
+        shares.append(allowed.mean(axis=1))
+    return np.array(shares)
