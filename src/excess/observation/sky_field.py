@@ -116,7 +116,7 @@ def offset_position(ra: ArrayLike, dec: ArrayLike, *, east: FloatArray, north: F
     Examples
     --------
     >>> import numpy as np
-    >>> from excess.observation.sky import offset_position
+    >>> from excess.observation.sky_field import offset_position
     >>> ra, dec = offset_position(83.63, 22.01, east=np.array([0.0]), north=np.array([0.5]))
     >>> float(ra[0].round(6)), float(dec[0].round(6))
     (83.63, 22.51)
