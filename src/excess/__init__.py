@@ -12,6 +12,7 @@ What to use when:
 - scores at hand: `significance_threshold`, `significance_curve`;
 - a scikit-learn classifier to train on On and Off events: `SignificanceThresholdClassifier`;
 - a detection to be sure of: `cross_val_detect`, and `null_test` for where there is no source;
+- a threshold and a calibration for each bin of energy: `OnOffBinnedClassifier`;
 - a classifier of others: `OnnxClassifier`, and `OnOffHybridClassifier` to learn how far to trust it;
 - simulated events to trust: `simulation_agreement` says in which features they differ from observed ones;
 - clusters or leaves to label: `assign_cells`;

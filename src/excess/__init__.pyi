@@ -11,6 +11,7 @@ from ._core.version import __version__
 from .estimators import (
     ModelFileError,
     OnnxClassifier,
+    OnOffBinnedClassifier,
     OnOffForestClassifier,
     OnOffHybridClassifier,
     OnOffKMeansClassifier,
@@ -71,6 +72,7 @@ __all__ = [
     "Detection",
     "ModelFileError",
     "NullTest",
+    "OnOffBinnedClassifier",
     "OnOffCounts",
     "OnOffForestClassifier",
     "OnOffHybridClassifier",

@@ -19,6 +19,9 @@ ESTIMATORS = [
     excess.OnOffHybridClassifier(
         estimator=excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0), random_state=0
     ),
+    excess.OnOffBinnedClassifier(
+        excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0), edges=[0.0], random_state=0
+    ),
     excess.OnOffKMeansClassifier(4, random_state=0),
     excess.OnOffKMeansEnsembleClassifier(10, 4, random_state=0),
     excess.SignificanceThresholdClassifier(LogisticRegression(solver="liblinear"), cv=2),

@@ -169,6 +169,22 @@ def test_swapped_on_and_off():
     assert codes(judge(search(X, on, night, alpha=5.0)))[0] == "swapped"
 
 
+def test_a_strong_source_is_no_swap():
+    """Signal that is as frequent as to make On/Off the inverse of alpha, as in the window of a resonance."""
+    X, on, night = make_events(n_on=1000, n_off=1500, n_signal=1250, shift=3.0)
+    found = search(X, on, night, alpha=2 / 3)
+    assert 1.4 < found.uncut.n_on / found.uncut.n_off < 1.6
+    verdict = judge(found)
+    assert (verdict.status, codes(verdict)) == ("detected", [])
+    # the same counts where On and Off are swapped, with and without a source
+    for n_signal in (0, 100):
+        X, on, night = make_events(n_on=1000, n_off=1500, n_signal=n_signal, shift=3.0)
+        assert "swapped" in codes(judge(search(X, 1 - on, night, alpha=2 / 3)))
+    # alpha is the inverse of what it should be, and there is a source
+    X, on, night = make_events(n_on=5000, n_off=1000, n_signal=500, shift=3.0)
+    assert "swapped" in codes(judge(search(X, on, night, alpha=0.2)))
+
+
 @pytest.mark.parametrize("n_signal", [0, 400])
 def test_exposure_that_differs_from_night_to_night(n_signal):
     X, on, night = make_events(n_on=3000, n_off=15_000, n_signal=n_signal)

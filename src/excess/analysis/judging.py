@@ -46,6 +46,8 @@ def judge_events(model: Any, features: Features) -> JudgedEvents:
     if features.valid.any():
         X = features.X if features.valid.all() else features.X[features.valid]
         # by name, so that the model can tell whether these are its features
-        found = score_events(model, pd.DataFrame(X, columns=list(features.names), copy=False))
-        score[features.valid], probability[features.valid] = found, model.calibration_.signal_probability(found)
+        events = pd.DataFrame(X, columns=list(features.names), copy=False)
+        found = score_events(model, events)
+        score[features.valid] = found
+        probability[features.valid] = model.calibration_of(events).signal_probability(found)
     return JudgedEvents(score, probability, score > model.threshold_)

@@ -31,6 +31,7 @@ RUN_FILES = (
     "groups.csv",
     "folds.csv",
     "observations.csv",
+    "bins.csv",
     "nearby.npy",
     "histograms.json",
     "report.html",

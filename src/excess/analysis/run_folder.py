@@ -29,6 +29,7 @@ from excess._core.version import versions
 from excess.analysis.output_paths import RUN_FILES, check_run_folder
 from excess.analysis.run_histograms import HISTOGRAMS_FILE, read_histograms, write_histograms
 from excess.analysis.run_tables import read_table, write_table
+from excess.estimators.binned import TunedBin
 from excess.observation.pipeline import seconds_of
 from excess.observation.region_methods import theta_columns
 from excess.report import write_plots, write_report
@@ -151,6 +152,7 @@ class Run:
             "trust": _trust_result(found),
             "bins": None if found.bins is None else found.bins.to_dict(),
             **self._observations_result(found),
+            "tuned_bins": [[tuned._asdict() for tuned in fold.bins] for fold in found.folds],
         }
 
     @staticmethod
@@ -166,9 +168,9 @@ class Run:
         ``result.json`` holds the numbers, versions, seed and checksums of the input; ``config.yaml`` the configuration;
         ``events.csv`` one row per event with score, selection and signal ratio by each model, and its exposure ratio
         where that differs; ``groups.csv``, ``folds.csv`` and, where there are several observations,
-        ``observations.csv`` both statistics by group, fold and observation; ``nearby.npy`` the events around the
-        regions; ``histograms.json`` On and Off in every feature, and the map of the sky. ``result.json`` comes last:
-        where it is, all is.
+        ``observations.csv`` both statistics by group, fold and observation, ``bins.csv`` those of bins; ``nearby.npy``
+        the events around the regions; ``histograms.json`` On and Off in every feature, and the map of the sky.
+        ``result.json`` comes last: where it is, all is.
 
         Parameters
         ----------
@@ -210,6 +212,8 @@ class Run:
         }
         if any(len(found.outcomes_by_observation) > 1 for found in self.detections.values()):
             tables["observations.csv"] = partial(self._stacked, Detection.observations_frame)
+        if all(found.bins is not None for found in self.detections.values()):
+            tables["bins.csv"] = partial(self._stacked, Detection.bins_frame)
         return {
             "config.yaml": lambda path: write_text(path, self.config),
             **{name: partial(write_table, table) for name, table in tables.items()},
@@ -500,15 +504,21 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     trusted = [
         {name: own["folds"][number] for name, own in (numbers["trust"] or {}).items()} for number in range(len(folds))
     ]
-    rows = zip(folds.itertuples(), numbers["tuned_alpha"], trusted, strict=True)
+    binned = [
+        tuple(TunedBin(float(own["threshold"]), own["first"], own["last"], own["n_events"]) for own in fold)
+        for fold in numbers.get("tuned_bins", [[]] * len(folds))
+    ]
+    rows = zip(folds.itertuples(), numbers["tuned_alpha"], trusted, binned, strict=True)
     return Detection(
         score=events[f"{name}_score"].to_numpy(dtype=np.float64),
         selected=selected,
         ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
         fold=fold,
         folds=tuple(
-            _fold(row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas), trust or None)
-            for number, (row, tuned_alpha, trust) in enumerate(rows)
+            _fold(
+                row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas), trust or None, bins
+            )
+            for number, (row, tuned_alpha, trust, bins) in enumerate(rows)
         ),
         strategy=numbers["strategy"],
         statistic=numbers["statistic"],
@@ -522,7 +532,13 @@ def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, arou
     )
 
 
-def _fold(row: Any, tuned_alpha: float | None, held_out: OnOffCounts, trust: dict[str, float] | None) -> Fold:
+def _fold(
+    row: Any,
+    tuned_alpha: float | None,
+    held_out: OnOffCounts,
+    trust: dict[str, float] | None,
+    bins: tuple[TunedBin, ...],
+) -> Fold:
     tuned = None if tuned_alpha is None else OnOffCounts(row.tuned_n_on, row.tuned_n_off, tuned_alpha)
     likelihood = float(row.likelihood_significance)
-    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood, trust)
+    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood, trust, bins)

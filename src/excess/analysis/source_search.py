@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing
 
 from excess._core.errors import ArgumentError
 from excess._core.progress import progress_bar
+from excess.analysis.bins import fix_edges, with_bins
 from excess.analysis.models import make_model
 from excess.analysis.references import Simulated, SimulatedEvents, collect_references, is_hybrid
 from excess.analysis.run_folder import Run, describe_run, without_run_settings
@@ -108,6 +109,7 @@ def search(
     >>> print(run.detections["li-ma-tree"].counts)
     On 390, Off 740, alpha 0.2: excess 242.0 +- 20.5, 14.5 sigma
     """
+    observation = fix_edges(observation)
     names = [models] if isinstance(models, str) else list(models)
     trained = [one if isinstance(one, TrainedModel) else load_model(one, n_jobs=n_jobs) for one in model_files]
     applied_names = [str(one.path or f"model {number}") for number, one in enumerate(trained, start=1)]
@@ -136,6 +138,8 @@ def search(
     searched = dict(to_train)
     if (supervised := known.supervised()) is not None:
         searched[SUPERVISED] = supervised
+
+    to_train, searched = with_bins(to_train, observation), with_bins(searched, observation)
 
     shared: dict[str, Any] = {
         "groups": observation.groups,

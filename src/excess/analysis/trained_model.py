@@ -11,6 +11,7 @@ from typing import Any
 from excess._core.errors import EventFileError
 from excess._core.files import prepare_folder, sha256_of
 from excess.analysis.output_paths import check_outputs
+from excess.estimators.binned import learner_of
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, load, read_header, save
 from excess.estimators.onnx_export import export_onnx
@@ -66,7 +67,8 @@ class TrainedModel:
     @property
     def seen_groups(self) -> list[Any]:
         """Groups that it was trained on, or that the references inside it were."""
-        inside = (self.model.trained_on or {}) if isinstance(self.model, OnOffHybridClassifier) else {}
+        learner = learner_of(self.model)
+        inside = (learner.trained_on or {}) if isinstance(learner, OnOffHybridClassifier) else {}
         return sorted({*self.groups, *(group for groups in inside.values() for group in groups)})
 
     @property
@@ -77,7 +79,8 @@ class TrainedModel:
     @property
     def trust(self) -> dict[str, float] | None:
         """How far it trusts each of its members, by name; None for a model without references."""
-        return self.model.trust_ if isinstance(self.model, OnOffHybridClassifier) else None
+        learner = learner_of(self.model)
+        return learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None
 
     def check_unseen(self, observation: Observation, instead: str = "") -> None:
         """Raise ModelFileError if an observation has files or groups that the model was trained on.

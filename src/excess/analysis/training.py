@@ -15,6 +15,7 @@ from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
+from excess.analysis.bins import fix_edges, with_bins
 from excess.analysis.models import MODELS, make_model
 from excess.analysis.references import ReferenceSet, Simulated, collect_references, is_hybrid
 from excess.analysis.run_folder import describe_run, without_run_settings
@@ -73,6 +74,7 @@ def train(
     >>> trained.n_events
     1912
     """
+    observation = fix_edges(observation)
     estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
     known = ReferenceSet()
     if is_hybrid(estimator):
@@ -84,6 +86,7 @@ def train(
             if given:
                 raise ArgumentError(argument, f"does not go with {model}, but with `model` hybrid")
         observation = observation.without_references()
+    estimator = with_bins({"": estimator}, observation)[""]
     exposed = with_exposure(estimator, observation.regions.on, observation.exposure_ratio)
     fit_params: dict[str, Any] = dict(exposed.fit_params)
     if takes_groups(estimator, observation.groups):
@@ -140,6 +143,8 @@ def train_in_chunks(
         forests = ", ".join(name for name in MODELS if name.endswith("forest"))
         raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
     settings = as_config(config, source).without_references()
+    if settings.bins is not None:
+        raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     check_one_telescope(paths)
     if groups is None:

@@ -252,7 +252,7 @@ def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> An
         from excess.analysis import observe, observe_several
 
     if _lists_observations(events):
-        for option in ("off", "alpha", "join", "source_ra", "source_dec"):
+        for option in ("off", "alpha", "join", "source_ra", "source_dec", "bins"):
             if getattr(events, option) not in (None, []):
                 raise typer.BadParameter(
                     "goes with event files; a list of observations has its own", param_hint=_as_option(option)
@@ -268,6 +268,7 @@ def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> An
         groups=events.groups,
         references=references,
         source=_source(events),
+        bins=events.bins,
         nearby=nearby,
     )
 
@@ -375,7 +376,7 @@ def train(
         if _lists_observations(events):
             raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
         for option, given in (vars(events) | vars(references)).items():
-            if given and option in ("join", "off", "alpha", "simulated", "reference"):
+            if given and option in ("join", "off", "alpha", "bins", "simulated", "reference"):
                 raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
         trained = train_in_chunks(
             events.files,

@@ -121,6 +121,15 @@ class EventOptions:
     alpha: Annotated[
         float | None, typer.Option(help="Exposure ratio On/Off; needed with --off.", rich_help_panel=EVENTS)
     ] = None
+    bins: Annotated[
+        str | None,
+        typer.Option(
+            help="Bins with a threshold and a calibration of their own: a column and the edges between them, such as "
+            "energy:1,5, or their number, such as energy:4.",
+            metavar="COLUMN:EDGES",
+            rich_help_panel=EVENTS,
+        ),
+    ] = None
     source_ra: Annotated[
         float | None,
         typer.Option(help="Right ascension of the source in deg, for sky positions.", rich_help_panel=EVENTS),

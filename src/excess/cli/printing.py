@@ -99,7 +99,15 @@ def print_run(run: Run) -> None:
             f"By the likelihood, {signal.n_signal:.0f} +- {signal.n_signal_error:.0f} of the On events are signal."
         )
     if len(first.outcomes_by_observation) > 1:
-        console.print(_observations_table(next(iter(run.detections)), first))
+        title = f"Observations, by {_shown(name)}, {first.strategy}"
+        console.print(_outcomes_table(title, "observation", first.outcomes_by_observation, first.outcome))
+    if first.bins is not None:
+        title = f"Bins of {_shown(first.bins.column)}, by {_shown(name)}, {first.strategy}"
+        outcomes = dict(zip(first.bins.labels, first.bins.outcomes, strict=True))
+        console.print(_outcomes_table(title, "bin", outcomes, first.outcome))
+        for label, note in zip(first.bins.labels, first.bins.notes, strict=True):
+            if note:
+                console.print(f"Bin {_shown(label)}: {note}")
     n_unjudged = int((~first.held_out).sum())
     if n_unjudged:
         console.print(f"{n_unjudged:,} events of the first block were only trained on.")
@@ -158,17 +166,16 @@ def _run_table(run: Run) -> Any:
     return table
 
 
-def _observations_table(name: str, found: Any) -> Any:
-    """Return a row of each observation as one model sees it, and of all together."""
+def _outcomes_table(title: str, kind: str, outcomes: Any, joint: Any) -> Any:
+    """Return a row of each part of the events as one model sees it, and of all together."""
     from rich import box
     from rich.table import Table
 
-    title = f"Observations, by {_shown(name)}, {found.strategy}"
     table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("observation", overflow="fold")
+    table.add_column(kind, overflow="fold")
     for column in ("alpha", "On", "Off", "excess", "cut", "likelihood"):
         table.add_column(column, justify="right", no_wrap=True)
-    for label, outcome in [*found.outcomes_by_observation.items(), ("joint", found.outcome)]:
+    for label, outcome in [*outcomes.items(), ("joint", joint)]:
         values = [outcome.significances[statistic] for statistic in ("cut", "likelihood")]
         significances = ["" if value != value else f"{value:.1f}" for value in values]
         table.add_row(_shown(str(label)), f"{outcome.counts.alpha:.4g}", *_count_cells(outcome.counts), *significances)

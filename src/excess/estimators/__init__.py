@@ -1,5 +1,6 @@
 """Classifiers of On and Off events, and the files that hold them."""
 
+from excess.estimators.binned import OnOffBinnedClassifier
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.estimators.event_weights import exposure_weights
@@ -15,6 +16,7 @@ from excess.estimators.tree import OnOffTreeClassifier
 __all__ = [
     "HybridMember",
     "ModelFileError",
+    "OnOffBinnedClassifier",
     "OnOffForestClassifier",
     "OnOffHybridClassifier",
     "OnOffKMeansClassifier",

@@ -31,6 +31,7 @@ class OnOffMixin:
     calibration_: SignalCalibration
     classes_: NDArray[Any]
     _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
+    _has_out_of_bag_scores = False
     _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for
 
     @property
@@ -97,7 +98,7 @@ class OnOffMixin:
             It is what `on_off_likelihood` takes, for events that the model has not seen.
         """
         check_is_fitted(self)
-        return self.calibration_.ratio(score_events(self, X))
+        return self.calibration_of(X).ratio(score_events(self, X))
 
     def predict_signal_proba(self, X: Any) -> FloatArray:
         """Return the probability that an event is signal, whatever its label.
@@ -115,7 +116,22 @@ class OnOffMixin:
             (out of bag, or out of fold).
         """
         check_is_fitted(self)
-        return self.calibration_.signal_probability(score_events(self, X))
+        return self.calibration_of(X).signal_probability(score_events(self, X))
+
+    def calibration_of(self, X: Any) -> SignalCalibration:
+        """Return what the scores of these events say about signal; one calibration for all events, unless it says else.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_events, n_features)
+            Events.
+
+        Returns
+        -------
+        SignalCalibration
+            With ``ratio(score)`` and ``signal_probability(score)`` for the scores of these events.
+        """
+        return self.calibration_
 
     def __sklearn_tags__(self) -> Any:
         """Declare a binary classifier."""

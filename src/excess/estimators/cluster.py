@@ -285,6 +285,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
     On 364, Off 24, alpha 0.2: excess 359.2 +- 19.1, 33.7 sigma
     """
 
+    _has_out_of_bag_scores = True
+
     def __init__(
         self,
         n_estimators: int = 100,

@@ -143,6 +143,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     """
 
     _largest_weight = LARGEST_FACTOR
+    _has_out_of_bag_scores = True
 
     def __init__(
         self,

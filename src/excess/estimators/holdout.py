@@ -15,6 +15,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _check_method_params, check_is_fitted, has_fit_parameter
 
 from excess._core.checks import FloatArray, binary_classes
+from excess.estimators.folds import make_folds
 
 
 def check_classifier(estimator: Any, name: str = "estimator") -> None:
@@ -108,6 +109,43 @@ def out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[
     shares = np.asarray(model.oob_decision_function_, dtype=np.float64)
     # ensembles say "no score" by NaN or by a row of zeros
     return model, np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
+
+
+def has_out_of_bag_scores(estimator: Any) -> bool:
+    """Say whether a classifier that is not fitted will have out-of-bag scores."""
+    return getattr(estimator, "_has_out_of_bag_scores", False) or "oob_score" in estimator.get_params(deep=False)
+
+
+def learn_and_score(
+    estimator: Any,
+    X: Any,
+    labels: NDArray[Any],
+    groups: NDArray[Any] | None,
+    cv: Any,
+    fit_params: dict[str, Any],
+    n_jobs: int | None,
+) -> tuple[Any, FloatArray]:
+    """Return a clone fitted on all events, and scores by models that had not seen them, NaN for none.
+
+    ``cv`` is ``"oob"``, a number of folds or a splitter; ``"auto"`` is out of bag where the estimator has such scores,
+    else five folds.
+    """
+    if isinstance(cv, str) and cv == "auto":
+        cv = "oob" if has_out_of_bag_scores(estimator) else 5
+    if isinstance(cv, str):
+        if cv != "oob":
+            raise ValueError(f"cv must be 'oob', a number or a splitter, got {cv!r}")
+        if groups is not None:
+            if not has_fit_parameter(estimator, "groups"):
+                raise ValueError(
+                    f"groups cannot be kept apart out of the bag of {type(estimator).__name__}; give cv a number of "
+                    "folds or a splitter, or leave groups out"
+                )
+            fit_params = {**fit_params, "groups": groups}
+        return out_of_bag_scores(estimator, X, labels, fit_params)
+    folds = make_folds(cv, X, labels, {} if groups is None else {"groups": groups})
+    scores = out_of_fold_scores(estimator, X, labels, folds, fit_params, n_jobs)
+    return clone(estimator).fit(X, labels, **fit_params), scores
 
 
 def _prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str, Any]) -> tuple[Any, FloatArray]:

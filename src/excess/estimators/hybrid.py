@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import check_array, check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from excess._core.checks import (
     BoolArray,
@@ -29,13 +28,13 @@ from excess._core.checks import (
 from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
 from excess.estimators.calibration import SignalCalibration, calibrate
 from excess.estimators.event_weights import EventWeights
-from excess.estimators.folds import make_folds
 from excess.estimators.forest import OnOffForestClassifier
-from excess.estimators.holdout import check_classifier, out_of_bag_scores, out_of_fold_scores, score_events
-from excess.estimators.model_file import from_bytes, to_bytes
+from excess.estimators.holdout import check_classifier, learn_and_score, score_events
+from excess.estimators.model_file import from_bytes
 from excess.estimators.model_header import as_json
 from excess.estimators.model_state import State, StoredArrays, require, saveable
-from excess.stats.curve import ThresholdCurve, compute_cell_curve, significance_curve
+from excess.estimators.nested_models import nested_bytes, with_threads
+from excess.stats.curve import events_curve
 from excess.stats.thresholds import out_of_bag_rule
 
 __all__ = ["HybridMember", "OnOffHybridClassifier"]
@@ -224,10 +223,14 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         inputs = {LABELS: features}
         if references:
             inputs[LABELS_AND_REFERENCES] = np.column_stack([features, *reference_scores.values()])
+        named = weight_parameter(learner)
+        fit_params = {} if counted is None or named is None else {named: counted}
         fitted: dict[str, Any] = {}
         scores = dict(reference_scores)
         for name in reversed(inputs):
-            fitted[name], scores[name] = self._learn(learner, inputs[name], labels, groups, counted)
+            fitted[name], scores[name] = learn_and_score(
+                learner, inputs[name], labels, groups, self.cv, fit_params, self.n_jobs
+            )
         known = np.all([~np.isnan(own) for own in scores.values()], axis=0)
 
         if counted is not None:
@@ -235,7 +238,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         of_known = None if counted is None else counted[known]
         calibrations, likelihood = {}, {}
         for name, own in scores.items():
-            calibrations[name] = calibrate(_curve(on[known], own[known], alpha, of_known))
+            calibrations[name] = calibrate(events_curve(on[known], own[known], alpha, of_known))
             on_probability = calibrations[name].on_probability_at(own[known])
             likelihood[name] = _log_likelihood(on[known], on_probability, of_known)
         weights = np.exp((np.array(list(likelihood.values())) - max(likelihood.values())) / _TEMPERATURE)
@@ -273,7 +276,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         features, scores = self._split(X, self._checked_references())
         for name, model in self.estimators_.items():
             own = features if name == LABELS else np.column_stack([features, *_scores_of_references(scores)])
-            scores[name] = score_events(_with_threads(model, self.n_jobs), own)
+            scores[name] = score_events(with_threads(model, self.n_jobs), own)
         score = _average(self.members_, self._calibrations, scores)
         return np.column_stack([1 - score, score])
 
@@ -311,10 +314,10 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
                 column = int(reference)
             if column is None:
                 instead = "; or export it to ONNX, and give it as an OnnxClassifier"
-                arrays[f"reference_{number}"] = _to_bytes(f"reference {name!r}", reference, instead)
+                arrays[f"reference_{number}"] = nested_bytes(f"reference {name!r}", reference, instead)
             described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
         for number, (name, model) in enumerate(self.estimators_.items()):
-            arrays[f"learner_{number}"] = _to_bytes(f"what learns {name}", model)
+            arrays[f"learner_{number}"] = nested_bytes(f"what learns {name}", model)
         for number, member in enumerate(self.members_):
             arrays |= self._calibrations[member.name].to_arrays(f"member_{number}")
         arrays["log_likelihoods"] = np.array([member.log_likelihood for member in self.members_])
@@ -392,7 +395,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
                 found = np.asarray(_safe_indexing(X, columns[name], axis=1), dtype=np.float64).reshape(-1)
             else:
                 known = _features_of(name, reference, X, features)
-                found = score_events(_with_threads(reference, self.n_jobs), known)
+                found = score_events(with_threads(reference, self.n_jobs), known)
             n_bad = np.count_nonzero(~np.isfinite(found))
             if n_bad:
                 raise ValueError(
@@ -414,49 +417,6 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             return X
         return validate_data(self, X, dtype=np.float64, ensure_all_finite=self._finite, reset=reset)
 
-    def _learn(
-        self,
-        learner: Any,
-        X: FloatArray,
-        labels: NDArray[Any],
-        groups: NDArray[Any] | None,
-        weights: FloatArray | None,
-    ) -> tuple[Any, FloatArray]:
-        """Return a learner fitted on all events, and scores by learners that had not seen them."""
-        name = weight_parameter(learner)
-        fit_params: dict[str, Any] = {} if weights is None or name is None else {name: weights}
-        if isinstance(self.cv, str):
-            if self.cv != "oob":
-                raise ValueError(f"cv must be 'oob', a number or a splitter, got {self.cv!r}")
-            if groups is not None:
-                if not has_fit_parameter(learner, "groups"):
-                    raise ValueError(
-                        f"groups cannot be kept apart out of the bag of {type(learner).__name__}; give cv a number of "
-                        "folds or a splitter, or leave groups out"
-                    )
-                fit_params["groups"] = groups
-            return out_of_bag_scores(learner, X, labels, fit_params)
-        folds = make_folds(self.cv, X, labels, {} if groups is None else {"groups": groups})
-        scores = out_of_fold_scores(learner, X, labels, folds, fit_params, self.n_jobs)
-        return clone(learner).fit(X, labels, **fit_params), scores
-
-
-def _to_bytes(what: str, model: Any, instead: str = "") -> NDArray[np.uint8]:
-    try:
-        return to_bytes(_with_threads(model, None, always=True))
-    except TypeError as error:
-        raise TypeError(f"{what} cannot be kept in a model file: {error}{instead}") from error
-
-
-def _with_threads(model: Any, n_jobs: int | None, *, always: bool = False) -> Any:
-    """Return a model of ours with so many threads, which do not change its scores; None leaves them unless always."""
-    if not isinstance(model, OnOffMixin) or (n_jobs is None and not always):
-        return model
-    known = model.get_params(deep=False)  # type: ignore[attr-defined]
-    if known.get("n_jobs", n_jobs) == n_jobs:
-        return model
-    return copy(model).set_params(n_jobs=n_jobs)  # type: ignore[attr-defined]
-
 
 def _scores_of_references(scores: dict[str, FloatArray]) -> list[FloatArray]:
     """Return the scores of references, in their order, without those of learners."""
@@ -471,13 +431,6 @@ def _average(
     for member in members:
         total += member.trust * calibrations[member.name].on_probability_at(scores[member.name])
     return total
-
-
-def _curve(on: BoolArray, score: FloatArray, alpha: float, weights: FloatArray | None) -> ThresholdCurve:
-    """Return the curve of events, each as often as its weight says."""
-    if weights is None:
-        return significance_curve(on, score, alpha)
-    return compute_cell_curve(score, np.where(on, weights, 0.0), np.where(on, 0.0, weights), alpha)
 
 
 def _log_likelihood(on: BoolArray, on_probability: FloatArray, weights: FloatArray | None) -> float:

@@ -1,6 +1,7 @@
 """Events: reading and writing tables of events, quality cuts and features."""
 
 from excess._core.errors import EventFileError
+from excess.events.bin_config import BinConfig
 from excess.events.config import AnalysisConfig, load_config, parse_config
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features
@@ -23,6 +24,7 @@ __all__ = [
     "KNOWN_TELESCOPES",
     "LOCATION_COLUMNS",
     "AnalysisConfig",
+    "BinConfig",
     "EventFileError",
     "EventWriter",
     "Exclusion",

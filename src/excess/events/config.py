@@ -11,6 +11,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from excess._core.errors import EventFileError, nearest, wrap_errors
+from excess.events.bin_config import BinConfig
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
 from excess.events.region_config import Exclusion, RegionConfig, Settings
@@ -95,6 +96,26 @@ class AnalysisConfig(Settings):
         description="Features that are scores of another analysis, such as gammaness; a model learns how far to trust "
         "them.",
     )
+
+    bins: BinConfig | None = Field(
+        default=None, description="Bins with thresholds and calibrations of their own, such as those of energy."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bins_are_columns(cls, given: Any) -> Any:
+        """Let the column of the bins be read with the features, and remember whether it is one."""
+        bins = given.get("bins") if isinstance(given, dict) else None
+        if isinstance(bins, BinConfig):
+            bins = bins.model_dump()
+        features = given.get("features", FEATURES) if isinstance(given, dict) else None
+        if not isinstance(bins, dict) or not isinstance(features, (list, tuple)):
+            return given
+        column, is_feature = bins.get("column"), bins.get("column") in features
+        bins = {**bins, "feature": is_feature if bins.get("feature") is None else bins["feature"]}
+        if is_feature or not isinstance(column, str):
+            return {**given, "bins": bins}
+        return {**given, "bins": bins, "features": (*features, column)}
 
     @model_validator(mode="before")
     @classmethod
@@ -196,6 +217,21 @@ class AnalysisConfig(Settings):
         features = [name for name in self.features if name not in self.references]
         return AnalysisConfig.model_validate({**self.model_dump(), "features": features, "references": ()})
 
+    def with_bins(self, bins: BinConfig | None) -> AnalysisConfig:
+        """Return the configuration with bins; None leaves it as it is.
+
+        Examples
+        --------
+        >>> from excess.events import AnalysisConfig, BinConfig
+        >>> config = AnalysisConfig(features=["width", "length"]).with_bins(BinConfig.parse("energy:1,5"))
+        >>> config.features, config.bins.feature
+        (('width', 'length', 'energy'), False)
+        """
+        if bins is None:
+            return self
+        before = [name for name in self.features if self.bins is None or self.bins.feature or name != self.bins.column]
+        return AnalysisConfig.model_validate({**self.model_dump(), "features": before, "bins": bins})
+
     def with_source(self, ra: float, dec: float) -> AnalysisConfig:
         """Return the configuration with the position of the source in deg."""
         regions = self.regions.model_copy(update={"source_ra": ra, "source_dec": dec})
@@ -219,8 +255,9 @@ class AnalysisConfig(Settings):
         ...
         """
         settings = self.model_dump(mode="json")
-        if not self.references:
-            del settings["references"]  # most analyses have none
+        for name in ("references", "bins"):
+            if not settings[name]:
+                del settings[name]  # most analyses have none
         return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 

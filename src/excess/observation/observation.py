@@ -15,8 +15,10 @@ from pydantic import ValidationError
 
 from excess._core.checks import BoolArray, FloatArray, as_alpha, as_scalar_alpha
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
+from excess.estimators.binned import number_bins
 from excess.events import (
     AnalysisConfig,
+    BinConfig,
     add_night,
     check_one_telescope,
     describe,
@@ -146,7 +148,7 @@ class Observation:
             nearby_theta = self.nearby.theta[near] if near.any() else None
             kept = judged._replace(score=judged.score[near], selected=judged.selected[near]) if near.any() else None
             detection = replace(detection, nearby=kept)
-        return detection.annotated(
+        found = detection.annotated(
             theta=self.theta,
             theta_squared_cut=None if self.theta is None else self.config.regions.theta_squared_cut,
             nearby_theta=nearby_theta,
@@ -157,6 +159,8 @@ class Observation:
             nights=self.table["night"].to_numpy() if "night" in self.table else None,
             sky=sky,
         )
+        bins = self.config.bins
+        return found if bins is None or self.bins is None else found.with_bins(bins.column, bins.edges, self.bins)
 
     @cached_property
     def _binning(self) -> FeatureBinning:
@@ -182,6 +186,14 @@ class Observation:
             exclusions=exclusion_offsets(settings),
             share=share,
         )
+
+    @property
+    def bins(self) -> NDArray[np.int64] | None:
+        """The bin of each event, from 0; None if the configuration has no bins, or no edges of them yet."""
+        bins = self.config.bins
+        if bins is None or not bins.edges:
+            return None
+        return number_bins(self.X[:, self.names.index(bins.column)], np.array(bins.edges))
 
     @property
     def on(self) -> NDArray[np.int64]:
@@ -232,6 +244,7 @@ class Observation:
             "features": list(self.config.without_references().features),
             "references": list(self.config.references),
             "exposure": None if self.exposure is None else self.exposure.to_dict(),
+            "bins": None if self.config.bins is None else self.config.bins.model_dump(mode="json"),
         }
 
     def events_frame(self) -> pd.DataFrame:
@@ -244,6 +257,8 @@ class Observation:
             table["group"] = self.groups
         if self.observations is not None:
             table["observation"] = self.observations
+        if self.bins is not None:
+            table["bin"] = self.bins
         return table
 
     @property
@@ -268,6 +283,7 @@ def observe(
     groups: str | None = None,
     references: Sequence[str] = (),
     source: tuple[float, float] | None = None,
+    bins: BinConfig | str | None = None,
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
@@ -300,6 +316,9 @@ def observe(
     source : tuple of float or None, default=None
         Right ascension and declination of the source in deg, for events with sky positions; by default those of the
         configuration.
+    bins : BinConfig, str or None, default=None
+        Bins with a threshold and a calibration of their own, such as ``"energy:1,5"``, or ``"energy:4"`` for four bins
+        of equally many events; by default those of the configuration.
     nearby : bool, default=True
         Keep events around the regions as well, for a plot of theta^2 beyond the cut.
     chunk_rows : int, default=200_000
@@ -318,7 +337,7 @@ def observe(
     """
     import pandas as pd
 
-    settings = as_config(config, source, references)
+    settings = as_config(config, source, references, bins)
     if off is None and alpha is not None:
         raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
     if off is not None and alpha is None:
@@ -484,14 +503,21 @@ def as_config(
     config: AnalysisConfig | str | PathLike[str] | None,
     source: tuple[float, float] | None = None,
     references: Sequence[str] = (),
+    bins: BinConfig | str | None = None,
 ) -> AnalysisConfig:
-    """Return a configuration, from a file if it is a path, with references and the position of the source if given."""
+    """Return a configuration, from a file if it is a path, with references, bins and the source if given."""
     settings = config if isinstance(config, AnalysisConfig) else load_config(config)
     try:
         settings = settings.with_references(references)
     except ValidationError as error:  # pydantic's own words span several lines
         problem = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise ArgumentError("references", f"cannot be {', '.join(references)}: {problem}") from error
+    try:
+        settings = settings.with_bins(BinConfig.parse(bins) if isinstance(bins, str) else bins)
+    except ValidationError as error:
+        raise ArgumentError("bins", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    except ValueError as error:
+        raise ArgumentError("bins", str(error)) from error
     return settings if source is None else settings.with_source(*source)
 
 

@@ -142,6 +142,13 @@ def compute_cell_curve(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any
     return _build_curve(sweep_cells(score, n_on, n_off), alpha)
 
 
+def events_curve(on: BoolArray, score: FloatArray, alpha: float, weights: FloatArray | None = None) -> ThresholdCurve:
+    """Counts and significance at every cut of events, each as often as its weight says (no validation)."""
+    if weights is None:
+        return compute_cell_curve(score, on.astype(np.int64), (~on).astype(np.int64), alpha)
+    return compute_cell_curve(score, np.where(on, weights, 0.0), np.where(on, 0.0, weights), alpha)
+
+
 def compute_range_curve(
     low: FloatArray, high: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float
 ) -> ThresholdCurve:

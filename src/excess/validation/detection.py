@@ -203,6 +203,32 @@ class Detection:
         found |= {name: one for name, one in (("exposure", exposure), ("sky", sky)) if one is not None}
         return replace(self, **found)
 
+    def with_bins(self, column: str, edges: Sequence[float], number: NDArray[np.int64]) -> Detection:
+        """Return the same detection with both statistics of each bin of a column.
+
+        Parameters
+        ----------
+        column : str
+            What the column is called.
+        edges : sequence of float
+            Edges between the bins, of which the first and the last are open.
+        number : ndarray of int64 of shape (n_events,)
+            The bin of each event, from 0.
+
+        Returns
+        -------
+        Detection
+            A copy that shares its arrays; see ``bins``.
+        """
+        outcomes, notes = [], []
+        for own in range(len(edges) + 1):
+            outcomes.append(self._outcome_of(number == own))
+            borrowed = sum(fold.bins[own].first < fold.bins[own].last for fold in self.folds if fold.bins)
+            note = f"too few events: tuned with its neighbours in {borrowed} of {len(self.folds)} folds"
+            notes.append(note if borrowed else "")
+        borders = (float("-inf"), *map(float, edges), float("inf"))
+        return replace(self, bins=DetectionBins(column, borders, tuple(outcomes), tuple(notes)))
+
     def _histograms(self, features: Any, names: tuple[str, ...] | None) -> tuple[FeatureHistogram, ...]:
         """Return On against scaled Off in each feature."""
         if not isinstance(features, FeatureBinning):
@@ -262,10 +288,7 @@ class Detection:
 
         The counts add up to ``counts``; the joint significances are those of ``outcome``.
         """
-        return {
-            name: Outcome(self._count(self.selected & own), self._likelihood(self.held_out & own), self.statistic)
-            for name, own in self._held_out_parts(self.observations)
-        }
+        return {name: self._outcome_of(own) for name, own in self._held_out_parts(self.observations)}
 
     @property
     def thresholds(self) -> FloatArray:
@@ -449,6 +472,21 @@ class Detection:
         }
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("observation")
 
+    def bins_frame(self) -> pd.DataFrame:
+        """Return one row per bin: exposure ratio, both statistics, and what is to be said about it.
+
+        ``n_on``, ``n_off`` and ``excess`` add up to those of ``counts``.
+        """
+        import pandas as pd
+
+        if self.bins is None:
+            return pd.DataFrame().rename_axis("bin")
+        rows = {
+            name: {"alpha": one.counts.alpha, **one.summary(), "note": note}
+            for name, one, note in zip(self.bins.labels, self.bins.outcomes, self.bins.notes, strict=True)
+        }
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bin")
+
     def _in_units_of_mean(self, numbers: dict[str, Any]) -> dict[str, Any]:
         """Add strengths of a part of the events in units of the strength of all; NaN where that is not positive."""
         mean = self.likelihood.strength if self.likelihood is not None else 0.0
@@ -478,6 +516,10 @@ class Detection:
             lines.append(f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)")
         lines.append(self.verdict)
         return "\n".join(lines)
+
+    def _outcome_of(self, own: BoolArray) -> Outcome:
+        """Return both statistics of some hold-out events."""
+        return Outcome(self._count(self.selected & own), self._likelihood(self.held_out & own), self.statistic)
 
     def _count(self, mask: BoolArray) -> OnOffCounts:
         return count_events(self.on, mask, self._alphas)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.stats.significance import OnOffCounts
+
+if TYPE_CHECKING:
+    from excess.estimators.binned import TunedBin
 
 __all__ = ["Fold", "Nearby", "TrustRange"]
 
@@ -30,6 +33,8 @@ class Fold(NamedTuple):
         Signed significance of its hold-out events by the On/Off likelihood; NaN if the model has no signal ratio.
     trust : mapping of str to float or None
         How far it trusts each of its members, by name; None for a model without references.
+    bins : tuple of TunedBin
+        Threshold of each bin, and which bins it was tuned on; empty for a model without bins.
     """
 
     n_train: int
@@ -39,6 +44,7 @@ class Fold(NamedTuple):
     held_out: OnOffCounts
     likelihood_significance: float = float("nan")
     trust: Mapping[str, float] | None = None
+    bins: tuple[TunedBin, ...] = ()
 
 
 class TrustRange(NamedTuple):

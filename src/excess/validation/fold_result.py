@@ -12,6 +12,7 @@ from sklearn.utils import _safe_indexing
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.base import ExposedEstimator, OnOffMixin
+from excess.estimators.binned import OnOffBinnedClassifier, TunedBin, learner_of
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.estimators.hybrid import OnOffHybridClassifier
@@ -47,6 +48,7 @@ class FoldResult(NamedTuple):
     nearby: HoldoutPrediction | None = None
     importances: FloatArray | None = None
     trust: Mapping[str, float] | None = None
+    bins: tuple[TunedBin, ...] = ()
 
 
 def fit_and_predict(
@@ -96,13 +98,15 @@ def _predict_fold(
 ) -> FoldResult:
     """Predict hold-out events by a model that was fitted with this exposure ratio; None if it is not known."""
     innermost = _innermost(model)
+    learner = learner_of(innermost)
     return FoldResult(
         n_train=n_train,
         threshold=float(getattr(innermost, "threshold_", np.nan)),
         tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
         held_out=_predict(model, X_held_out, held_out, on_class, alpha),
         importances=_importances(model, X_held_out),
-        trust=innermost.trust_ if isinstance(innermost, OnOffHybridClassifier) else None,
+        trust=learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None,
+        bins=innermost.bins_ if isinstance(innermost, OnOffBinnedClassifier) else (),
     )
 
 
@@ -116,12 +120,15 @@ def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: f
         selected = score > model.threshold_  # what predict says, without scoring again
     else:
         selected = np.asarray(model.predict(X)) == on_class
-    return HoldoutPrediction(rows, score, selected, _ratio(model, score, alpha))
+    return HoldoutPrediction(rows, score, selected, _ratio(model, X, score, alpha))
 
 
-def _ratio(model: Any, score: FloatArray, alpha: float | None) -> FloatArray | None:
+def _ratio(model: Any, X: Any, score: FloatArray, alpha: float | None) -> FloatArray | None:
     """Return the signal ratios that follow from scores; None if these are no probabilities of a known background."""
-    calibration = getattr(_innermost(model), "calibration_", None)
+    innermost = _innermost(model)
+    if isinstance(innermost, OnOffBinnedClassifier):
+        return innermost.calibration_of(_input_of_innermost(model, X)).ratio(score)
+    calibration = getattr(innermost, "calibration_", None)
     if isinstance(calibration, SignalCalibration):
         return calibration.ratio(score)
     if alpha is None or not hasattr(model, "predict_proba"):
@@ -170,6 +177,17 @@ def _innermost(model: Any) -> Any:
             model = model.best_estimator_
         else:
             return model
+
+
+def _input_of_innermost(model: Any, X: Any) -> Any:
+    """Return events as the classifier at the end of pipelines and searches sees them."""
+    while True:
+        if hasattr(model, "steps"):
+            X, model = (model[:-1].transform(X) if len(model.steps) > 1 else X), model.steps[-1][1]
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        else:
+            return X
 
 
 class FoldResults(NamedTuple):
@@ -251,7 +269,14 @@ def make_detection(
         significance = float("nan") if likelihood is None else likelihood.significance
         n_held_out = len(result.held_out.rows)
         own_fold = Fold(
-            result.n_train, n_held_out, result.threshold, result.tuned, held_out, significance, result.trust
+            result.n_train,
+            n_held_out,
+            result.threshold,
+            result.tuned,
+            held_out,
+            significance,
+            result.trust,
+            result.bins,
         )
         folds.append(own_fold)
     importances = [result.importances for result in results if result.importances is not None]

@@ -24,6 +24,8 @@ _SMALLEST_CONTRAST = 3.0
 """Significance from which features and angles tell the excess from the background."""
 _SWAPPED_FACTOR = 1.25
 """How far On/Off may be from 1/alpha where the two are swapped."""
+_CERTAIN = 5.0
+"""Significance from which selected events have more than 1/alpha On events for each Off event."""
 _P_OF_GROUPS = 1e-5
 """Probability below which groups contradict one ratio of On to Off."""
 _MIN_EXPECTED = 10.0
@@ -66,7 +68,7 @@ def _check_totals(found: JudgedDetection) -> WarningSign | None:
         return None
     ratio = counts.n_on / counts.n_off if counts.n_off else float("inf")
     numbers = {**_numbers(counts), "alpha": counts.alpha, "on_off_ratio": ratio}
-    if _look_swapped(ratio, counts.alpha) and abs(significance) > _LARGE_EXCESS:
+    if _look_swapped(ratio, counts.alpha) and abs(significance) > _LARGE_EXCESS and not _is_strong_source(found):
         return WarningSign(
             "swapped",
             f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is "
@@ -99,6 +101,19 @@ def _look_swapped(ratio: float, alpha: float) -> bool:
         return False
     width = np.log(_SWAPPED_FACTOR)
     return bool(abs(np.log(ratio * alpha)) < width < abs(np.log(ratio / alpha)) / 2)
+
+
+def _is_strong_source(found: JudgedDetection) -> bool:
+    """Say whether a strong source explains that On/Off is 1/alpha: its events are On, and the others are in balance.
+
+    Where On and Off are swapped, what is called On is background alone, so that no events have more than 1/alpha On
+    events for each Off event. Where alpha is the inverse of what it should be, background-like events have 1/alpha.
+    """
+    chosen = [found.selected] if found.ratio is None else [found.selected, found.held_out & (found.ratio > 1)]
+    if not any(count_events(found.on, own, 1 / _alphas(found)).significance > _CERTAIN for own in chosen):
+        return False
+    others = _count(found, _background_like(found))
+    return (others.n_on < others.n_off) == (others.alpha < 1)  # 1 is midway between alpha and its inverse
 
 
 def _check_rejected(found: JudgedDetection) -> WarningSign | None:

@@ -1,0 +1,501 @@
+"""A classifier with a threshold and a calibration for each bin of a column, such as energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from excess._core.checks import (
+    BoolArray,
+    FloatArray,
+    as_binary_target,
+    as_column,
+    as_counts,
+    as_int,
+    as_labels,
+    as_random_state,
+    as_scalar_alpha,
+    binary_classes,
+    check_event_numbers,
+    check_same_length,
+)
+from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
+from excess.estimators.calibration import SignalCalibration, calibrate
+from excess.estimators.event_weights import EventWeights
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.holdout import check_classifier, learn_and_score, score_events
+from excess.estimators.model_file import from_bytes
+from excess.estimators.model_state import State, StoredArrays, require, saveable
+from excess.estimators.nested_models import nested_bytes, with_threads
+from excess.stats.curve import events_curve
+from excess.stats.thresholds import out_of_bag_rule
+
+__all__ = ["BinnedCalibration", "OnOffBinnedClassifier", "TunedBin"]
+
+CUT = 0.5
+"""The threshold of all bins, once their scores are moved to it."""
+_MIN_LABELS = 20
+"""Fewest On events, and Off events, that a bin is tuned on."""
+
+
+class TunedBin(NamedTuple):
+    """What a bin was tuned on, and its threshold.
+
+    Attributes
+    ----------
+    threshold : float
+        On the scores of the estimator inside, before they are moved so that all bins have the same.
+    first, last : int
+        The bins whose events it was tuned on, both included; more than its own where it had too few.
+    n_events : int
+        Events of the bin itself that had a score.
+    """
+
+    threshold: float
+    first: int
+    last: int
+    n_events: int
+
+
+class BinnedCalibration(NamedTuple):
+    """What scores say about signal, for events of known bins.
+
+    Attributes
+    ----------
+    bins : tuple of SignalCalibration
+        One for each bin, of the scores of the estimator inside.
+    strength : float
+        Signal events for each Off event in all bins together, 0 where none has an excess.
+    number : ndarray of int64 of shape (n_events,)
+        The bin of each event.
+    tuned : tuple of TunedBin
+        Thresholds, by which scores were moved.
+    """
+
+    bins: tuple[SignalCalibration, ...]
+    strength: float
+    number: NDArray[np.int64]
+    tuned: tuple[TunedBin, ...]
+
+    def ratio(self, score: FloatArray) -> FloatArray:
+        """Return the signal ratio of scores: density of signal over that of the background, both normalised to 1.
+
+        The densities are those of all bins together, so that a bin with more signal counts more.
+        """
+        if self.strength == 0:
+            return np.ones(len(score))  # nothing tells one event from another
+        return self._by_bin(score, lambda own, given: own.ratio(given) * (own.strength / self.strength))
+
+    def signal_probability(self, score: FloatArray) -> FloatArray:
+        """Return the probability that an event of the On and Off regions with such a score is signal."""
+        return self._by_bin(score, lambda own, given: own.signal_probability(given))
+
+    def _by_bin(self, score: FloatArray, of_bin: Callable[[SignalCalibration, FloatArray], FloatArray]) -> FloatArray:
+        found = np.zeros(len(score))
+        for number, (own, tuned) in enumerate(zip(self.bins, self.tuned, strict=True)):
+            rows = self.number == number
+            if own.strength > 0:
+                found[rows] = of_bin(own, _moved_back(score[rows], tuned.threshold))
+        return found
+
+
+@saveable
+class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+    """One On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
+
+    One estimator learns from the events of all bins. Then each bin gets the threshold that is best for its own events,
+    and its own calibration. A bin with too few events is tuned together with its neighbours.
+
+    Parameters
+    ----------
+    estimator : classifier or None, default=None
+        What learns; by default an `OnOffForestClassifier`. It is cloned. Its scores must lie between 0 and 1.
+    column : int or str, default=0
+        The column of X that the bins are of: its number, or its name in a DataFrame.
+    edges : sequence of float, default=()
+        Edges between the bins, ascending: two edges make three bins. An event at an edge belongs to the bin above it.
+        Without edges there is one bin.
+    alpha : float, default=1.0
+        Exposure ratio On/Off.
+    passthrough : bool, default=True
+        Whether the estimator learns from the column, too.
+    min_events : int, default=1000
+        Events that a bin needs for a threshold and a calibration of its own. Where it has fewer, or fewer than 20 On or
+        Off events, it is tuned with the events of its neighbours, and of theirs, until there are enough.
+    cv : "auto", "oob", int, splitter or iterable, default="auto"
+        Where the scores come from on which thresholds are tuned: out of the bag of the estimator where it has such
+        scores, else out of five folds.
+    threshold, threshold_tolerance, n_threshold_bootstrap
+        As for `OnOffForestClassifier`, in each bin; the bins share the tolerance.
+    n_jobs : int or None, default=None
+        Folds that are fitted at the same time; threads of the default estimator, and of all On/Off classifiers when
+        events are scored.
+    random_state : int, RandomState instance or None, default=None
+        Seed of everything random.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted on all events.
+    bins_ : tuple of TunedBin
+        For each bin its threshold, and the bins whose events it was tuned on.
+    threshold_ : float
+        0.5: scores are moved so that the threshold of each bin is at 0.5, and keep their order inside of a bin.
+    calibrations_ : tuple of SignalCalibration
+        What the scores of the estimator say about signal, by bin.
+    calibration_ : SignalCalibration
+        The same for the moved scores of all bins; ``signal_ratio`` and ``predict_signal_proba`` use those of the bins.
+    curve_, classes_, n_features_in_, feature_names_in_
+        As for `OnOffForestClassifier`.
+
+    See Also
+    --------
+    SignificanceThresholdClassifier : One threshold for all events.
+
+    Notes
+    -----
+    The edges are part of the model, so choose them before labels are looked at. A column that knows where an event
+    comes from, such as an angle to the source, must not be binned, as it must not be a feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffBinnedClassifier, OnOffForestClassifier, inject_label_noise
+    >>> X, truth = make_classification(6000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(truth, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> energy = np.random.default_rng(0).lognormal(size=6000)
+    >>> forest = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
+    >>> model = OnOffBinnedClassifier(forest, 0, edges=[1.0, 8.0], alpha=1 / 5, passthrough=False, random_state=0)
+    >>> model = model.fit(np.column_stack([energy, X]), on)
+    >>> [(tuned.first, tuned.last, tuned.n_events) for tuned in model.bins_]
+    [(0, 0, 3060), (1, 1, 2828), (1, 2, 112)]
+    """
+
+    _in_state = ("estimator", "edges")
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        column: int | str = 0,
+        edges: Sequence[float] = (),
+        alpha: float = 1.0,
+        *,
+        passthrough: bool = True,
+        min_events: int = 1000,
+        cv: Any = "auto",
+        threshold: str | Callable[..., float] | float = "significance",
+        threshold_tolerance: float = 9.0,
+        n_threshold_bootstrap: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.column = column
+        self.edges = edges
+        self.alpha = alpha
+        self.passthrough = passthrough
+        self.min_events = min_events
+        self.cv = cv
+        self.threshold = threshold
+        self.threshold_tolerance = threshold_tolerance
+        self.n_threshold_bootstrap = n_threshold_bootstrap
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @property
+    def _weight_parameter(self) -> str | None:  # type: ignore[override]
+        return "sample_weight" if out_of_bag_rule(self).counts_weights else None
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from the events of all bins, and tune each bin.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events; a DataFrame where ``column`` is a name.
+        y : array-like of shape (n_events,)
+            Noisy labels of two classes; the larger one in sorted order is On.
+        groups : array-like of shape (n_events,) or None, default=None
+            What must not be split between training and tuning, such as nights.
+        sample_weight : array-like of shape (n_events,) or None, default=None
+            The number of events that each event stands for, at least 0; see `OnOffHybridClassifier`.
+
+        Returns
+        -------
+        self
+        """
+        alpha = as_scalar_alpha(self.alpha)
+        rule = out_of_bag_rule(self)
+        random = as_random_state(self.random_state)
+        edges = _as_edges(self.edges)
+        enough = as_int("min_events", self.min_events, minimum=1)
+        labels = as_binary_target(y)
+        check_event_numbers(X, y=labels)
+        X = self._validated(X, reset=True)
+        if groups is not None:
+            groups = as_labels(groups, name="groups")
+            check_same_length(y=labels, groups=groups)
+        classes = np.array(binary_classes(labels))
+        on = np.asarray(labels == classes[1])
+        weights = None
+        # weights of 1 are none
+        if sample_weight is not None and EventWeights.of(sample_weight, on, np.inf).rows is not None:
+            weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
+        features, number = self._split(X, edges)
+
+        learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
+        check_classifier(learner)
+        learner = with_alpha(learner, alpha)
+        if "random_state" in learner.get_params() and learner.random_state is None:
+            learner.set_params(random_state=int(random.randint(2**31 - 1)))
+        named = weight_parameter(learner)
+        fit_params = {} if weights is None or named is None else {named: weights}
+        estimator, score = learn_and_score(learner, features, labels, groups, self.cv, fit_params, self.n_jobs)
+        known = ~np.isnan(score)
+        if weights is not None:
+            known &= weights > 0
+        if ((score[known] < 0) | (score[known] > 1)).any():
+            raise ValueError("the scores of estimator must lie between 0 and 1; give a classifier with predict_proba")
+
+        # squared significances of bins add up, so the bins share what may be lost
+        rule = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
+        seed = int(random.randint(2**31 - 1))
+        score = np.where(known, score, np.nan)
+        tuned, calibrations = [], []
+        for first, last, own in _windows(number, on & known, ~on & known, len(edges) + 1, enough):
+            chosen = (number >= first) & (number <= last)
+            of_chosen = None if weights is None else weights[chosen]
+            threshold, curve = rule(on[chosen], score[chosen], alpha, seed, of_chosen)
+            tuned.append(TunedBin(threshold, first, last, own))
+            calibrations.append(calibrate(curve))
+        moved = _move_by_bin(score, number, tuned)
+        curve = events_curve(on[known], moved[known], alpha, None if weights is None else weights[known])
+        n_off = np.bincount(number[known & ~on], None if weights is None else weights[known & ~on], len(tuned))
+
+        # nothing is set before all has succeeded
+        self.estimator_, self.bins_, self.calibrations_ = estimator, tuple(tuned), tuple(calibrations)
+        self._strength = float(np.average([own.strength for own in calibrations], weights=np.maximum(n_off, 1e-9)))
+        self.threshold_, self.curve_, self.calibration_ = CUT, curve, calibrate(curve)
+        self.classes_ = classes
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return scores of Off and On, the *noisy* classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events, as for ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_events, 2)
+            The second column is the score of the estimator, moved so that the threshold of each bin is at 0.5. It is no
+            probability of On; ``predict_signal_proba`` is a probability.
+        """
+        check_is_fitted(self)
+        features, number = self._split(self._validated(X, reset=False), _as_edges(self.edges))
+        raw = score_events(with_threads(self.estimator_, self.n_jobs), features)
+        score = _move_by_bin(raw, number, self.bins_)
+        return np.column_stack([1 - score, score])
+
+    def calibration_of(self, X: Any) -> BinnedCalibration:  # type: ignore[override]
+        """Return what scores say about signal, each event by the calibration of its bin."""
+        check_is_fitted(self)
+        return BinnedCalibration(self.calibrations_, self._strength, self.bin_numbers(X), self.bins_)
+
+    def bin_numbers(self, X: Any) -> NDArray[np.int64]:
+        """Return the bin of each event, from 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_events, n_features)
+            Events, as for ``fit``.
+
+        Returns
+        -------
+        ndarray of int64 of shape (n_events,)
+            Numbers from 0 to the number of edges.
+        """
+        values = np.asarray(_safe_indexing(X, self._column_number(X), axis=1), dtype=np.float64).reshape(-1)
+        return number_bins(values, _as_edges(self.edges))
+
+    @property
+    def feature_importances_(self) -> FloatArray:
+        """Importance of each feature in the estimator inside; 0 for a column of bins that it does not see."""
+        check_is_fitted(self)
+        own = np.asarray(self.estimator_.feature_importances_, dtype=np.float64)
+        return own if self.passthrough else np.insert(own, self._column_of_names(), 0.0)
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare a binary classifier that takes the inputs which its estimator takes."""
+        tags = super().__sklearn_tags__()
+        learner = OnOffForestClassifier() if self.estimator is None else self.estimator
+        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan
+        return tags
+
+    def _get_state(self) -> State:
+        """Return what a model file holds: the estimator as a file inside it."""
+        arrays: dict[str, NDArray[Any]] = {"learner": nested_bytes("what learns in all bins", self.estimator_)}
+        arrays["edges"] = _as_edges(self.edges)
+        arrays["bin_thresholds"] = np.array([own.threshold for own in self.bins_])
+        arrays["bin_windows"] = np.array([own[1:] for own in self.bins_], dtype=np.int64)
+        for number, own in enumerate(self.calibrations_):
+            arrays |= own.to_arrays(f"bin_{number}")
+        return {"strength": self._strength, "has_estimator": self.estimator is not None}, arrays
+
+    def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
+        self.estimator_ = from_bytes(arrays.take("learner", np.uint8, None))
+        edges = _as_edges(arrays.take("edges", np.float64, None))
+        self.edges = tuple(edges.tolist())
+        n_bins = len(edges) + 1
+        thresholds = arrays.take("bin_thresholds", np.float64, n_bins)
+        windows = arrays.take("bin_windows", np.int64, n_bins, 3)
+        require(not np.isnan(thresholds).any(), "a bin has no threshold")
+        first, last, n_events = windows.T
+        own = np.arange(n_bins)
+        inside = (first >= 0) & (first <= own) & (last >= own) & (last < n_bins) & (n_events >= 0)
+        require(bool(inside.all()), "a bin was tuned on bins that do not exist")
+        self.bins_ = tuple(
+            TunedBin(threshold, *window)
+            for threshold, window in zip(thresholds.tolist(), windows.tolist(), strict=True)
+        )
+        self.calibrations_ = tuple(
+            SignalCalibration.from_arrays(arrays, self.curve_.alpha, f"bin_{number}") for number in range(n_bins)
+        )
+        self._strength = float(attributes["strength"])
+        require(0 <= self._strength < np.inf, "its strength is not a number")
+        if attributes["has_estimator"]:
+            self.estimator = clone(self.estimator_)
+
+    def _split(self, X: Any, edges: FloatArray) -> tuple[Any, NDArray[np.int64]]:
+        """Return the features for the estimator, and the bin of each event."""
+        column = self._column_number(X)
+        values = np.asarray(_safe_indexing(X, column, axis=1), dtype=np.float64).reshape(-1)
+        number = number_bins(values, edges)
+        if self.passthrough:
+            return X, number
+        kept = [other for other in range(X.shape[1]) if other != column]
+        if not kept:
+            raise ValueError("X has no features besides the column of the bins; give features to learn from")
+        return _safe_indexing(X, kept, axis=1), number
+
+    def _column_number(self, X: Any) -> int:
+        """Return the number of the column of the bins."""
+        if isinstance(self.column, str):
+            names = getattr(X, "columns", None)
+            if names is None:
+                raise ValueError(f"column is {self.column!r}, but X has no names; give a DataFrame, or a number")
+            if self.column not in names:
+                raise ValueError(f"column is {self.column!r}, which X does not have")
+            return list(names).index(self.column)
+        number = as_int("column", self.column, minimum=0)
+        n_columns = np.shape(X)[1]
+        if number >= n_columns:
+            raise ValueError(f"column is {number}, but X has {n_columns} columns, which are numbered from 0")
+        return number
+
+    def _column_of_names(self) -> int:
+        """Return the number of the column of the bins among the features of the training."""
+        if isinstance(self.column, str):
+            return list(self.feature_names_in_).index(self.column)
+        return int(self.column)
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """Return events once what scikit-learn expects about features is set or checked; tables stay tables."""
+        if hasattr(X, "columns"):
+            validate_data(self, X, skip_check_array=True, reset=reset)
+            return X
+        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
+        return validate_data(self, X, dtype=np.float64, ensure_all_finite=finite, reset=reset)
+
+
+def learner_of(model: Any) -> Any:
+    """Return the fitted estimator that learns in all bins; a model without bins is its own."""
+    return model.estimator_ if isinstance(model, OnOffBinnedClassifier) else model
+
+
+def number_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.int64]:
+    """Return the bin of each value, from 0; a value at an edge belongs to the bin above it.
+
+    A missing value has no bin, and is refused.
+    """
+    missing = np.count_nonzero(np.isnan(values))
+    if missing:
+        raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; leave these out")
+    return np.searchsorted(edges, values, side="right").astype(np.int64)
+
+
+def _as_edges(edges: Any) -> FloatArray:
+    """Return the edges between bins; ValueError unless they are finite and ascend."""
+    found = np.asarray(edges, dtype=np.float64)
+    if found.ndim != 1 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
+        raise ValueError(f"edges must be finite numbers in ascending order, got {edges!r}")
+    return found
+
+
+def _windows(
+    number: NDArray[np.int64], on: BoolArray, off: BoolArray, n_bins: int, enough: int
+) -> list[tuple[int, int, int]]:
+    """Return for each bin the first and last bin whose events it is tuned on, and its own number of events.
+
+    A window grows on both sides at once, until it has enough events, or all.
+    """
+    n_on, n_off = (np.bincount(number[chosen], minlength=n_bins) for chosen in (on, off))
+    found = []
+    for own in range(n_bins):
+        first = last = own
+        while (first, last) != (0, n_bins - 1):
+            in_window = slice(first, last + 1)
+            of_on, of_off = int(n_on[in_window].sum()), int(n_off[in_window].sum())
+            if of_on + of_off >= enough and min(of_on, of_off) >= _MIN_LABELS:
+                break
+            first, last = max(first - 1, 0), min(last + 1, n_bins - 1)
+        found.append((first, last, int(n_on[own] + n_off[own])))
+    return found
+
+
+def _move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[TunedBin]) -> FloatArray:
+    """Return scores from 0 to 1 with the threshold of each bin at 0.5, in the same order inside of a bin."""
+    moved = np.full(len(score), np.nan)
+    for own, one in enumerate(tuned):
+        rows = number == own
+        moved[rows] = _moved(score[rows], one.threshold)
+    return moved
+
+
+def _moved(score: FloatArray, threshold: float) -> FloatArray:
+    """Return scores with a threshold at 0.5: linear from 0 to the threshold, and from there to 1."""
+    low, high = _ends(threshold)
+    above = score > threshold
+    with np.errstate(invalid="ignore"):  # a score may be NaN, for none
+        lower = CUT * score / low if low > 0 else np.zeros(len(score))
+        upper = CUT + (1 - CUT) * (score - high) / (1 - high) if high < 1 else np.ones(len(score))
+    # rounding must not move an event across
+    found = np.where(above, np.maximum(upper, np.nextafter(CUT, 1.0)), np.minimum(lower, CUT))
+    return np.where(np.isnan(score), np.nan, found)
+
+
+def _moved_back(moved: FloatArray, threshold: float) -> FloatArray:
+    """Return the scores that were moved, to within rounding."""
+    low, high = _ends(threshold)
+    return np.where(moved > CUT, high + (moved - CUT) / (1 - CUT) * (1 - high), moved / CUT * low)
+
+
+def _ends(threshold: float) -> tuple[float, float]:
+    """Return where scores below the threshold end, and where those above it begin."""
+    if threshold < 0:  # all events are selected
+        return 0.0, 0.0
+    if threshold >= 1:  # none is
+        return 1.0, 1.0
+    return threshold, threshold
