@@ -17,17 +17,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._core.errors import EventFileError, prefix_errors
+from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import prepare_folder
 from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
+from excess._core.version import __version__
 from excess.analysis.judging import judge_events
 from excess.analysis.output_columns import PREFIX, OutputColumns
 from excess.analysis.output_paths import check_outputs
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.distributed.fit import open_executor
-from excess.events import AnalysisConfig, EventWriter, Features, FileInfo, describe, iter_events, to_features
+from excess.events import (
+    AnalysisConfig,
+    EventWriter,
+    Features,
+    FileCopy,
+    FileInfo,
+    copy_format,
+    describe,
+    iter_events,
+    to_features,
+)
 
 __all__ = ["Applied", "apply"]
 
@@ -45,7 +56,7 @@ class Applied:
     path : Path
         The copy that was written.
     n_events : int
-        Events that were read and written.
+        Events that were read; all of them are written, unless only selected ones are asked for.
     n_scored : int
         Events that pass the quality cuts and have all features; the others have NaN.
     n_selected : int
@@ -72,15 +83,17 @@ def apply(
     executor: Any = None,
     n_jobs: int = -1,
     overwrite: bool = False,
+    selected_only: bool = False,
     verbose: bool = False,
 ) -> dict[Path, Applied]:
     """Write copies of event files with score, probability of signal and selection by a model.
 
     The new columns are ``excess_score``, the score that the threshold cuts; ``excess_signal_probability``, which
     `predict_signal_proba` returns; and ``excess_selected``. All columns of the file stay as they are: where a file has
-    a column of such a name, all is refused before anything is written. A file in FACT's layout is copied as it is,
-    tables of runs included. Events that fail the quality cuts, or that miss a feature, stay, with NaN and not selected.
-    Nothing is left of a copy if anything fails.
+    a column of such a name, all is refused before anything is written. FITS and HDF5 files are copied as they are, with
+    all other tables: FITS tables of events get the columns in upper case, FACT's and lstchain's tables as they are
+    called, and ctapipe's files a DL2 table of their own. Events that fail the quality cuts, or that miss a feature,
+    stay, with NaN and not selected. Nothing is left of a copy if anything fails.
 
     Parameters
     ----------
@@ -89,7 +102,8 @@ def apply(
     files : path or sequence of paths
         Event files.
     output : path
-        File to write; a folder, where there are several files. Suffixes decide the format.
+        File to write; a folder, where there are several files. Its format is that of the file that is read, unless the
+        suffix is that of another one: ``.hdf5``, ``.parquet`` or ``.csv``.
     prefix : str, default="excess"
         What the names of the new columns begin with, so that several models can be applied one after the other.
     chunk_rows : int, default=200_000
@@ -101,6 +115,8 @@ def apply(
     overwrite : bool, default=False
         Replace files that are there. Without it, only files with columns of these names are replaced, which an earlier
         call has written. The model and the event files are never replaced.
+    selected_only : bool, default=False
+        Leave events out that are not selected; for FITS, Parquet and CSV files.
     verbose : bool, default=False
         Show progress bars.
 
@@ -135,7 +151,11 @@ def apply(
     check_outputs(targets.values(), inputs, overwrite=overwrite, is_own=partial(_was_applied, columns))
     for target in targets.values():
         prepare_folder(target.parent)
-    jobs = [_Job(path, target, _adds(described[path], target), columns, chunk_rows) for path, target in targets.items()]
+    history = _history(trained, columns)
+    jobs = [
+        _make_job(described[path], target, columns, chunk_rows, history, selected_only)
+        for path, target in targets.items()
+    ]
     if executor is not None:
         return _apply_on_workers(trained, jobs, executor, verbose)
     done = {}
@@ -148,28 +168,87 @@ def apply(
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be done to a file; ``adds`` says whether columns are added to a copy, or all columns written anew."""
+    """What is to be done to a file.
+
+    ``copy`` says how columns are added to a copy; where it is None, the ``stored`` columns are written anew, in
+    ``format``.
+    """
 
     path: Path
     target: Path
-    adds: bool
     columns: OutputColumns
     chunk_rows: int
+    copy: FileCopy | None
+    keys: tuple[str, ...]
+    stored: tuple[str, ...]
+    format: str | None
+    selected_only: bool
+
+    def resolved(self) -> _Job:
+        """Return the same with full paths."""
+        path, target = self.path.resolve(), self.target.resolve()
+        return replace(self, path=path, target=target, copy=self.copy and replace(self.copy, source=path))
+
+    def open(self) -> EventWriter:
+        """Return the file to write."""
+        return EventWriter(self.target, copy_of=self.copy, format=self.format)
+
+    def columns_to_read(self, config: AnalysisConfig) -> tuple[str, ...]:
+        """Return the columns that are needed of the file."""
+        others = self.keys if self.copy is not None else self.stored
+        return tuple(dict.fromkeys((*others, *config.columns_needed())))
+
+    def rows_to_write(self, table: pd.DataFrame, found: dict[str, NDArray[Any]]) -> pd.DataFrame:
+        """Return what a chunk of the file adds to what is written."""
+        if self.copy is not None:
+            return table[list(self.keys)].assign(**found) if self.keys else pd.DataFrame(found)
+        # what is computed while a file is read does not belong into its copy
+        new = table[list(self.stored)].assign(**found)
+        return new[found[self.columns.selected]] if self.selected_only else new
+
+
+def _make_job(
+    found: FileInfo,
+    target: Path,
+    columns: OutputColumns,
+    chunk_rows: int,
+    history: tuple[str, ...],
+    selected_only: bool,
+) -> _Job:
+    way = copy_format(found.format, found.path, target)
+    if way is None:
+        same = target.suffix.lower() == found.path.suffix.lower() and found.format in ("Parquet", "CSV")
+        kind = found.format if same else None
+        return _Job(found.path, target, columns, chunk_rows, None, (), found.stored_columns, kind, selected_only)
+    if selected_only and not way.selects:
+        raise ArgumentError(
+            "selected_only",
+            f"goes with FITS, Parquet and CSV files; {found.path} is {found.format}, whose tables have a row for each "
+            f"event: leave it out, and take the events with {columns.selected}",
+        )
+    copy = FileCopy(found.path, columns.prefix, history, columns.selected if selected_only else None)
+    return _Job(found.path, target, columns, chunk_rows, copy, way.keys, (), None, selected_only)
+
+
+def _history(trained: TrainedModel, columns: OutputColumns) -> tuple[str, ...]:
+    """Return what a file says of its new columns."""
+    name = type(trained.model).__name__ if trained.path is None else Path(trained.path).name
+    threshold = float(trained.model.threshold_)
+    return (
+        f"excess {__version__} apply: {columns.score}, {columns.signal_probability} and {columns.selected} are by the "
+        f"model {name}, which selects scores above {threshold:.17g}.",
+    )
 
 
 def _refuse_present(columns: OutputColumns, found: FileInfo) -> None:
     """Raise EventFileError if a file has a column that would be written."""
+    present = {name.lower() for name in found.columns}  # names in FITS are the same in any case
     for name in columns:
-        if name in found.columns:
+        if name.lower() in present:
             raise EventFileError(
                 f"{found.path}: has a column {name!r} already, and no column is replaced; give the new ones another "
                 "name by prefix (--prefix on the command line)"
             )
-
-
-def _adds(found: FileInfo, target: Path) -> bool:
-    # FACT's layout can take further columns, so that a copy of the file keeps all else that it holds
-    return target.suffix.lower() in (".hdf5", ".h5") and found.format == "FACT HDF5"
 
 
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
@@ -188,7 +267,7 @@ def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
 def _was_applied(columns: OutputColumns, path: Path) -> bool:
     """Say whether a file has the columns that are to be written, so that it is from an earlier call."""
     try:
-        return set(columns) <= set(describe(path).columns)
+        return {name.lower() for name in columns} <= {name.lower() for name in describe(path).columns}
     except ValueError:
         return False
 
@@ -196,7 +275,7 @@ def _was_applied(columns: OutputColumns, path: Path) -> bool:
 def _apply_on_workers(trained: TrainedModel, jobs: list[_Job], executor: Any, verbose: bool) -> dict[Path, Applied]:
     model, config = trained.model, trained.config
     # workers have folders of their own
-    arguments = [(config, replace(job, path=job.path.resolve(), target=job.target.resolve())) for job in jobs]
+    arguments = [(config, job.resolved()) for job in jobs]
     bar = progress_bar("Applying to files", len(jobs), shown=verbose)
     with open_executor(executor, n_threads(getattr(model, "n_jobs", None)), _START_AGAIN) as workers, bar as tick:
         if workers.remote and "n_jobs" in model.get_params():  # the threads of workers are for other files
@@ -209,14 +288,12 @@ def _apply_to_file(
     model: Any, config: AnalysisConfig, job: _Job, tick: Callable[[int], None] = lambda steps: None
 ) -> Applied:
     """Write the copy of one file; ``tick`` is called with the number of events of each finished chunk."""
-    columns = config.columns_needed()
-    if not job.adds:  # what is computed while a file is read does not belong into its copy
-        columns = tuple(dict.fromkeys((*describe(job.path).stored_columns, *columns)))
-    n_waiting = _MAX_WAITING if job.adds else 1
+    columns = job.columns_to_read(config)
+    n_waiting = _MAX_WAITING if job.copy is not None else 1
     n_events = n_scored = n_selected = 0
     # a thread each for reading and writing, because files take about as long as scores
     with (
-        EventWriter(job.target, copy_of=job.path if job.adds else None) as writer,
+        job.open() as writer,
         closing(_prepared(job.path, config, columns, job.chunk_rows)) as prepared,
         ThreadPoolExecutor(1) as writing,
     ):
@@ -232,8 +309,7 @@ def _apply_to_file(
             found = _judge(model, features, job.columns)
             while len(waiting) >= n_waiting:
                 waiting.popleft().result()
-            new = pd.DataFrame(found) if job.adds else table.assign(**found)
-            waiting.append(writing.submit(writer.append, new))
+            waiting.append(writing.submit(writer.append, job.rows_to_write(table, found)))
             n_events += len(table)
             n_scored += int(np.count_nonzero(features.valid))
             n_selected += int(np.count_nonzero(found[job.columns.selected]))

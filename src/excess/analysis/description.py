@@ -74,9 +74,9 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig) -> dict
     try:
         method, names = choose_method(columns, regions)
     except ValueError:
-        return {}
+        return _selected(path, columns)
     if method != "angles" and regions.source_ra is None:
-        return {}
+        return _selected(path, columns)
     selections = [found.selected for found in OutputColumns.found_in(columns)]
     counts: dict[str, OnOffCounts] = {}
     numbers: set[int] = set()
@@ -91,3 +91,16 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig) -> dict
         number = str(min(numbers)) if len(numbers) == 1 else f"{min(numbers)} to {max(numbers)}"
         found["Off regions"] = f"{method.replace('_', ' ')}, {number} for each pointing"
     return found
+
+
+def _selected(path: Path, columns: tuple[str, ...]) -> dict[str, str]:
+    """Return how many events each selection has, where it is not known which of them are On or Off."""
+    selections = [found.selected for found in OutputColumns.found_in(columns)]
+    if not selections:
+        return {}
+    n_events, n_selected = 0, dict.fromkeys(selections, 0)
+    for table in iter_events(path, selections):
+        n_events += len(table)
+        for name in selections:
+            n_selected[name] += int(table[name].to_numpy(dtype=bool).sum())
+    return {name: f"{found:,} of {n_events:,} events" for name, found in n_selected.items()}

@@ -31,6 +31,11 @@ class OutputColumns(NamedTuple):
     signal_probability: str
     selected: str
 
+    @property
+    def prefix(self) -> str:
+        """What the names begin with."""
+        return self.score.removesuffix("_score")
+
     @classmethod
     def of(cls, prefix: str) -> OutputColumns:
         """Return the names with a prefix, which must be a word that expressions of the configuration can use.

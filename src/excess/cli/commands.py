@@ -414,6 +414,9 @@ def apply(
             help="Name the new columns PREFIX_score, PREFIX_signal_probability and PREFIX_selected.", metavar="PREFIX"
         ),
     ] = "excess",
+    selected_only: Annotated[
+        bool, typer.Option("--selected-only", help="Write selected events only, to FITS, Parquet or CSV files.")
+    ] = False,
     chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
     dask: DaskAddress = None,
     jobs: Jobs = -1,
@@ -428,7 +431,7 @@ def apply(
         from excess.analysis import apply
 
     settings: dict[str, Any] = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
-    settings["overwrite"] = overwrite
+    settings |= {"overwrite": overwrite, "selected_only": selected_only}
     done = apply(model, files, output, **settings, verbose=not as_json)
     for applied in done.values():
         say(str(applied), as_json)

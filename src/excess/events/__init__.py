@@ -1,10 +1,12 @@
 """Events: reading and writing tables of events, quality cuts and features."""
 
 from excess._core.errors import EventFileError
+from excess.events._sinks import CopyFormat, copy_format
 from excess.events.bin_config import BinConfig
 from excess.events.config import AnalysisConfig, load_config, parse_config
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features
+from excess.events.file_copy import FileCopy
 from excess.events.observation_list import ObservationEntry, load_observation_list
 from excess.events.reading import (
     LOCATION_COLUMNS,
@@ -25,10 +27,12 @@ __all__ = [
     "LOCATION_COLUMNS",
     "AnalysisConfig",
     "BinConfig",
+    "CopyFormat",
     "EventFileError",
     "EventWriter",
     "Exclusion",
     "Features",
+    "FileCopy",
     "FileInfo",
     "Location",
     "ObservationEntry",
@@ -36,6 +40,7 @@ __all__ = [
     "Telescope",
     "add_night",
     "check_one_telescope",
+    "copy_format",
     "describe",
     "evaluate",
     "find_telescope",

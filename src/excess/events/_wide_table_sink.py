@@ -1,0 +1,110 @@
+"""Copies of HDF5 files in which one table has a row for each event: its rows get further columns."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess._core.errors import EventFileError, require
+from excess._core.interrupts import defer_interrupts
+from excess.events._hdf5 import open_hdf5, stored_node
+from excess.events._pytables import StoredRows, add_members, copy_attributes, create_rows, describe_columns, set_text
+from excess.events._writable_hdf5 import WritableHdf5
+from excess.events.file_copy import FileCopy
+
+__all__ = ["WideTableCopy"]
+
+
+class WideTableCopy:
+    """A copy whose table of events is written anew, with further columns at the end of each row.
+
+    Other tables, the attributes of the table and its compression stay. Rows are copied as bytes. The table of the copy
+    is removed before the new one is written, so that this one takes its place in the file.
+
+    Parameters
+    ----------
+    path : Path
+        The copy.
+    first : DataFrame
+        The first chunk: new columns, and columns of the file that must agree with its rows.
+    copy : FileCopy
+        What is copied.
+    table : str
+        Path of the table inside the file.
+    keys : tuple of str
+        Columns of chunks that the table has too.
+    """
+
+    def __init__(self, path: Path, first: pd.DataFrame, copy: FileCopy, *, table: str, keys: tuple[str, ...]) -> None:
+        self._copy, self._inside, self._keys = copy, table, keys
+        self._n_rows = 0
+        with ExitStack() as opened:
+            source = stored_node(opened.enter_context(open_hdf5(copy.path)), table)
+            self._stored_dtype = source.dtype
+            new = [name for name in first.columns if name not in keys]
+            for name in new:
+                if name in source.dtype.names:
+                    raise EventFileError(
+                        f"{copy.path}: has {name!r} already, and no column is replaced; choose another name"
+                    )
+            self._dtype = np.dtype([(name, first[name].dtype) for name in new])
+            self._source = StoredRows(source)
+            self._hdf5 = WritableHdf5(path, copy.path)
+            self._create(source)
+            self._opened = opened.pop_all()
+
+    @defer_interrupts()
+    def _create(self, source: object) -> None:
+        h5t = require("h5py", "writing HDF5").h5t
+        file = self._hdf5.file
+        parent, _, name = self._inside.rpartition("/")
+        del file[self._inside]
+        given = source.id.get_type()  # type: ignore[attr-defined]
+        wide = h5t.create(h5t.COMPOUND, self._source.row_bytes + self._dtype.itemsize)
+        for member in range(given.get_nmembers()):
+            wide.insert(given.get_member_name(member), given.get_member_offset(member), given.get_member_type(member))
+        add_members(wide, self._source.row_bytes, self._dtype)
+        dataset = create_rows(file[parent], name, wide, len(self._source), like=source)
+        copy_attributes(source, dataset)
+        describe_columns(dataset, len(self._source))
+        for number, line in enumerate(self._copy.history):
+            set_text(dataset, f"{self._copy.prefix}_history_{number}", line)
+        self._target = StoredRows(dataset)
+
+    @defer_interrupts()
+    def append(self, chunk: pd.DataFrame) -> None:
+        """Write the next rows with their new columns."""
+        stop = self._n_rows + len(chunk)
+        if stop > len(self._source):
+            raise ValueError(f"more rows than the {len(self._source)} of {self._inside} in {self._copy.path}")
+        rows = self._source.read(self._n_rows, stop)
+        self._check_keys(rows, chunk)
+        added = np.empty(len(chunk), dtype=self._dtype)
+        for name in self._dtype.names or ():
+            added[name] = chunk[name].to_numpy()
+        wide = np.empty((len(chunk), self._target.row_bytes), dtype=np.uint8)
+        wide[:, : self._source.row_bytes] = rows
+        wide[:, self._source.row_bytes :] = added.view(np.uint8).reshape(len(chunk), self._dtype.itemsize)
+        self._target.write(self._n_rows, wide)
+        self._n_rows = stop
+        self._hdf5.check()
+
+    def _check_keys(self, rows: NDArray[np.uint8], chunk: pd.DataFrame) -> None:
+        stored = rows.view(self._stored_dtype).reshape(len(rows))
+        for name in self._keys:
+            if not np.array_equal(stored[name], chunk[name].to_numpy()):
+                raise EventFileError(
+                    f"{self._copy.path}: events were not read in the order of {self._inside}; {name} differs"
+                )
+
+    @defer_interrupts()
+    def close(self) -> None:
+        """Complete the file."""
+        with self._opened:
+            self._hdf5.close()
+            if self._n_rows != len(self._source):
+                raise ValueError(f"columns of {self._n_rows} rows do not fit to a file of {len(self._source)}")
