@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from copy import copy
@@ -39,6 +39,7 @@ from excess.events import (
     iter_events,
     to_features,
 )
+from excess.events.run_index import RunIndex, find_run_index, is_copied_index, is_same_content
 
 __all__ = ["Applied", "apply"]
 
@@ -149,6 +150,8 @@ def apply(
     targets = _targets(paths, Path(output))
     inputs = paths if trained.path is None else [*paths, trained.path]
     check_outputs(targets.values(), inputs, overwrite=overwrite, is_own=partial(_was_applied, columns))
+    into_folder = Path(output) not in targets.values()
+    index = _find_index(described, targets, overwrite) if into_folder else None
     for target in targets.values():
         prepare_folder(target.parent)
     history = _history(trained, columns)
@@ -156,13 +159,16 @@ def apply(
         _make_job(described[path], target, columns, chunk_rows, history, selected_only)
         for path, target in targets.items()
     ]
-    if executor is not None:
-        return _apply_on_workers(trained, jobs, executor, verbose)
     done = {}
-    for job in jobs:
-        n_events = described[job.path].n_events
-        with progress_bar(f"Applying to {job.path.name}", n_events, shown=verbose) as tick:
-            done[job.path] = _apply_to_file(trained.model, trained.config, job, tick)
+    if executor is not None:
+        done = _apply_on_workers(trained, jobs, executor, verbose)
+    else:
+        for job in jobs:
+            n_events = described[job.path].n_events
+            with progress_bar(f"Applying to {job.path.name}", n_events, shown=verbose) as tick:
+                done[job.path] = _apply_to_file(trained.model, trained.config, job, tick)
+    if index is not None:
+        index.write(jobs[0].target.parent, targets)
     return done
 
 
@@ -262,6 +268,24 @@ def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
                 "one after the other, with an output each"
             )
     return {path: output / path.name for path in files}
+
+
+def _find_index(described: Mapping[Path, FileInfo], targets: Mapping[Path, Path], overwrite: bool) -> RunIndex | None:
+    """Return the index of FITS runs whose copies go to a folder, None if there is none.
+
+    Raises EventFileError where its copy, or that of a file it names, would replace another file.
+    """
+    copies = {path: target for path, target in targets.items() if described[path].format == "FITS event list"}
+    index = find_run_index(copies)
+    if index is not None:
+        folder = next(iter(copies.values())).parent
+        companions = index.companions(folder, copies)
+        check_outputs(index.tables(folder), [*described, *companions], overwrite=overwrite, is_own=is_copied_index)
+        for source, target in companions.items():
+            check_outputs(
+                [target], [*described, source], overwrite=overwrite, is_own=partial(is_same_content, other=source)
+            )
+    return index
 
 
 def _was_applied(columns: OutputColumns, path: Path) -> bool:

@@ -111,12 +111,20 @@ def create_rows(group: Any, name: str, stored_type: Any, n_rows: int, like: Any 
 
 def describe_columns(dataset: Any, n_rows: int) -> None:
     """Set the attributes by which PyTables knows a table and its columns; those that are there stay."""
+    h5py = require("h5py", "writing HDF5")
     names = dataset.dtype.names
     wanted = _TABLE | {f"FIELD_{number}_NAME": name for number, name in enumerate(names)}
     for key, value in wanted.items():
         if key not in dataset.attrs:
             set_text(dataset, key, value)
     dataset.attrs["NROWS"] = np.int64(n_rows)
+    rows = dataset.id.get_type()
+    for number in range(len(names)):
+        key = f"FIELD_{number}_FILL"
+        if key not in dataset.attrs:  # the default value of a column: PyTables wants it for all of them, or for none
+            member = rows.get_member_type(number)
+            attribute = h5py.h5a.create(dataset.id, key.encode(), member, h5py.h5s.create(h5py.h5s.SCALAR))
+            attribute.write(np.zeros((), dtype=f"V{member.get_size()}"), member)
 
 
 def set_text(node: Any, name: str, text: str) -> None:
