@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
@@ -75,11 +75,11 @@ def check_outputs(
         ...
     excess._core.errors.EventFileError: night.hdf5: would be written over the input night.hdf5; give another output
     """
-    given = [Path(path) for path in inputs]
+    given = {name: path for path in map(Path, inputs) for name in _names_of(path)}
     for output in outputs:
-        for path in given:
-            if _is_same(output, path):
-                raise EventFileError(f"{output}: would be written over the input {path}; give another output")
+        for name in _names_of(output):
+            if name in given:
+                raise EventFileError(f"{output}: would be written over the input {given[name]}; give another output")
         if output.is_dir():
             raise EventFileError(f"{output}: is a folder, where a file is to be written; give another output")
         if os.path.lexists(output) and not overwrite and not is_own(output):
@@ -88,11 +88,13 @@ def check_outputs(
             )
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    try:
-        return one.samefile(other)
-    except OSError:  # one of them is not there
-        return os.path.realpath(one) == os.path.realpath(other)
+def _names_of(path: Path) -> list[str | tuple[int, int]]:
+    """Return what two paths of one file have in common: where links lead to, and the file itself if it is there."""
+    names: list[str | tuple[int, int]] = [os.path.realpath(path)]
+    with suppress(OSError):
+        found = path.stat()
+        names.append((found.st_dev, found.st_ino))
+    return names
 
 
 def check_model_path(
