@@ -21,7 +21,7 @@ def write_gadf_run(path: Path, *, obs_id: int = 1, checksum: bool = False, lists
         fits.Column("TIME", "D", unit="s", array=np.sort(rng.uniform(0, 1200, N_EVENTS))),
         fits.Column("RA", "E", unit="deg", array=ra),
         fits.Column("DEC", "E", unit="deg", array=dec),
-        fits.Column("ENERGY", "E", unit="TeV", array=rng.pareto(1.5, N_EVENTS) + 0.5),
+        fits.Column("ENERGY", "E", unit="TeV", array=np.minimum(rng.pareto(1.5, N_EVENTS) + 0.5, 50)),
         fits.Column("HIL_MSW", "E", array=rng.normal(size=N_EVENTS)),
         fits.Column("TELS", "4L", array=rng.random((N_EVENTS, 4)) > 0.5),
         fits.Column("NAME", "7A", array=np.array([f"e{number}" for number in range(N_EVENTS)])),
@@ -67,8 +67,8 @@ def _energy_dispersion(fits):
     columns = [
         *_axis(fits, "ENERG", "TeV", edges),
         *_axis(fits, "MIGRA", "", ratios),
-        *_axis(fits, "THETA", "deg", np.array([0.0, 2.0])),
-        fits.Column("MATRIX", "45E", dim="(5,9,1)", array=[np.tile(matrix[:, None], (1, 1, 5)).reshape(1, 9, 5)]),
+        *_axis(fits, "THETA", "deg", np.array([0.0, 1.0, 2.0])),
+        fits.Column("MATRIX", "90E", dim="(5,9,2)", array=[np.tile(matrix[:, None], (2, 1, 5))]),
     ]
     return _response(fits, columns, "ENERGY DISPERSION", ("EDISP", "EDISP_2D"))
 
@@ -82,5 +82,5 @@ def _axis(fits, name, unit, edges):
 def _response(fits, columns, name, classes):
     hdu = fits.BinTableHDU.from_columns(columns, name=name)
     kinds = {"HDUCLASS": "GADF", "HDUCLAS1": "RESPONSE", "HDUCLAS2": classes[0], "HDUCLAS3": "POINT-LIKE"}
-    hdu.header.update(kinds | {"HDUCLAS4": classes[1]})
+    hdu.header.update(kinds | {"HDUCLAS4": classes[1], "RAD_MAX": 0.1581})
     return hdu

@@ -1,5 +1,6 @@
 """What several test files share."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -48,3 +49,15 @@ def write_nights(folder, n_nights, n_events):
         table = simulate_observation(n_events, 400, n_nights=1, first_night=20131101 + night, random_state=night)
         write_events(table, path)
     return paths
+
+
+@contextmanager
+def files_limited_to(n_bytes):
+    """Let the system refuse to write more than that to any file, as a full disk does."""
+    resource = pytest.importorskip("resource")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ctapipe_file import write_ctapipe_dl2
-from helpers import run_command
+from helpers import files_limited_to, run_command
 
 from excess.analysis import apply, observe, train
 from excess.events import AnalysisConfig, EventFileError, EventWriter, FileCopy, describe, read_events
@@ -157,3 +157,12 @@ def test_selected_events_alone_are_refused(trained, path, tmp_path, capsys):
     assert run_command("apply", tmp_path / "model", path, "-o", tmp_path / "out.h5", "--selected-only") == 2
     assert "goes with FITS, Parquet and CSV files" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert describe(path).format == "ctapipe HDF5 DL2"
+
+
+def test_a_full_disk_leaves_nothing(trained, path, tmp_path):
+    n_bytes = path.stat().st_size
+    for limit in (n_bytes // 2, n_bytes):  # while the file is copied, and while the table is written
+        message = rf"{tmp_path}/scored.h5: writing failed \(File too large\)"
+        with pytest.raises(EventFileError, match=message), files_limited_to(limit):
+            apply(trained, path, tmp_path / "scored.h5")
+        assert not list(tmp_path.iterdir())
