@@ -163,9 +163,10 @@ def apply(
     if executor is not None:
         done = _apply_on_workers(trained, jobs, executor, verbose)
     else:
-        for job in jobs:
-            n_events = described[job.path].n_events
-            with progress_bar(f"Applying to {job.path.name}", n_events, shown=verbose) as tick:
+        title = f"Applying to {jobs[0].path.name}" if len(jobs) == 1 else f"Applying to {len(jobs)} files"
+        n_events = sum(found.n_events for found in described.values())
+        with progress_bar(title, n_events, shown=verbose) as tick:
+            for job in jobs:
                 done[job.path] = _apply_to_file(trained.model, trained.config, job, tick)
     if index is not None:
         index.write(jobs[0].target.parent, targets)

@@ -435,6 +435,12 @@ def apply(
     done = apply(model, files, output, **settings, verbose=not as_json)
     for applied in done.values():
         say(str(applied), as_json)
+    if len(done) > 1:
+        totals = {
+            name: sum(getattr(one, name) for one in done.values()) for name in ("n_events", "n_scored", "n_selected")
+        }
+        words = "{n_events:,} events, {n_scored:,} scored, {n_selected:,} selected".format(**totals)
+        say(f"{len(done)} files: {words}", as_json)
     if as_json:
         print_json([{**vars(applied), "path": str(applied.path)} for applied in done.values()])
 
