@@ -135,7 +135,6 @@ def test_on_and_off_files(tmp_path):
     ("arguments", "message"),
     [
         ({"alpha": 0.2}, "alpha goes with off"),
-        ({"off": "off.csv"}, "alpha is needed with off"),
         ({"off": "off.csv", "alpha": 0.2, "join": "more.csv"}, "join does not go with off"),
     ],
 )

@@ -284,8 +284,9 @@ def _given_alpha(observation: Observation) -> float | dict[str, float] | None:
         return None
     if observation.event_alpha is None or observation.groups is None:
         return observation.alpha
-    names, first = np.unique(observation.groups, return_index=True)
-    return dict(zip(map(str, names), observation.event_alpha[first].tolist(), strict=True))
+    names, number = np.unique(observation.groups, return_inverse=True)
+    total, n = np.bincount(number, observation.event_alpha), np.bincount(number)
+    return dict(zip(map(str, names), (total / n).round(12).tolist(), strict=True))
 
 
 def _search_forward(

@@ -119,7 +119,11 @@ class EventOptions:
         ),
     ] = None
     alpha: Annotated[
-        float | None, typer.Option(help="Exposure ratio On/Off; needed with --off.", rich_help_panel=EVENTS)
+        float | None,
+        typer.Option(
+            help="Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them.",
+            rich_help_panel=EVENTS,
+        ),
     ] = None
     bins: Annotated[
         str | None,

@@ -14,7 +14,7 @@ from excess._core.errors import EventFileError, nearest, wrap_errors
 from excess.events.bin_config import BinConfig
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
-from excess.events.region_config import Exclusion, RegionConfig, Settings
+from excess.events.region_config import Exclusion, Pair, RegionConfig, Settings
 
 __all__ = ["AnalysisConfig", "load_config", "parse_config"]
 
@@ -368,7 +368,8 @@ def _settings_at(place: Sequence[Any]) -> type[Settings]:
     """Return the settings that an unknown key stands in."""
     if place[0] != "regions":
         return AnalysisConfig
-    return Exclusion if "exclusion" in place[:-1] else RegionConfig
+    inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair}
+    return next((inner[key] for key in place[:-1] if key in inner), RegionConfig)
 
 
 def describe_error(error: Any, known: Iterable[str] | None = None) -> str:

@@ -25,7 +25,8 @@ class ObservationEntry(Settings):
     events: _Paths = Field(min_length=1, description="Event files; of On events only if there are files of Off events.")
     off: _Paths | None = Field(default=None, description="Files of Off events.")
     alpha: _Ratio | dict[Any, _Ratio] | None = Field(
-        default=None, description="Exposure ratio On/Off, or that of each group; needed with `off`."
+        default=None,
+        description="Exposure ratio On/Off, or that of each group, with `off`; by default from live times.",
     )
     join: _Paths | None = Field(default=None, description="Files to join event by event.")
     regions: dict[str, Any] = Field(

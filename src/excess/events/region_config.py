@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-__all__ = ["AUTO", "Exclusion", "RegionConfig", "Settings"]
+__all__ = ["AUTO", "Exclusion", "Pair", "RegionConfig", "Settings"]
 
 AUTO = "auto"
 """As many regions as fit; or the method that the columns of a file allow."""
@@ -38,6 +38,20 @@ class Exclusion(Settings):
         """Return name, place and radius."""
         place = f"ra {self.ra:g}, dec {self.dec:g}, radius {self.radius:g} deg"
         return f"{self.name} ({place})" if self.name else place
+
+
+class Pair(Settings):
+    """On runs, and the Off runs that they are compared with, by the column ``obs_id`` or ``run_id``, or by file.
+
+    Examples
+    --------
+    >>> from excess.events.region_config import Pair
+    >>> Pair(on=[101], off=[201, 202]).off
+    (201, 202)
+    """
+
+    on: tuple[int | str, ...] = Field(min_length=1, description="On runs.")
+    off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
 
 
 def _check_number(given: Any) -> Any:
@@ -94,6 +108,24 @@ class RegionConfig(Settings):
     exclusion: tuple[Exclusion, ...] = Field(
         default=(), description="Parts of the sky without Off regions: other sources, bright stars."
     )
+
+    match: Literal["none", "zenith", "time"] = Field(
+        default="none",
+        description="How runs of Off files are matched with On runs: all with all, or those of the nearest zenith "
+        "distance, or of the nearest time.",
+    )
+    match_within: float | None = Field(
+        default=None, gt=0, description="Largest difference of matched runs, in degrees of zenith distance or in hours."
+    )
+    pairs: tuple[Pair, ...] = Field(default=(), description="On runs and the Off runs that belong to them.")
+
+    @model_validator(mode="after")
+    def _one_way_to_match(self) -> Self:
+        if self.pairs and self.match != "none":
+            raise ValueError("pairs and match exclude each other; give one of them")
+        if self.match_within is not None and self.match == "none":
+            raise ValueError("match_within goes with match: zenith or time")
+        return self
 
     @model_validator(mode="after")
     def _both_coordinates(self) -> Self:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError
 from excess.events import AnalysisConfig
@@ -59,6 +60,12 @@ class Census:
         """Add the events of other files."""
         for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def without(self, region: NDArray[np.int64]) -> Census:
+        """Return the census without some used events, given by their regions."""
+        n_on = int(np.count_nonzero(region == 0))
+        n_off = len(region) - n_on
+        return replace(self, n_inside=self.n_inside - n_on - n_off, n_on=self.n_on - n_on, n_off=self.n_off - n_off)
 
     def check(self, source: str, config: AnalysisConfig, alpha: float) -> None:
         """Raise EventFileError unless there are On and Off events; ``source`` names the files, and may be empty."""

@@ -11,10 +11,12 @@ import numpy as np
 from excess._core.checks import FloatArray
 from excess.observation.pipeline import NearbyEvents, ObservedChunk
 from excess.observation.regions import Regions, mean_alpha
+from excess.observation.repeated_events import check_rows
 from excess.observation.sky_field import MAX_FIELD_EVENTS
 
 __all__ = [
     "JoinedRegions",
+    "check_independent",
     "concatenate",
     "concatenate_columns",
     "join_nearby",
@@ -122,3 +124,14 @@ def concatenate(arrays: list[Any]) -> Any:
     """Return arrays as one, None if there are none."""
     known = [array for array in arrays if array is not None]
     return np.concatenate(known) if known else None
+
+
+def check_independent(X: FloatArray, chunks: Sequence[ObservedChunk], source: str) -> None:
+    """Refuse equal rows of features; the message names files where there are several, else groups."""
+    names = list(dict.fromkeys(chunk.file for chunk in chunks))
+    origin = np.repeat([names.index(chunk.file) for chunk in chunks], [len(chunk.X) for chunk in chunks])
+    groups = concatenate([chunk.groups for chunk in chunks])
+    if len(names) == 1 and groups is not None:
+        labels, origin = np.unique(groups, return_inverse=True)
+        names = [f"group {label}" for label in labels.tolist()]
+    check_rows(X, origin, names if any(names) else ["these events"], f"{source}: " if source else "")

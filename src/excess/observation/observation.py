@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from excess._core.checks import BoolArray, FloatArray, as_alpha, as_scalar_alpha
-from excess._core.errors import ArgumentError, EventFileError, prefix_errors
+from excess._core.checks import BoolArray, FloatArray, as_scalar_alpha
+from excess._core.errors import ArgumentError, prefix_errors
 from excess.estimators.binned import number_bins
 from excess.events import (
     AnalysisConfig,
@@ -22,19 +22,18 @@ from excess.events import (
     add_night,
     check_one_telescope,
     describe,
-    iter_events,
     load_config,
     read_events,
 )
 from excess.observation.census import Census
 from excess.observation.exposure import join_intervals
 from excess.observation.feature_origin import check_origin
-from excess.observation.joining import JoinedRegions, concatenate, join_regions, join_sky, thin_field
+from excess.observation.joining import check_independent, concatenate, join_regions, join_sky, thin_field
+from excess.observation.off_files import MatchedEvents, alpha_of_groups, check_live_times, find_offset, match_events
 from excess.observation.pipeline import NO_GROUPS, NearbyEvents, ObservedChunk, Pipeline, seconds_of
-from excess.observation.region_methods import SKY_COLUMNS, theta_columns
+from excess.observation.region_methods import theta_columns
 from excess.observation.regions import Regions
-from excess.observation.repeated_events import check_files_once, check_identifiers, check_rows
-from excess.observation.sky import offset_of_source
+from excess.observation.repeated_events import check_files_once, check_identifiers
 from excess.observation.sky_field import exclusion_offsets, field_radius, region_centers
 from excess.validation.exposure import Exposure
 from excess.validation.feature_histograms import FeatureBinning
@@ -49,9 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Observation", "as_config", "observe"]
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
-
-_MAX_OFFSET_SPREAD = 0.1
-"""Largest difference of the offsets of the source from the pointing, in deg, among On files beside Off files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +85,8 @@ class Observation:
         known, and a number between 0 and 1 by which events of a large map are drawn.
     exposure : Exposure or None
         How long each group and each night was observed, where that is known.
+    notes : tuple of str
+        Where the exposure ratio comes from, if it is not given and does not follow from regions.
 
     Examples
     --------
@@ -112,6 +110,7 @@ class Observation:
     observations: NDArray[Any] | None = None
     sky: FloatArray | None = None
     exposure: Exposure | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -237,6 +236,7 @@ class Observation:
             "alpha": self.alpha,
             "n_off_regions": list(self.regions.n_off_regions),
             "n_without_off": self.census.n_without_off,
+            "notes": list(self.notes),
             "significance": counts.significance,
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
@@ -270,7 +270,7 @@ class Observation:
         """Return the numbers of events that were read and used."""
         few, most = self.regions.n_off_regions
         more = f"; {few} to {most} Off regions, by pointing" if few < most else ""
-        return f"{self.census}; {self.counts}{more}"
+        return "; ".join([f"{self.census}; {self.counts}{more}", *self.notes])
 
 
 def observe(
@@ -303,8 +303,10 @@ def observe(
         positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off events
         those near the same place in the field of view, by the cut on theta^2.
     alpha : float, mapping of group to float, or None, default=None
-        Exposure ratio On/Off, such as the ratio of observation times; needed with ``off``. A mapping has one for each
-        group, such as a night. Otherwise it follows from the number of regions.
+        Exposure ratio On/Off, with ``off``. A mapping has one for each group, such as a night. By default it is the
+        ratio of live times, which files then need (columns ``livetime``, or ``ontime`` and ``deadc``), for all runs or
+        for each match of runs (``regions.match`` and ``regions.pairs`` of the configuration). Without ``off``, it
+        follows from the regions.
     join : path, sequence of paths or None, default=None
         Files to join event by event; see `read_events`. These are read at once, not in chunks.
     groups : str or None, default=None
@@ -340,8 +342,6 @@ def observe(
     settings = as_config(config, source, references, bins)
     if off is None and alpha is not None:
         raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
-    if off is not None and alpha is None:
-        raise ArgumentError("alpha", "is needed with `off`: the exposure ratio On/Off")
     if off is not None and join is not None:
         raise ArgumentError("join", "does not go with `off`")
     if groups is None:
@@ -360,48 +360,90 @@ def observe(
         with prefix_errors(_describe_paths(files["events"])):
             chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"], locate=True))]
             return _join_chunks(chunks, pipeline, files, None)
-    chunks = []
     if off is not None:
         files["Off events"] = _as_paths(off)
     check_files_once(_kinds(files))
     check_one_telescope([path for paths in files.values() for path in paths])
-    offset = None if off is None else _offset_in_field(files, settings)
+    if off is None:
+        chunks = []
+        with prefix_errors(_describe_paths(files["events"])):
+            for chunk in pipeline.read(files["events"], chunk_rows):
+                chunks = thin_field([*chunks, chunk])
+        return _join_chunks(chunks, pipeline, files, None)
+    return _observe_off_files(files, pipeline, ratio, chunk_rows)
+
+
+def _observe_off_files(
+    files: Mapping[str, tuple[Path, ...]],
+    pipeline: Pipeline,
+    alpha: float | Mapping[Any, float] | None,
+    chunk_rows: int,
+) -> Observation:
+    """Select the events of On files and of Off files; live times give the exposure ratio if ``alpha`` is None."""
+    regions = pipeline.config.regions
+    if alpha is None:
+        check_live_times(files)
+    elif regions.pairs or regions.match != "none":
+        key = "pairs" if regions.pairs else "match"
+        raise ArgumentError("alpha", f"does not go with regions.{key}: each match of runs has that of its live times")
+    offset = find_offset(files, pipeline.config)
+    sides: list[list[ObservedChunk]] = []
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
-            own = replace(pipeline, region=None if off is None else region, offset=offset)
-            for chunk in own.read(paths, chunk_rows):
-                chunks.append(chunk)
-                chunks = thin_field(chunks)
-        if region == 0 and all(chunk.census.n_outside == 0 for chunk in chunks):
+            own = replace(pipeline, region=region, offset=offset, list_runs=alpha is None)
+            sides.append(list(own.read(paths, chunk_rows)))
+        if region == 0 and all(chunk.census.n_outside == 0 for chunk in sides[0]):
             offset = None  # files of On events alone, so those of Off events are cut as well
-    return _join_chunks(chunks, pipeline, files, ratio)
+    with prefix_errors(_describe_paths(files["events"])):
+        ratio = match_events(sides[0], sides[1], regions) if alpha is None else alpha
+    return _join_chunks([*sides[0], *sides[1]], pipeline, files, ratio)
 
 
 def _join_chunks(
     chunks: list[ObservedChunk],
     pipeline: Pipeline,
     files: Mapping[str, tuple[Path, ...]],
-    alpha: float | Mapping[Any, float] | None,
+    alpha: float | Mapping[Any, float] | MatchedEvents | None,
 ) -> Observation:
-    """Return chunks as one observation, after a check that they hold what an analysis needs."""
+    """Return chunks as one observation, after a check that they hold what an analysis needs.
+
+    ``alpha`` is the exposure ratio where Off has files of its own: given, or from matched runs.
+    """
     import pandas as pd
 
     census = Census()
     for chunk in chunks:
         census.add(chunk.census)
     source = _describe_paths(files["events"]) if files else ""
-    joined = _join_regions(chunks, alpha)
+    joined = join_regions(chunks, 2)
     regions = joined.regions
-    census.check(source, pipeline.config, regions.alpha)
     table = pd.concat([chunk.identifiers for chunk in chunks], ignore_index=True)
-    check_identifiers(table, source)
     X = np.concatenate([chunk.X for chunk in chunks])
-    _check_independent(X, chunks, source)
     groups = concatenate([chunk.groups for chunk in chunks])
     event_alpha = regions.event_alpha
-    if isinstance(alpha, Mapping):
-        event_alpha = _alpha_of_groups(alpha, groups)
+    notes: tuple[str, ...] = ()
+    regrouped = False  # times of observation are by the groups of the files
+    if isinstance(alpha, MatchedEvents):
+        event_alpha, notes = alpha.alpha, tuple(alpha.notes)
+        if regrouped := alpha.groups is not None:
+            groups = alpha.groups
+    elif isinstance(alpha, Mapping):
+        event_alpha = alpha_of_groups(alpha, groups)
+    elif alpha is not None:
+        regions = replace(regions, alpha=alpha)
+    census.check(source, pipeline.config, regions.alpha)
+    check_identifiers(table, source)
+    check_independent(X, chunks, source)
+    if isinstance(alpha, MatchedEvents) and not alpha.kept.all():
+        kept = np.flatnonzero(alpha.kept)
+        X, regions, table, event_alpha = X[kept], regions.take(kept), table.iloc[kept], alpha.alpha[kept]
+        groups = None if groups is None else groups[kept]
+        census = census.without(joined.regions.region[~alpha.kept])
+        census.check(source, pipeline.config, regions.alpha)
+    if event_alpha is not None:
         regions = replace(regions, alpha=float(event_alpha[regions.region > 0].mean()))
+        if (event_alpha == event_alpha[0]).all():
+            regions, event_alpha = replace(regions, alpha=float(event_alpha[0])), None
     if not pipeline.config.allow_origin_features:
         check_origin(
             X,
@@ -416,7 +458,7 @@ def _join_chunks(
         X=X,
         regions=regions,
         groups=groups,
-        table=table,
+        table=table.reset_index(drop=True),
         theta=joined.theta,
         nearby=joined.nearby,
         census=census,
@@ -425,78 +467,14 @@ def _join_chunks(
         files=files,
         event_alpha=event_alpha,
         sky=join_sky([chunk.sky for chunk in chunks if len(chunk.X)]),
-        exposure=join_intervals([chunk.intervals for chunk in chunks if chunk.intervals is not None]),
+        exposure=None if regrouped else join_intervals([one.intervals for one in chunks if one.intervals is not None]),
+        notes=notes,
     )
-
-
-def _join_regions(chunks: list[ObservedChunk], alpha: float | Mapping[Any, float] | None) -> JoinedRegions:
-    """Return the regions of all chunks; where Off has files of its own, the exposure ratio is given."""
-    joined = join_regions(chunks, 2)
-    if alpha is None or isinstance(alpha, Mapping):
-        return joined
-    return joined._replace(regions=replace(joined.regions, alpha=alpha))
-
-
-def _offset_in_field(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -> tuple[float, float] | None:
-    """Return where in the field of view of On files the source is, as offset and direction in deg.
-
-    None if the files have no sky positions, so that nothing but On and Off events can be in them.
-    """
-    described = [describe(paths[0]) for paths in files.values()]
-    if not all(name in info.columns for info in described for name in SKY_COLUMNS):
-        return None
-    source_ra, source_dec = config.regions.source_ra, config.regions.source_dec
-    if source_ra is None or source_dec is None:
-        if not described[0].format.startswith("FITS"):
-            return None
-        raise EventFileError(
-            f"{described[0].path}: is a list of all events in the field of view, so the position of the source is "
-            "needed for the cut on theta^2: give source_ra and source_dec (--source-ra and --source-dec)"
-        )
-    pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
-    found = [
-        offset_of_source(
-            *(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec
-        )
-        for one in pointing
-    ]
-    offset, direction = (np.concatenate(values) for values in zip(*found, strict=True))
-    if len(offset) == 0:
-        return None
-    if np.ptp(offset) > _MAX_OFFSET_SPREAD:
-        raise EventFileError(
-            f"{_describe_paths(files['events'])}: the source is from {offset.min():.2f} to {offset.max():.2f} deg away "
-            "from the pointing, so that it is not known where in the Off runs to count; give runs of each offset as an "
-            "observation of their own, in a list of observations"
-        )
-    return float(np.median(offset)), float(direction[0])
 
 
 def _kinds(files: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
     """Return files by what messages call them: event files are those of On events where Off has its own."""
     return {"On events" if "Off events" in files and kind == "events" else kind: paths for kind, paths in files.items()}
-
-
-def _check_independent(X: FloatArray, chunks: list[ObservedChunk], source: str) -> None:
-    """Refuse equal rows of features; the message names files where there are several, else groups."""
-    names = list(dict.fromkeys(chunk.file for chunk in chunks))
-    origin = np.repeat([names.index(chunk.file) for chunk in chunks], [len(chunk.X) for chunk in chunks])
-    groups = concatenate([chunk.groups for chunk in chunks])
-    if len(names) == 1 and groups is not None:
-        labels, origin = np.unique(groups, return_inverse=True)
-        names = [f"group {label}" for label in labels.tolist()]
-    check_rows(X, origin, names if any(names) else ["these events"], f"{source}: " if source else "")
-
-
-def _alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> FloatArray:
-    """Return the exposure ratio of each event from those of the groups."""
-    if groups is None:
-        raise ArgumentError("alpha", "of each group needs `groups`")
-    names, inverse = np.unique(groups, return_inverse=True)
-    for name in names.tolist():
-        if name not in alpha:
-            raise ArgumentError("alpha", f"must hold every group, and has none for {name!r}")
-    return as_alpha([alpha[name] for name in names.tolist()])[inverse]
 
 
 def as_config(

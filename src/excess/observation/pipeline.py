@@ -16,10 +16,11 @@ from excess.events import LOCATION_COLUMNS, AnalysisConfig, add_night, describe,
 from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
 from excess.observation.census import Census
 from excess.observation.exposure import TIME_OF_RUN_COLUMNS, recorded_intervals
-from excess.observation.placement import Placement
+from excess.observation.placement import Placement, find_excluded, find_source
 from excess.observation.region_methods import SKY_COLUMNS, choose_method
 from excess.observation.regions import place_events
-from excess.observation.sky import theta_from_offset, theta_from_sky
+from excess.observation.runs import RUN_COLUMNS, Run, list_runs, run_labels
+from excess.observation.sky import angles_between, place_in_field, unit_vectors
 from excess.observation.sky_field import field_radius, has_sky, row_draws, sky_offsets
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class ObservedChunk:
     are the columns that identify the events, ``file`` is the name of their file where there is one. ``sky`` has, where
     it is known, the positions of each event and of the pointing, both to the east and to the north of the source in
     deg, and a number between 0 and 1 by which a part of the events is drawn. ``intervals`` are those in which all
-    events of the table were recorded.
+    events of the table were recorded. ``run`` is the run of each event, and ``runs`` are all runs of the table, if they
+    were asked for.
     """
 
     X: FloatArray
@@ -94,6 +96,8 @@ class ObservedChunk:
     file: str = ""
     sky: FloatArray | None = None
     intervals: pd.DataFrame | None = None
+    run: NDArray[Any] | None = None
+    runs: tuple[Run, ...] = ()
 
     @property
     def on(self) -> NDArray[np.int64]:
@@ -129,6 +133,8 @@ class Pipeline:
         Keep events around the regions as well.
     identify : bool
         Read the columns that identify events as well.
+    list_runs : bool
+        Find the runs of the events, with live times and zenith distances.
     """
 
     config: AnalysisConfig
@@ -137,6 +143,7 @@ class Pipeline:
     offset: tuple[float, float] | None = None
     nearby: bool = False
     identify: bool = True
+    list_runs: bool = False
 
     def read(self, paths: Sequence[Path], chunk_rows: int) -> Iterator[ObservedChunk]:
         """Yield the events of files, chunk by chunk."""
@@ -168,6 +175,8 @@ class Pipeline:
             wanted += [name for name in (*IDENTIFIERS, *TIME_OF_RUN_COLUMNS) if name in present]
             if self._maps(present):
                 wanted += SKY_COLUMNS
+        if self.list_runs:
+            wanted += [name for name in RUN_COLUMNS if name in present]
         return list(dict.fromkeys(wanted))
 
     def observe(self, table: pd.DataFrame) -> ObservedChunk:
@@ -180,6 +189,8 @@ class Pipeline:
         if self.identify and self.region in (None, 0):
             intervals = recorded_intervals(table, seconds_of(table), self.groups, file)
         number = np.arange(first_row, first_row + len(table))
+        runs = tuple(list_runs(table, seconds_of(table))) if self.list_runs else ()
+        run = run_labels(table) if self.list_runs else None
         census = Census(n_read=len(table), n_inside=len(table))
         if self.region is None:
             placed, found = place_events(table, self.config.regions)
@@ -197,7 +208,7 @@ class Pipeline:
         else:
             if self.offset is not None:
                 rows = np.flatnonzero(self._in_field(table))
-                table, number = table.iloc[rows], number[rows]
+                table, number, run = table.iloc[rows], number[rows], None if run is None else run[rows]
                 census.n_inside = len(table)
             region = np.full(len(table), self.region)
         features = to_features(table, self.config)
@@ -217,6 +228,8 @@ class Pipeline:
             file=file,
             sky=None if sky is None else sky[valid],
             intervals=intervals,
+            run=None if run is None else run[valid],
+            runs=runs,
         )
 
     def _maps(self, columns: Any) -> bool:
@@ -236,12 +249,19 @@ class Pipeline:
         """Return which events are near the source, or near its place in the field of view of an Off run."""
         ra, dec, *pointing = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
         settings = self.config.regions
-        if self.region == 0 and settings.source_ra is not None and settings.source_dec is not None:
-            place = {"source_ra": settings.source_ra, "source_dec": settings.source_dec}
-            theta = theta_from_sky(ra, dec, *pointing, **place, n_regions=2)[:, 0]
+        event = unit_vectors(ra, dec)
+        if self.region == 0:
+            center = find_source(settings)
         else:
             offset, direction = self.offset or (0.0, 0.0)
-            theta = theta_from_offset(ra, dec, *pointing, offset=offset, direction=direction)
+            center = place_in_field(*pointing, offset=offset, direction=direction)
+            if settings.exclusion and (found := find_excluded(center, settings, settings.radius)).any():
+                where = f"pointing ra {pointing[0][found][0]:g}, dec {pointing[1][found][0]:g}"
+                raise EventFileError(
+                    f"the place of the source in the field of view of an Off run ({where}) overlaps an exclusion; "
+                    "leave that run out"
+                )
+        theta = np.degrees(angles_between(center, event))
         return np.where(np.isnan(theta), np.inf, theta) ** 2 < settings.theta_squared_cut
 
     def _nearby(

@@ -10,6 +10,7 @@ from excess._core.checks import FloatArray, as_column, as_floats, as_int
 __all__ = [
     "angles_between",
     "offset_of_source",
+    "place_in_field",
     "rotation_between",
     "theta_from_offset",
     "theta_from_sky",
@@ -175,11 +176,24 @@ def theta_from_offset(
     array([0.])
     """
     event = unit_vectors(ra, dec)
+    center = place_in_field(pointing_ra, pointing_dec, offset=offset, direction=direction)
+    return np.degrees(angles_between(np.broadcast_to(center, event.shape), event))
+
+
+def place_in_field(pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, offset: float, direction: float) -> FloatArray:
+    """Return a place in fields of view as unit vectors; see `theta_from_offset`.
+
+    Examples
+    --------
+    >>> from excess.observation.sky import angles_between, place_in_field, unit_vectors
+    >>> place = place_in_field(83.63, 22.51, offset=0.5, direction=180.0)
+    >>> angles_between(place, unit_vectors(83.63, 22.01)).round(9)
+    np.float64(0.0)
+    """
     axis = unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec"))
     north, east = _north_and_east(pointing_ra, pointing_dec)
     distance, angle = np.radians(offset), np.radians(direction)
-    center = np.cos(distance) * axis + np.sin(distance) * (np.cos(angle) * north + np.sin(angle) * east)
-    return np.degrees(angles_between(np.broadcast_to(center, event.shape), event))
+    return np.asarray(np.cos(distance) * axis + np.sin(distance) * (np.cos(angle) * north + np.sin(angle) * east))
 
 
 def _north_and_east(ra: ArrayLike, dec: ArrayLike) -> tuple[FloatArray, FloatArray]:

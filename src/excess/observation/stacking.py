@@ -107,6 +107,7 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
         group_column=" or ".join(dict.fromkeys(part.group_column for part in parts)),
         files={f"{kind} of {name}": paths for name, part in observations.items() for kind, paths in part.files.items()},
         event_alpha=None if one_alpha else event_alpha,
+        notes=tuple(f"{name}: {note}" for name, part in observations.items() for note in part.notes),
         observations=np.repeat(list(observations), [len(part.X) for part in parts]).astype(object),
         sky=None if theta is None else join_sky([part.sky for part in parts]),
         exposure=_join_exposures(parts),
