@@ -43,8 +43,10 @@ def test_same_bits_on_dask(events, tmp_path, shared_cluster, shared_client):
 
 
 def test_another_version_on_workers_is_refused(shared_client, monkeypatch):
-    monkeypatch.setattr("excess.distributed.dask_executor.__version__", "0.0.1")
-    with pytest.raises(DistributedError, match=r"Dask scheduler has excess .*, here it is 0\.0\.1; install the same"):
+    monkeypatch.setattr("excess.distributed.dask_workers.__version__", "0.0.1")
+    with pytest.raises(
+        DistributedError, match=r"Dask scheduler at .* has excess .*, here it is 0\.0\.1; install the same"
+    ):
         Dask(shared_client)
 
 

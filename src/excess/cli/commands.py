@@ -475,8 +475,8 @@ def run(arguments: list[str] | None = None) -> None:
 
 def _as_option(argument: str) -> str:
     """Return the option of an argument; several have the singular on the command line, where they are repeated."""
-    singular = {"models": "model", "null_tests": "null-test", "references": "reference", "model_files": "model-file"}
-    return "--" + singular.get(argument, argument).replace("_", "-")
+    others = {"models": "model", "null_tests": "null-test", "references": "reference", "model_files": "model-file"}
+    return "--" + (others | {"executor": "dask"}).get(argument, argument).replace("_", "-")
 
 
 def _is_usage(error: BaseException) -> bool:

@@ -1,7 +1,8 @@
 """The executor on the workers of a Dask cluster: parts stay on workers; totals and the events of small nodes are sent.
 
 Every task depends only on parts and on its arguments, and parts can be created again, so that a lost worker costs time
-but does not change the result.
+but does not change the result. No wait is without an end: questions to the scheduler have one in `Connection`, tasks in
+`Watch`, and only the `Workers` that have the version of this process get tasks.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
+from concurrent.futures import wait as wait_for_all
 from contextlib import suppress
 from copy import copy
 from functools import partial
-from time import monotonic
 from typing import Any, TypeVar
 
 from excess._core.checks import as_counts, as_int, as_scalar
-from excess._core.errors import require
-from excess._core.version import __version__
+from excess.distributed.dask_connection import Connection, first_line
+from excess.distributed.dask_watch import StandstillError, Watch
+from excess.distributed.dask_workers import Workers
 from excess.distributed.executors import (
     Arguments,
     DistributedError,
@@ -43,21 +45,23 @@ _ATTEMPTS = 5
 _LOST = ("cancelled", "lost")
 """States of a future whose data was on a worker that is gone."""
 _PATIENCE = 60.0
-"""Seconds without any worker before a fit is given up."""
-_ANSWER = 10.0
-"""Seconds for the scheduler to answer."""
+"""Seconds without any progress before a fit is given up."""
+_POLL = 1.0
+"""Seconds between two looks at tasks."""
 
 
 class _RemotePart:
-    """A part on a worker, with the function that submits the task that creates it."""
+    """A part on a worker, with the function that submits the task that creates it, from other parts or from none."""
 
-    def __init__(self, submit: Callable[[], Any]) -> None:
-        self._submit = submit
+    def __init__(self, submit: Callable[[], Any], sources: Sequence[_RemotePart] = ()) -> None:
+        self._submit, self._sources = submit, sources
         self.future = submit()
 
     def restore(self) -> None:
-        """Create the part again if it was lost."""
-        if self.future.status in (*_LOST, "error"):
+        """Create the part again if it is not there."""
+        if self.future.status != "finished":
+            for source in self._sources:
+                source.restore()
             self.future = self._submit()
 
 
@@ -72,12 +76,13 @@ class Dask(Executor):
         The largest node (in events, bootstrap weights included) whose events are moved to one worker; larger nodes are
         searched by histograms.
     patience : float, default=60.0
-        Seconds without any worker before the fit is given up.
+        Seconds without any worker, any answer of the scheduler, or any progress before the fit is given up. A task may
+        take any time, as long as its worker is heard of: it may be silent for five times as long.
 
     Raises
     ------
     DistributedError
-        If the scheduler cannot be reached, or is lost.
+        If the scheduler cannot be reached, or is lost, or has workers with another version.
     """
 
     remote = True
@@ -85,30 +90,16 @@ class Dask(Executor):
     def __init__(self, client: Any, *, max_moved: int = 65_536, patience: float = _PATIENCE) -> None:
         self.max_moved = as_int("max_moved", max_moved, minimum=0)
         self._patience = as_scalar("patience", as_counts("patience", patience))
-        self._distributed = require("distributed", "fitting on Dask", extra="dask")
-        self._owns_client = isinstance(client, str)
-        if self._owns_client:
-            self._check_address(client)
-            try:
-                client = self._distributed.Client(client, timeout=min(patience, _ANSWER), set_as_default=False)
-            except (OSError, ValueError, RuntimeError) as error:
-                raise DistributedError(
-                    f"no Dask scheduler answers at {client!r} ({_first_line(error)}); start one with 'dask scheduler'"
-                ) from error
-        elif not isinstance(client, self._distributed.Client):
-            raise TypeError(
-                f"executor must be a dask.distributed.Client, the address of a scheduler, an Executor or None, got "
-                f"{type(client).__name__}"
-            )
-        self._client = client
-        self._address = str(getattr(client.scheduler, "address", client))
+        self._connection = Connection(client, self._patience)
+        self._client, self._distributed = self._connection.client, self._connection.distributed
+        self._address = self._connection.address
         try:
-            self._check_versions()
+            self._workers = self._retry(lambda: Workers(self._connection))
+            if not self._workers.threads():
+                _logger.warning("The Dask scheduler at %s has no workers yet; waiting for some", self._address)
         except BaseException:
             self.close()
             raise
-        if not self.threads():
-            _logger.warning("The Dask scheduler at %s has no workers yet; waiting for some", self._address)
 
     @property
     def n_threads(self) -> int:  # type: ignore[override]
@@ -121,15 +112,12 @@ class Dask(Executor):
         return max(self.threads().values(), default=1)
 
     def threads(self) -> dict[str, int]:
-        """Return the threads of each worker, by its address."""
-        found: dict[str, int] = self._retry(lambda: self._ask("ncores"))
-        return found
+        """Return the threads of each worker that takes part, by its address."""
+        return self._retry(self._workers.threads)
 
     def close(self) -> None:
         """Close the client, if it was opened here."""
-        if self._owns_client:
-            with suppress(Exception):  # a lost scheduler must not hide the error that reported it
-                self._client.close(timeout=2)
+        self._connection.close()
 
     def run(
         self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick, shared: Sequence[Any] = ()
@@ -147,7 +135,7 @@ class Dask(Executor):
         self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick
     ) -> list[_RemotePart]:
         """Leave the results of a function for each tuple of arguments on the workers."""
-        return self._create([partial(self._submit, function, *own) for own in arguments], tick=tick)
+        return self._create([partial(self._submit, function, *own) for own in arguments], [()] * len(arguments), tick)
 
     def scatter(self, parts: Sequence[Part]) -> list[_RemotePart]:
         """Send parts to workers; the scheduler keeps a copy, in case that a worker is lost."""
@@ -167,7 +155,7 @@ class Dask(Executor):
                 sent = self._send(function)
             return self._submit(operator.call, sent, part.future)
 
-        return self._create([partial(submit, part) for part in parts], parts)
+        return self._create([partial(submit, part) for part in parts], [(part,) for part in parts])
 
     def reduce(self, reduction: Reduction, parts: Sequence[_RemotePart]) -> Any:
         """Return the total over parts: first on each worker, then pairwise between workers."""
@@ -176,8 +164,7 @@ class Dask(Executor):
             sent = self._send(reduction)
             totals = []
             for worker, futures in self._group_by_thread(parts):
-                where = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
-                totals.append(self._submit(add_all, sent, futures, **where))
+                totals.append(self._submit(add_all, sent, futures, worker=worker))
             while len(totals) > 1:
                 pairs = [totals[i : i + 2] for i in range(0, len(totals), 2)]
                 totals = [self._submit(_merge, sent, pair) for pair in pairs]
@@ -213,7 +200,7 @@ class Dask(Executor):
             def attempt(job: int = job) -> list[Any]:
                 nonlocal tried
                 # the error of the first attempt is that of the task, or of its lost worker; then the job is run again
-                if running[job].status in _LOST or (tried and running[job].status == "error"):
+                if running[job].status in _LOST or (tried and running[job].status != "finished"):
                     prepare()
                     running[job] = submit(job)
                 tried = True
@@ -224,36 +211,38 @@ class Dask(Executor):
             yield results
 
     def _create(
-        self, submits: Sequence[Callable[[], Any]], sources: Sequence[_RemotePart] = (), tick: Tick = ignore_tick
+        self, submits: Sequence[Callable[[], Any]], sources: Sequence[tuple[_RemotePart, ...]], tick: Tick = ignore_tick
     ) -> list[_RemotePart]:
         """Return parts, by the functions that submit their tasks, when all are there; raise the error of a task."""
         progress = _Progress(tick)
 
         def attempt() -> list[_RemotePart]:
-            parts = [_RemotePart(submit) for submit in submits]
+            parts = [_RemotePart(submit, own) for submit, own in zip(submits, sources, strict=True)]
             self._wait([part.future for part in parts], progress)
             return parts
 
-        return self._retry(attempt, sources)
+        return self._retry(attempt, [source for own in sources for source in own])
 
     def _group_by_thread(self, parts: Sequence[_RemotePart]) -> list[tuple[str | None, list[Any]]]:
         """Divide parts among the threads of the workers that have them; None is for parts that no worker has."""
         futures = [part.future for part in parts]
-        holders = self._client.who_has(futures)
-        threads = self._ask("ncores")
+        holders = self._connection.ask("who_has", keys=[future.key for future in futures])
+        threads = self._workers.wait_for_some()
+        running = self._connection.ask("ncores_running")
         by_worker: dict[str | None, list[Any]] = defaultdict(list)
         for future in futures:
-            workers = [worker for worker in holders.get(future.key, ()) if worker in threads]
+            workers = [worker for worker in holders.get(future.key, ()) if worker in threads and worker in running]
             by_worker[min(workers, key=lambda worker: len(by_worker[worker])) if workers else None].append(future)
         groups = []
         for worker, own in by_worker.items():
-            n = max(1, threads.get(worker, 1))
+            n = max(1, threads.get(worker or "", 1))
             groups += [(worker, own[first::n]) for first in range(min(n, len(own)))]
         return groups
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any, **where: Any) -> Any:
-        """Submit a task; return its future."""
-        return self._client.submit(function, *arguments, pure=False, **where)
+    def _submit(self, function: Callable[..., Any], *arguments: Any, worker: str | None = None) -> Any:
+        """Submit a task to a worker, or to any that takes part; return its future."""
+        workers = list(self._workers.wait_for_some()) if worker is None else [worker]
+        return self._client.submit(function, *arguments, pure=False, workers=workers, allow_other_workers=False)
 
     def _send(self, value: Any) -> Any:
         """Send a value of any size to the scheduler as a task, so that no lost worker takes it away; return its future.
@@ -264,39 +253,31 @@ class Dask(Executor):
             warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
             return self._submit(_identity, value)
 
-    def _ask(self, question: str) -> Any:
-        """Ask the scheduler, and do not wait as long as Dask would if it is gone."""
-        if self._client.status != "running":
-            raise ConnectionError(f"the client is {self._client.status}")
-        return self._client.sync(getattr(self._client.scheduler, question), callback_timeout=_ANSWER)
-
     def _gather(self, futures: Sequence[Any], progress: _Progress | None = None) -> list[Any]:
         """Wait for futures; return their results."""
         self._wait(futures, progress or _Progress(ignore_tick))
-        return list(self._client.gather(list(futures)))
+
+        async def gather() -> Any:
+            return await self._client.gather(list(futures))
+
+        watch, results = Watch(self._connection, self._workers), self._connection.start(gather)
+        try:
+            while not wait_for_all([results], timeout=_POLL).done:
+                self._look(futures, watch)
+            return list(results.result())
+        finally:
+            results.cancel()
 
     def _wait(self, futures: Sequence[Any], progress: _Progress) -> None:
-        """Wait for futures; raise the error of one that failed, or if there are no workers for too long."""
-        no_workers_since = None
+        """Wait for futures; raise the error of one that failed, or if they cannot be finished."""
+        watch = Watch(self._connection, self._workers)
         while True:
             try:
                 with self._client.as_current():
-                    done = self._distributed.wait(list(futures), timeout=2)
+                    done = self._distributed.wait(list(futures), timeout=_POLL)
             except (TimeoutError, self._distributed.TimeoutError):
-                if self._client.status != "running":
-                    raise ConnectionError("the client is not connected") from None
-                if any(future.status in _LOST for future in futures):  # for these, Dask would wait for ever
-                    raise ConnectionError("a worker was lost with what had been sent to it") from None
+                self._look(futures, watch)
                 progress.advance_to(sum(future.done() for future in futures))
-                if self._ask("ncores"):
-                    no_workers_since = None
-                elif no_workers_since is None:
-                    no_workers_since = monotonic()
-                elif monotonic() - no_workers_since > self._patience:
-                    raise DistributedError(
-                        f"the Dask scheduler at {self._address} has had no workers for {self._patience:.0f} seconds; "
-                        "start some with 'dask worker'"
-                    ) from None
                 continue
             for future in done.done:
                 if future.status == "error":
@@ -304,11 +285,18 @@ class Dask(Executor):
             progress.advance_to(len(futures))
             return
 
+    def _look(self, futures: Sequence[Any], watch: Watch) -> None:
+        """Raise if futures cannot be finished."""
+        if any(future.status in _LOST for future in futures):  # for these, Dask would wait for ever
+            self._connection.check_connected()
+            raise ConnectionError("a worker was lost with what had been sent to it")
+        watch.look(futures)
+
     def _raise_task_error(self, future: Any) -> None:
         """Raise the error of a task, which is not tried again unless its worker was lost."""
         error = future.exception()
-        if isinstance(error, self._distributed.KilledWorker):
-            raise ConnectionError(_first_line(error))
+        if type(error).__module__ == "distributed.scheduler":  # KilledWorker and such as no worker is allowed
+            raise ConnectionError(first_line(error))
         # the client keeps the error, and its traceback would keep everything that this fit has on workers
         with suppress(Exception):
             own = copy(error)
@@ -320,7 +308,7 @@ class Dask(Executor):
 
     def _retry(self, attempt: Callable[[], T], parts: Sequence[_RemotePart] = ()) -> T:
         """Return the result of an attempt; if it fails because a worker was lost, restore parts and try again."""
-        reason = ""
+        reason, standstill = "", False
         for number in range(_ATTEMPTS):
             try:
                 if number > 0:
@@ -329,55 +317,19 @@ class Dask(Executor):
                 return attempt()
             except _TaskError as failed:
                 raise failed.error from failed.error.__cause__
+            except StandstillError:  # once more, on workers that run
+                if standstill:
+                    raise
+                standstill = True
             except DistributedError:
                 raise
             except (CancelledError, self._distributed.CancelledError, OSError) as error:  # TimeoutError is an OSError
-                self._check_scheduler()
-                reason = _first_line(error)
+                self._connection.check_scheduler()
+                reason = first_line(error)
         raise DistributedError(
             f"the workers of the Dask scheduler at {self._address} were lost {_ATTEMPTS} times ({reason}); do they "
             "have enough memory?"
         )
-
-    def _check_address(self, address: str) -> None:
-        """Raise ValueError for what cannot be an address; the client would keep trying to reach it."""
-        if address.startswith("inproc://"):
-            return
-        try:
-            self._distributed.comm.get_address_host_port(address)
-        except ValueError as error:
-            raise ValueError(
-                f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {error}"
-            ) from error
-
-    def _check_versions(self) -> None:
-        """Raise DistributedError if the scheduler or a worker has another version of this package, or none."""
-
-        def find_version() -> str | None:  # sent as code, because there may be no package to import it from
-            import importlib
-            from importlib.util import find_spec
-
-            return None if find_spec("excess") is None else str(importlib.import_module("excess").__version__)
-
-        def ask_all() -> dict[str, str | None]:
-            workers = list(self._ask("ncores"))
-            versions = self._gather([self._submit(find_version, workers=[worker]) for worker in workers])
-            named = zip([f"worker at {worker}" for worker in workers], versions, strict=True)
-            return {"scheduler": self._client.run_on_scheduler(find_version), **dict(named)}
-
-        for process, version in self._retry(ask_all).items():
-            if version != __version__:
-                raise DistributedError(
-                    f"the Dask {process} has {'no excess' if version is None else f'excess {version}'}, here it is "
-                    f"{__version__}; install the same everywhere"
-                )
-
-    def _check_scheduler(self) -> None:
-        """Raise DistributedError unless the scheduler answers."""
-        try:
-            self._ask("identity")
-        except Exception as error:  # whatever it is, there is no scheduler to talk to
-            raise DistributedError(f"the Dask scheduler at {self._address} was lost") from error
 
 
 class _TaskError(Exception):
@@ -399,11 +351,6 @@ class _Progress:
         if n_done > self._n_done:
             self._tick(n_done - self._n_done)
             self._n_done = n_done
-
-
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    return text.splitlines()[0][:200] if text else type(error).__name__
 
 
 def _identity(value: Any) -> Any:

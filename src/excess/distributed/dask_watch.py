@@ -1,0 +1,204 @@
+"""The watch over tasks on a Dask cluster: it tells slow work from a standstill.
+
+There is progress as long as a worker executes a task or receives data, or anything has changed since the last look; a
+task may take any time. Without progress, there is a warning first and an error when the patience is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic, time
+from typing import Any
+
+from excess.distributed.dask_connection import Connection, in_words
+from excess.distributed.dask_workers import Workers
+from excess.distributed.executors import DistributedError
+
+__all__ = ["StandstillError", "Watch"]
+
+_logger = logging.getLogger("excess")
+
+_SILENT = 5
+"""A worker that is busy may be silent for this many times the patience, which is 5 minutes, as Dask itself allows."""
+_WARNING = 0.25
+"""Part of the patience after which a standstill is told."""
+_NOT_RECEIVED = "not received"
+"""State of a task that is on its way to the scheduler."""
+
+
+class StandstillError(DistributedError):
+    """Nothing has moved, but there are workers that could run the tasks."""
+
+
+class Watch:
+    """Looks at tasks until they are finished.
+
+    Parameters
+    ----------
+    connection : Connection
+        The connection to the scheduler.
+    workers : Workers
+        The workers that take part.
+    """
+
+    def __init__(self, connection: Connection, workers: Workers) -> None:
+        self._connection, self._workers = connection, workers
+        self._started = self._moved = self._own_moved = monotonic()
+        self._last: _Look | None = None
+        self._told: set[str] = set()
+        self._allowed: frozenset[str] = frozenset()
+
+    def look(self, futures: Sequence[Any]) -> None:
+        """Look at tasks; raise if they cannot be finished.
+
+        Raises
+        ------
+        ConnectionError
+            If the workers of a task are lost, so that it must be sent to others.
+        StandstillError
+            If nothing has moved for too long, although there are workers.
+        DistributedError
+            If there are none, or the scheduler does not answer.
+        """
+        self._connection.check_connected()
+        admitted = self._workers.threads()
+        self._extend(futures, frozenset(admitted))
+        keys = [future.key for future in futures]
+        seen = _Look(**self._connection.run_on_scheduler(look_at_tasks, keys, list(admitted)))
+        if seen.n_orphans:
+            raise ConnectionError("the workers of a task are gone")
+        patience, now, last = self._connection.patience, monotonic(), self._last
+        self._last = seen
+        if last is None or seen.states != last.states or seen.n_own:
+            self._moved = self._own_moved = now
+            return
+        arriving = _NOT_RECEIVED in seen.states and now - self._started < _SILENT * patience
+        if arriving or seen.totals != last.totals or seen.is_moving(_SILENT * patience):
+            self._moved = now
+            if now - self._own_moved > patience and seen.states:
+                self._tell("others", "The workers of the Dask scheduler at %s are busy with tasks of others; waiting")
+            return
+        waited = now - self._moved
+        reason = self._describe(seen, admitted)
+        if waited > patience:
+            could_run = any(worker["status"] == "running" for worker in seen.workers.values())
+            raise (StandstillError if could_run else DistributedError)(reason)
+        if waited > _WARNING * patience:
+            self._tell("standstill", f"Waiting for the workers of the Dask scheduler at %s: {reason}")
+
+    def _extend(self, futures: Sequence[Any], admitted: frozenset[str]) -> None:
+        """Allow workers that were admitted since the last look to take over tasks."""
+        if admitted <= self._allowed:
+            return
+        pending = {future.key: list(admitted) for future in futures if future.status == "pending"}
+        with suppress(KeyError):  # a task that the scheduler has not received yet; tried again at the next look
+            self._connection.ask("set_restrictions", worker=pending)
+            self._allowed = admitted
+
+    def _tell(self, what: str, message: str) -> None:
+        """Log a message, once."""
+        if what not in self._told:
+            self._told.add(what)
+            _logger.warning(message, self._connection.address)
+
+    def _describe(self, seen: _Look, admitted: dict[str, int]) -> str:
+        """Say why nothing moves, and what to do."""
+        if not admitted:
+            return self._workers.describe_absence()
+        seconds = in_words(self._connection.patience)
+        start = f"no task has moved on the workers of the Dask scheduler at {self._connection.address} for {seconds}"
+        silent = [address for address, worker in seen.workers.items() if worker["silent"] > self._connection.patience]
+        if silent:
+            worst = max(silent, key=lambda address: seen.workers[address]["silent"])
+            return f"{start}: the one at {worst} does not answer; restart it"
+        paused = [address for address, worker in seen.workers.items() if worker["status"] == "paused"]
+        if paused:
+            fullest = max(paused, key=lambda address: seen.workers[address]["memory"])
+            memory, limit = (f"{seen.workers[fullest][what] / 2**20:,.0f}" for what in ("memory", "limit"))
+            of_all = "all" if len(paused) == len(admitted) else f"{len(paused)} of {len(admitted)}"
+            return (
+                f"{start}: {of_all} are paused at their memory limit, such as the one at {fullest} with "
+                f"{memory} of {limit} MiB; give them more memory, or start more workers"
+            )
+        states = ", ".join(f"{number} {state}" for state, number in sorted(seen.states.items()))
+        return f"{start} ({states}); restart the workers"
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What `look_at_tasks` has seen."""
+
+    states: dict[str, int]  # of tasks that are not finished
+    n_orphans: int  # of these, tasks none of whose workers is there
+    n_own: int  # of these, tasks that workers execute
+    workers: dict[str, dict[str, Any]]  # that take part
+    holders: list[str]  # of finished tasks, whose results may be on the way
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """What changes when workers do anything."""
+        return {address: worker["totals"] for address, worker in self.workers.items()}
+
+    def is_moving(self, silence: float) -> bool:
+        """Say whether workers that were heard of lately are at work, or send the results."""
+        silent = {address for address, worker in self.workers.items() if worker["silent"] > silence}
+        if not self.states:
+            return not silent.intersection(self.holders)
+        if any(worker["n_executing"] for address, worker in self.workers.items() if address not in silent):
+            return True
+        # what comes from a silent worker may never come
+        return not silent and any(worker["n_receiving"] for worker in self.workers.values())
+
+
+def look_at_tasks(keys: Collection[Any], admitted: Collection[str], dask_scheduler: Any) -> dict[str, Any]:
+    """Return what the scheduler knows of tasks, of those that they depend on, and of workers; runs on the scheduler."""
+    tasks, now = dask_scheduler.tasks, time()
+    states: Counter[str] = Counter()
+    n_orphans, n_missing = 0, sum(key not in tasks for key in keys)
+    if n_missing:
+        states[_NOT_RECEIVED] = n_missing
+    waiting = [tasks[key] for key in keys if key in tasks]
+    seen = set(waiting)
+    holders: set[str] = set()
+    while waiting:
+        task = waiting.pop()
+        if task.state == "memory":
+            holders |= {worker.address for worker in task.who_has}
+        elif task.state != "erred":
+            states[task.state] += 1
+            allowed = task.worker_restrictions or ()
+            n_orphans += task.state == "no-worker" and not any(worker in dask_scheduler.workers for worker in allowed)
+            new = set(task.dependencies) - seen
+            seen |= new
+            waiting += [dependency for dependency in new if dependency.state != "memory"]
+    workers = {}
+    for address in admitted:
+        worker = dask_scheduler.workers.get(address)
+        if worker is not None:
+            metrics = worker.metrics
+            transfer = metrics.get("transfer", {})
+            workers[address] = {
+                "status": worker.status.name,
+                "silent": now - worker.last_seen,
+                "n_executing": len(worker.executing),
+                "n_receiving": transfer.get("incoming_count", 0),
+                "memory": metrics.get("memory", 0),
+                "limit": worker.memory_limit or 0,
+                "totals": [
+                    worker.nbytes,
+                    transfer.get("incoming_count_total"),
+                    transfer.get("outgoing_count_total"),
+                    metrics.get("spilled_bytes", {}).get("disk"),
+                ],
+            }
+    return {
+        "states": dict(states),
+        "n_orphans": n_orphans,
+        "n_own": sum(task in seen for address in workers for task in dask_scheduler.workers[address].executing),
+        "workers": workers,
+        "holders": sorted(holders),
+    }
