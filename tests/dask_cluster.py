@@ -23,8 +23,8 @@ FORKSERVER.set_forkserver_preload(
 class ServerProcess:
     """A scheduler or a worker, with what tests ask of a process."""
 
-    def __init__(self, what, options, log):
-        self._process = FORKSERVER.Process(target=_serve, args=(what, options, log), daemon=True)
+    def __init__(self, what, options, log, version=None):
+        self._process = FORKSERVER.Process(target=_serve, args=(what, options, log, version), daemon=True)
         self._process.start()
 
     def poll(self):
@@ -41,10 +41,12 @@ class ServerProcess:
         self._process.kill()
 
 
-def _serve(what, options, log):
+def _serve(what, options, log, version):
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
+    if version is not None:
+        importlib.import_module("excess").__version__ = version
     importlib.import_module(f"distributed.cli.dask_{what}").main(options, standalone_mode=False)
 
 
@@ -62,20 +64,22 @@ class Cluster:
             time.sleep(0.02)
         self.address = json.loads(self.file.read_text())["address"]
 
-    def _start(self, what, *options):
-        return ServerProcess(what, [*map(str, options), *LOOPBACK], self.folder / "log")
+    def _start(self, what, *options, version=None):
+        return ServerProcess(what, [*map(str, options), *LOOPBACK], self.folder / "log", version)
 
-    def add_workers(self, n, n_threads=1):
+    def add_workers(self, n, n_threads=1, memory="auto", version=None):
         options = (
             "--scheduler-file",
             self.file,
             "--no-nanny",
             "--nthreads",
             n_threads,
+            "--memory-limit",
+            memory,
             "--local-directory",
             self.folder,
         )
-        self.workers += [self._start("worker", *options) for _ in range(n)]
+        self.workers += [self._start("worker", *options, version=version) for _ in range(n)]
 
     def stop(self):
         for process in [*self.workers, self.scheduler]:

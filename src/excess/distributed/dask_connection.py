@@ -133,16 +133,15 @@ class Connection:
             # a client would wait for ever for something else than a scheduler, and would keep the process from ending
             found = asyncio.run(find())
             if found.get("type") != "Scheduler":
-                raise ValueError(f"a Dask {str(found.get('type', 'server')).lower()} is there, not a scheduler")
+                raise ConnectionError(f"a Dask {str(found.get('type', 'server')).lower()} is there")
             return self.distributed.Client(address, timeout=seconds, set_as_default=False)
 
         try:
             return _run_in_thread(connect, 2 * seconds + 1)
         except Exception as error:  # what answers may be anything, and libraries raise anything then
-            # an inner error tells more, such as a refused connection inside of a timeout
             raise DistributedError(
-                f"no Dask scheduler answers at {address!r} ({first_line(error.__cause__ or error)}); start one with "
-                "'dask scheduler', or check the address"
+                f"no Dask scheduler answers at {address!r} ({_reason(error, seconds)}); start one with 'dask "
+                "scheduler', or check the address"
             ) from error
 
     def _check_address(self, address: str) -> None:
@@ -150,7 +149,9 @@ class Connection:
         if address.startswith("inproc://"):
             return
         try:
-            self.distributed.comm.get_address_host_port(address)
+            port = self.distributed.comm.get_address_host_port(address)[1]
+            if not 0 < port < 2**16:
+                raise ValueError(f"there is no port {port}")
         except ValueError as error:
             problem = f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {first_line(error)}"
             raise ArgumentError("executor", problem) from error
@@ -166,8 +167,8 @@ class Connection:
             ) from error
         if address.startswith(("tls://", "wss://")) and arguments.get("ssl_context") is None:
             raise DistributedError(
-                f"{address!r} needs TLS settings, and Dask has none: set distributed.comm.tls.ca-file, client.cert and "
-                "client.key in its configuration, or pass a Client with security= in Python"
+                f"{address!r} needs TLS settings: set distributed.comm.tls.ca-file, client.cert and client.key in the "
+                "configuration of Dask, or pass a Client with security= in Python"
             )
         return arguments
 
@@ -182,6 +183,18 @@ def in_words(seconds: float) -> str:
     """Return a time, such as ``60 seconds``."""
     number = f"{seconds:.0f}" if seconds >= 2 else f"{seconds:.2g}"
     return f"{number} second{'s' * (number != '1')}"
+
+
+def _reason(error: BaseException, seconds: float) -> str:
+    """Say why a connection has failed; the innermost error knows, such as that a connection was refused."""
+    inner: BaseException | None = error
+    while inner is not None:
+        error, inner = inner, inner.__cause__ or inner.__context__
+        if isinstance(error, OSError) and error.strerror:
+            return error.strerror
+    if isinstance(error, (TimeoutError, asyncio.CancelledError)):
+        return f"no answer within {in_words(seconds)}"
+    return first_line(error) if isinstance(error, OSError) else "what answers is something else"
 
 
 def _run_in_thread(function: Callable[[], Any], seconds: float) -> Any:

@@ -65,30 +65,30 @@ class Watch:
             If there are none, or the scheduler does not answer.
         """
         self._connection.check_connected()
+        address, patience = self._connection.address, self._connection.patience
         admitted = self._workers.threads()
         self._extend(futures, frozenset(admitted))
         keys = [future.key for future in futures]
         seen = _Look(**self._connection.run_on_scheduler(look_at_tasks, keys, list(admitted)))
         if seen.n_orphans:
             raise ConnectionError("the workers of a task are gone")
-        patience, now, last = self._connection.patience, monotonic(), self._last
-        self._last = seen
-        if last is None or seen.states != last.states or seen.n_own:
+        now, last, self._last = monotonic(), self._last, seen
+        if last is None or seen.states != last.states or seen.is_executing(_SILENT * patience, "n_own"):
             self._moved = self._own_moved = now
             return
         arriving = _NOT_RECEIVED in seen.states and now - self._started < _SILENT * patience
         if arriving or seen.totals != last.totals or seen.is_moving(_SILENT * patience):
             self._moved = now
             if now - self._own_moved > patience and seen.states:
-                self._tell("others", "The workers of the Dask scheduler at %s are busy with tasks of others; waiting")
+                self._tell("others", f"The workers of the Dask scheduler at {address} have tasks of others; waiting")
             return
         waited = now - self._moved
-        reason = self._describe(seen, admitted)
         if waited > patience:
-            could_run = any(worker["status"] == "running" for worker in seen.workers.values())
-            raise (StandstillError if could_run else DistributedError)(reason)
+            reason = self._describe(seen, admitted, patience)
+            raise StandstillError(reason) if seen.can_run(patience) else DistributedError(reason)
         if waited > _WARNING * patience:
-            self._tell("standstill", f"Waiting for the workers of the Dask scheduler at %s: {reason}")
+            reason = self._describe(seen, admitted, waited)
+            self._tell("standstill", f"{reason[0].upper()}{reason[1:]}; waiting for up to {in_words(patience)}")
 
     def _extend(self, futures: Sequence[Any], admitted: frozenset[str]) -> None:
         """Allow workers that were admitted since the last look to take over tasks."""
@@ -103,14 +103,16 @@ class Watch:
         """Log a message, once."""
         if what not in self._told:
             self._told.add(what)
-            _logger.warning(message, self._connection.address)
+            _logger.warning("%s", message)
 
-    def _describe(self, seen: _Look, admitted: dict[str, int]) -> str:
-        """Say why nothing moves, and what to do."""
+    def _describe(self, seen: _Look, admitted: dict[str, int], seconds: float) -> str:
+        """Say why nothing has moved for some seconds, and what to do."""
         if not admitted:
-            return self._workers.describe_absence()
-        seconds = in_words(self._connection.patience)
-        start = f"no task has moved on the workers of the Dask scheduler at {self._connection.address} for {seconds}"
+            return self._workers.describe_absence(seconds)
+        start = (
+            f"no task has moved on the workers of the Dask scheduler at {self._connection.address} for "
+            f"{in_words(seconds)}"
+        )
         silent = [address for address, worker in seen.workers.items() if worker["silent"] > self._connection.patience]
         if silent:
             worst = max(silent, key=lambda address: seen.workers[address]["silent"])
@@ -134,7 +136,6 @@ class _Look:
 
     states: dict[str, int]  # of tasks that are not finished
     n_orphans: int  # of these, tasks none of whose workers is there
-    n_own: int  # of these, tasks that workers execute
     workers: dict[str, dict[str, Any]]  # that take part
     holders: list[str]  # of finished tasks, whose results may be on the way
 
@@ -143,15 +144,22 @@ class _Look:
         """What changes when workers do anything."""
         return {address: worker["totals"] for address, worker in self.workers.items()}
 
+    def can_run(self, silence: float) -> bool:
+        """Say whether a worker could start a task."""
+        return any(worker["status"] == "running" and worker["silent"] <= silence for worker in self.workers.values())
+
+    def is_executing(self, silence: float, which: str = "n_executing") -> bool:
+        """Say whether workers that were heard of lately execute tasks, any or own ones."""
+        return any(worker[which] for worker in self.workers.values() if worker["silent"] <= silence)
+
     def is_moving(self, silence: float) -> bool:
         """Say whether workers that were heard of lately are at work, or send the results."""
         silent = {address for address, worker in self.workers.items() if worker["silent"] > silence}
         if not self.states:
             return not silent.intersection(self.holders)
-        if any(worker["n_executing"] for address, worker in self.workers.items() if address not in silent):
-            return True
         # what comes from a silent worker may never come
-        return not silent and any(worker["n_receiving"] for worker in self.workers.values())
+        is_receiving = not silent and any(worker["n_receiving"] for worker in self.workers.values())
+        return is_receiving or self.is_executing(silence)
 
 
 def look_at_tasks(keys: Collection[Any], admitted: Collection[str], dask_scheduler: Any) -> dict[str, Any]:
@@ -185,6 +193,7 @@ def look_at_tasks(keys: Collection[Any], admitted: Collection[str], dask_schedul
                 "status": worker.status.name,
                 "silent": now - worker.last_seen,
                 "n_executing": len(worker.executing),
+                "n_own": sum(task in seen for task in worker.executing),
                 "n_receiving": transfer.get("incoming_count", 0),
                 "memory": metrics.get("memory", 0),
                 "limit": worker.memory_limit or 0,
@@ -198,7 +207,6 @@ def look_at_tasks(keys: Collection[Any], admitted: Collection[str], dask_schedul
     return {
         "states": dict(states),
         "n_orphans": n_orphans,
-        "n_own": sum(task in seen for address in workers for task in dask_scheduler.workers[address].executing),
         "workers": workers,
         "holders": sorted(holders),
     }

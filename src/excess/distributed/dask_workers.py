@@ -79,19 +79,18 @@ class Workers:
         end = monotonic() + self._connection.patience
         while not (found := self.threads()):
             if monotonic() > end:
-                raise DistributedError(self.describe_absence())
+                raise DistributedError(self.describe_absence(self._connection.patience))
             sleep(_POLL)
         return found
 
-    def describe_absence(self) -> str:
-        """Say that no worker takes part, and what to do."""
-        since = f"the Dask scheduler at {self._connection.address} has had no workers"
-        seconds = in_words(self._connection.patience)
-        for process, (address, _) in self._present.items():
-            if self._problems.get(process):
-                return f"{since} that can be used for {seconds}: the worker at {address} {self._problems[process]}"
-            return f"{since} that answer for {seconds}, such as the one at {address}; restart them"
-        return f"{since} for {seconds}; start some with 'dask worker'"
+    def describe_absence(self, seconds: float) -> str:
+        """Say that no worker has taken part for some seconds, and what to do."""
+        start, time = f"the Dask scheduler at {self._connection.address} has had no workers", in_words(seconds)
+        for process, problem in self._problems.items():
+            return f"{start} that can be used for {time}: the worker at {self._present[process][0]} {problem}"
+        for address, _ in self._present.values():
+            return f"{start} that answer for {time}: the one at {address} does not; restart it"
+        return f"{start} for {time}; start some with 'dask worker'"
 
     def _refresh(self) -> None:
         """Ask which workers there are, ask new ones for their versions, and take in the answers."""
