@@ -21,6 +21,22 @@ def test_what_the_command_line_refuses(tmp_path, capsys, options, message):
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
+@pytest.mark.parametrize(
+    ("address", "code", "message"),
+    [
+        ("nonsense", 2, "--dask: 'nonsense' is no address of a Dask scheduler"),
+        ("tcp://127.0.0.1:99999", 2, "there is no port 99999"),
+        ("tls://127.0.0.1:8786", 1, "excess: 'tls://127.0.0.1:8786' needs TLS settings: set distributed.comm.tls"),
+    ],
+)
+def test_addresses_of_no_scheduler_are_one_sentence(tmp_path, capsys, address, code, message):
+    pytest.importorskip("distributed")
+    paths = write_nights(tmp_path, 1, 2_000)
+    assert run_command("train", *paths, "-o", tmp_path / "model", "--dask", address) == code
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert not (tmp_path / "model").exists()
+
+
 def test_commands_on_chunks_and_workers_write_the_same_files(tmp_path, shared_cluster, shared_client):
     paths = write_nights(tmp_path, 2, 20_000)
     ways = {"memory": ("-j", 1), "chunks": ("--chunk-rows", 7_000), "dask": ("--dask", shared_cluster.address)}
