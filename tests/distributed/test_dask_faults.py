@@ -51,6 +51,10 @@ def work_with_another(number, folder):
     return work(number)
 
 
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def workers_of(results):
     assert [number for number, _ in results] == list(range(len(results)))
     return {address for _, address in results}
@@ -81,9 +85,10 @@ def test_tls_without_settings_says_which_are_needed(tmp_path):
     with pytest.raises(DistributedError, match=r"'tls://127\.0\.0\.1:9' needs TLS settings: set distributed"):
         Dask("tls://127.0.0.1:9")
     with (
-        dask.config.set({"distributed.comm.tls": {"ca-file": absent, "client": {"cert": absent}}}),
+        dask.config.set({"distributed.comm.tls.ca-file": absent, "distributed.comm.tls.client.cert": absent}),
         pytest.raises(
-            DistributedError, match=r"TLS settings of Dask cannot be used \(.*\); check distributed.comm.tls"
+            DistributedError,
+            match=r"TLS settings of Dask cannot be used \(.*No such file.*\); check distributed.comm.tls",
         ),
     ):
         Dask("tls://127.0.0.1:9")
@@ -144,6 +149,15 @@ def test_workers_that_join_later_take_part_if_they_have_the_same_version(cluster
 
 
 @pytest.mark.slow
+def test_workers_that_die_at_every_attempt_are_given_up(cluster, client):
+    cluster.add_workers(5)
+    client.wait_for_workers(5, timeout=60)
+    client.run_on_scheduler(lambda dask_scheduler: setattr(dask_scheduler, "allowed_failures", 0))
+    with pytest.raises(DistributedError, match=r"were lost 5 times \(.*\); do they have enough memory\?"):
+        Dask(client, patience=20).run(die, [()])
+
+
+@pytest.mark.slow
 def test_workers_at_their_memory_limit_are_named(cluster, client, caplog):
     cluster.add_workers(1, memory="20MiB")
     client.wait_for_workers(1, timeout=60)
@@ -164,17 +178,24 @@ def test_workers_at_their_memory_limit_are_named(cluster, client, caplog):
 
 
 @pytest.mark.slow
-def test_a_slow_task_is_waited_for_and_a_worker_that_stands_still_is_not(cluster, client, monkeypatch):
-    monkeypatch.setattr("excess.distributed.dask_watch._SILENT", 1)
+def test_slow_tasks_are_waited_for_and_a_worker_that_stands_still_is_not(cluster, client, monkeypatch, caplog):
+    monkeypatch.setattr("excess.distributed.dask_watch._SILENT", 2)
     cluster.add_workers(1)
     client.wait_for_workers(1, timeout=60)
-    executor = Dask(client, patience=1.5)
+    executor = Dask(client, patience=1.2)
     ticks = []
-    assert workers_of(executor.run(work, [(0, 4.0)], ticks.append)) == set(executor.threads())
+    assert len(workers_of(executor.run(work, [(0, 2.5)], ticks.append))) == 1
     assert ticks == [1]
-    threading.Timer(1, cluster.workers[0].send_signal, [signal.SIGSTOP]).start()
-    with pytest.raises(DistributedError, match=r"for 1.5 seconds: the one at tcp://.* does not answer; restart it"):
+    assert not caplog.messages
+    other = client.submit(time.sleep, 3)
+    assert len(workers_of(executor.run(work, [(0,)]))) == 1
+    assert other.done()
+    assert [message.endswith("have tasks of others; waiting") for message in caplog.messages] == [True]
+
+    threading.Timer(0.5, cluster.workers[0].send_signal, [signal.SIGSTOP]).start()
+    with pytest.raises(DistributedError, match=r"for 1.2 seconds: the one at tcp://.* does not answer; restart it"):
         executor.run(work, [(0, 60.0)])
+    assert "has not been heard of for" in caplog.text
 
 
 @pytest.mark.slow

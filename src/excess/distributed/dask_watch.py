@@ -65,21 +65,33 @@ class Watch:
             If there are none, or the scheduler does not answer.
         """
         self._connection.check_connected()
-        address, patience = self._connection.address, self._connection.patience
         admitted = self._workers.threads()
         self._extend(futures, frozenset(admitted))
         keys = [future.key for future in futures]
         seen = _Look(**self._connection.run_on_scheduler(look_at_tasks, keys, list(admitted)))
         if seen.n_orphans:
             raise ConnectionError("the workers of a task are gone")
+        self._judge(seen, admitted)
+
+    def _judge(self, seen: _Look, admitted: dict[str, int]) -> None:
+        """Raise if nothing has moved for too long; warn before, once of each cause."""
+        patience, silence = self._connection.patience, _SILENT * self._connection.patience
         now, last, self._last = monotonic(), self._last, seen
-        if last is None or seen.states != last.states or seen.is_executing(_SILENT * patience, "n_own"):
+        for address, worker in seen.workers.items():
+            if worker["n_executing"] and patience < worker["silent"] <= silence:
+                self._tell(
+                    address,
+                    f"The Dask worker at {address} has not been heard of for {in_words(worker['silent'])}; waiting for "
+                    f"up to {in_words(silence)}",
+                )
+        if last is None or seen.states != last.states or seen.is_executing(silence, "n_own"):
             self._moved = self._own_moved = now
             return
-        arriving = _NOT_RECEIVED in seen.states and now - self._started < _SILENT * patience
-        if arriving or seen.totals != last.totals or seen.is_moving(_SILENT * patience):
+        arriving = _NOT_RECEIVED in seen.states and now - self._started < silence
+        if arriving or seen.totals != last.totals or seen.is_moving(silence):
             self._moved = now
-            if now - self._own_moved > patience and seen.states:
+            if now - self._own_moved > patience and seen.is_executing(silence):
+                address = self._connection.address
                 self._tell("others", f"The workers of the Dask scheduler at {address} have tasks of others; waiting")
             return
         waited = now - self._moved
