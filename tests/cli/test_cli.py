@@ -358,6 +358,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
     write_events(table.assign(width=99.0), files["away.hdf5"])
     write_events(table, files["mixed.parquet"])
     (tmp_path / "key.yaml").write_text("feature: [width]\n")
+    (tmp_path / "nights.yaml").write_text("groups: night\n")
     (tmp_path / "origin.yaml").write_text("features: [width, theta_deg]\n")
     (tmp_path / "text.txt").write_text("no table at all\n")
     (tmp_path / "block").write_text("")
@@ -369,7 +370,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
     [
         (("detect", "cut.hdf5"), "cut.hdf5"),
         (("detect", "far.hdf5"), "none of 3,000 events lies in a region"),
-        (("detect", "missing.hdf5"), "width"),
+        (("detect", "missing.hdf5", "-c", "nights.yaml"), "width"),
         (("detect", "away.hdf5"), "the quality cuts leave none of"),
         (("detect", "good", "mixed.parquet"), "mixed.parquet"),
         (("detect", "absent.hdf5"), "absent.hdf5"),
@@ -383,7 +384,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-m", "absent.excess"), "model must be one of forest,"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
-        (("train", "good", "good", "--chunk-rows", "500"), "was given 2 times; give every file once"),
+        (("train", "good", "good", "--chunk-rows", "500"), "is given twice for events"),
         (("train", "away.hdf5", "--chunk-rows", "500"), "the quality cuts leave none of"),
         (("train", "far.hdf5", "--chunk-rows", "500"), "none of 3,000 events lies in a region"),
         (("info", "absent.hdf5"), "absent.hdf5"),

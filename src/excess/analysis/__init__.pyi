@@ -1,10 +1,11 @@
 from .application import Applied, apply
 from .demo import run_demo, simulate_files
-from .description import describe_file
+from .description import count_on_off, describe_file
 from .gamma_counting import efficiency
 from .gamma_efficiency import Efficiency
+from .initial_config import Proposal, check_input, config_of, propose_config, write_config
 from .models import MODELS, make_model
-from .output_paths import check_model_path, check_report_path, claim_run_folder, listed_files
+from .output_paths import check_model_path, check_outputs, check_report_path, claim_run_folder, listed_files
 from .references import split_references
 from .run_folder import Run, prepare_folder, read_run
 from .source_search import Observation, observe, observe_several, search, stack
@@ -16,12 +17,17 @@ __all__ = [
     "Applied",
     "Efficiency",
     "Observation",
+    "Proposal",
     "Run",
     "TrainedModel",
     "apply",
+    "check_input",
     "check_model_path",
+    "check_outputs",
     "check_report_path",
     "claim_run_folder",
+    "config_of",
+    "count_on_off",
     "describe_file",
     "efficiency",
     "listed_files",
@@ -30,6 +36,7 @@ __all__ = [
     "observe",
     "observe_several",
     "prepare_folder",
+    "propose_config",
     "read_run",
     "run_demo",
     "search",
@@ -38,4 +45,5 @@ __all__ = [
     "stack",
     "train",
     "train_in_chunks",
+    "write_config",
 ]

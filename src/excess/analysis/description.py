@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,19 @@ import pandas as pd
 
 from excess.analysis.output_columns import OutputColumns
 from excess.estimators.model_file import is_model_file, read_header
-from excess.events import RegionConfig, describe, iter_events
-from excess.observation.observation import as_config
+from excess.events import EventFileError, RegionConfig, describe, iter_events, list_columns
+from excess.observation.proposal import propose_config
 from excess.observation.region_methods import choose_method
 from excess.observation.regions import find_regions
+from excess.observation.settings import as_config
 from excess.stats.significance import OnOffCounts
 
-__all__ = ["describe_file"]
+__all__ = ["count_on_off", "describe_file"]
 
 
-def describe_file(path: str | PathLike[str], config: Any = None) -> dict[str, Any]:
+def describe_file(
+    path: str | PathLike[str], config: Any = None, *, source: str | tuple[float, float] | None = None
+) -> dict[str, Any]:
     """Say what an event file or a model file holds.
 
     Parameters
@@ -28,6 +32,8 @@ def describe_file(path: str | PathLike[str], config: Any = None) -> dict[str, An
         The file.
     config : AnalysisConfig, path or None, default=None
         Regions to count in; as for `observe`.
+    source : str, tuple of float or None, default=None
+        The source, as for `observe`.
 
     Returns
     -------
@@ -35,11 +41,14 @@ def describe_file(path: str | PathLike[str], config: Any = None) -> dict[str, An
         The header of a model file; or ``format``, ``telescope``, ``data_level``, ``is_simulated``, ``n_events``,
         ``n_array_events``, ``n_images``, ``n_runs``, ``nights``, ``columns``, ``derived`` (columns that are
         computed while reading), ``telescope_columns``, and ``on_off``, the counts of On and Off events where the file
-        says enough for them. What a file does not tell is None, or empty.
+        says enough for them. What a file does not tell is None, or empty. ``assumed`` is the proposal of a
+        configuration, None where one is given, or where it is FACT's open Crab analysis.
     """
     if is_model_file(path):
         return read_header(path)
     found = describe(path)
+    proposal = propose_config(path, source=source) if config is None else None
+    regions = as_config(config, source).regions if proposal is None else proposal.regions
     return {
         "format": found.format,
         "telescope": found.telescope,
@@ -52,7 +61,8 @@ def describe_file(path: str | PathLike[str], config: Any = None) -> dict[str, An
         "columns": list(found.columns),
         "derived": list(found.derived),
         "telescope_columns": list(found.telescope_columns),
-        "on_off": _on_off(Path(path), found.columns, as_config(config).regions),
+        "on_off": _on_off(Path(path), found.columns, regions),
+        "assumed": None if proposal is None or proposal.usual else proposal.to_dict(),
     }
 
 
@@ -67,6 +77,41 @@ def _runs_and_nights(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
     nights = sorted(known["night"].dropna().unique().tolist()) if "night" in known else []
     # FACT numbers the runs of each night
     return {"n_runs": None if run is None else len(known), "nights": nights}
+
+
+def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], regions: RegionConfig) -> OnOffCounts:
+    """Count the On and Off events of files, without any cut but that on theta^2.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Event files.
+    regions : RegionConfig
+        The regions.
+
+    Returns
+    -------
+    OnOffCounts
+        All On and Off events.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from excess.analysis import count_on_off
+    >>> from excess.events import RegionConfig, write_events
+    >>> from excess.observation import simulate_observation
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = f"{folder}/crab.csv"
+    ...     _ = write_events(simulate_observation(20_000, 100, random_state=0), path)
+    ...     print(count_on_off(path, RegionConfig()))
+    On 166, Off 442, alpha 0.2: excess 77.6 +- 13.6, 6.7 sigma
+    """
+    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+    method, names = choose_method(list_columns(given[0]), regions)
+    if method != "angles" and regions.source_ra is None:
+        raise EventFileError(f"{given[0]}: the position of the source is needed to count On and Off events")
+    counts = [find_regions(table, regions).counts for table in iter_events(given, names)]
+    return sum(counts[1:], start=counts[0])
 
 
 def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig) -> dict[str, str]:

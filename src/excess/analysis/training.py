@@ -27,8 +27,9 @@ from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import requests_groups, takes_groups
 from excess.events import AnalysisConfig, check_one_telescope
 from excess.observation.census import Census
-from excess.observation.observation import Observation, as_config, with_default_groups
+from excess.observation.observation import Observation
 from excess.observation.pipeline import NO_GROUPS
+from excess.observation.settings import settle_config
 
 __all__ = ["train", "train_in_chunks"]
 
@@ -103,7 +104,9 @@ def train_in_chunks(
     model: str | OnOffForestClassifier = "forest",
     *,
     groups: str | None = None,
-    source: tuple[float, float] | None = None,
+    source: str | tuple[float, float] | None = None,
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     chunk_rows: int = 200_000,
     executor: Any = None,
     max_depth: int | None = None,
@@ -124,7 +127,7 @@ def train_in_chunks(
         As for `observe`.
     model : str or OnOffForestClassifier, default="forest"
         A forest, or its name among `MODELS`.
-    groups, source
+    groups, source, features, exclude
         As for `observe`.
     chunk_rows : int, default=200_000
         Events that are read at a time.
@@ -142,13 +145,12 @@ def train_in_chunks(
     if not isinstance(estimator, OnOffForestClassifier):
         forests = ", ".join(name for name in MODELS if name.endswith("forest"))
         raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
-    settings = as_config(config, source).without_references()
-    if settings.bins is not None:
-        raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     check_one_telescope(paths)
-    if groups is None:
-        settings = with_default_groups(settings, paths)
+    settings = settle_config(paths, config, source=source, features=features, exclude=exclude, groups=groups)
+    settings = settings.without_references()
+    if settings.bins is not None:
+        raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")
     column = settings.groups if groups is None else groups
     dataset = ObservedFiles(paths, settings, chunk_rows, column if requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()

@@ -17,6 +17,7 @@ import typer
 from excess._core.errors import ArgumentError
 from excess._core.interrupts import INTERRUPTED, exit_at_interrupts, record_signals, words_for
 from excess.analysis.models import MODELS
+from excess.cli.configuration import assume_config, assumed_rows, init
 from excess.cli.efficiency import efficiency
 from excess.cli.export import export
 from excess.cli.options import (
@@ -32,6 +33,7 @@ from excess.cli.options import (
     ReferenceOptions,
     RunOptions,
     Seed,
+    Source,
     TrainingDaskAddress,
     ValidationOptions,
     grouped,
@@ -145,21 +147,25 @@ def simulate(
 def info(
     file: Annotated[Path, typer.Argument(help="Event file, or model file.")],
     config: Config = None,
+    source: Source = None,
     as_json: Json = False,
 ) -> None:
     """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
     with exit_at_interrupts():
         from excess.analysis import describe_file
 
-    found = describe_file(file, config)
+    found = describe_file(file, config, source=source)
     if as_json:
         print_json(found)
     elif "format" not in found:
         print_table(str(file), {key: shortened(value) for key, value in found.items()})
     else:
-        rows = describe_content(found) | found["on_off"]
+        rows = describe_content(found) | found["on_off"] | assumed_rows(found["assumed"])
         rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
         print_table(str(file), rows)
+
+
+app.command(cls=FilesCommand)(init)
 
 
 @app.command(cls=FilesCommand)
@@ -204,9 +210,10 @@ def detect(
     inputs = [*_inputs(events, references), *(model_file or [])]
     with claim_run_folder(output, inputs, overwrite=run.overwrite):
         trained = [load_model(path, n_jobs=run.jobs) for path in model_file or []]
+        config = assume_config(events, run.as_json, like=trained[0].config if trained else None)
         columns, others = split_references(references.reference or [], n_jobs=run.jobs)
         columns += [name for one in trained for name in one.config.references if name not in columns]
-        observation = _observe(events, columns, nearby=True)
+        observation = _observe(events, config, columns, nearby=True)
         say(str(observation), run.as_json)
         found = search(
             observation,
@@ -236,49 +243,39 @@ def _inputs(events: EventOptions, references: ReferenceOptions) -> list[Path]:
     given += [Path(one) for one in references.reference or [] if Path(one).exists()]
     if events.config is not None:
         given.append(events.config)
-    return given + (listed_files(events.files[0]) if _lists_observations(events) else [])
+    return given + (listed_files(events.files[0]) if events.lists_observations else [])
 
 
-def _source(events: EventOptions) -> tuple[float, float] | None:
-    """Return the position of the source, if it is given."""
-    if (events.source_ra is None) != (events.source_dec is None):
-        raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
-    return None if events.source_ra is None or events.source_dec is None else (events.source_ra, events.source_dec)
-
-
-def _observe(events: EventOptions, references: list[str], *, nearby: bool) -> Any:
+def _observe(events: EventOptions, config: Any, references: list[str], *, nearby: bool) -> Any:
     """Return the observation that the options describe, or all of a list of observations."""
     with exit_at_interrupts():
         from excess.analysis import observe, observe_several
 
-    if _lists_observations(events):
-        for option in ("off", "alpha", "join", "source_ra", "source_dec", "bins"):
+    settings: Any = {
+        "groups": events.groups,
+        "references": references,
+        "nearby": nearby,
+        # a proposed configuration has them already
+        "features": [] if config is not events.config else events.features or [],
+        "exclude": [] if config is not events.config else events.exclude or [],
+    }
+    if events.lists_observations:
+        for option in ("off", "alpha", "join", "source", "source_ra", "source_dec", "bins"):
             if getattr(events, option) not in (None, []):
                 raise typer.BadParameter(
                     "goes with event files; a list of observations has its own", param_hint=_as_option(option)
                 )
-        settings: Any = {"groups": events.groups, "references": references, "nearby": nearby}
-        return observe_several(events.files[0], events.config, **settings)
+        return observe_several(events.files[0], config, **settings)
     return observe(
         events.files,
-        events.config,
+        config,
         off=events.off or None,
         alpha=events.alpha,
         join=events.join or None,
-        groups=events.groups,
-        references=references,
-        source=_source(events),
+        source=events.position,
         bins=events.bins,
-        nearby=nearby,
+        **settings,
     )
-
-
-def _lists_observations(events: EventOptions) -> bool:
-    """Say whether the only file is a list of observations, in YAML."""
-    lists = [path for path in events.files if path.suffix.lower() in (".yaml", ".yml")]
-    if lists and len(events.files) > 1:
-        raise typer.BadParameter(f"{lists[0]} lists observations; give it alone", param_hint="FILES")
-    return bool(lists)
 
 
 def _finish(found: Run, output: Path | None, run: RunOptions) -> None:
@@ -335,6 +332,15 @@ def report(
         print_json([str(path) for path in written])
 
 
+def _check_chunked(events: EventOptions, references: ReferenceOptions) -> None:
+    """Refuse options that do not go with training in chunks."""
+    if events.lists_observations:
+        raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
+    for option, given in (vars(events) | vars(references)).items():
+        if given and option in ("join", "off", "alpha", "bins", "simulated", "reference"):
+            raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
+
+
 @app.command(cls=FilesCommand)
 @grouped
 def train(
@@ -367,23 +373,23 @@ def train(
         "n_jobs": run.jobs,
         "verbose": not run.as_json,
     }
+    if chunk_rows is not None or dask is not None:
+        _check_chunked(events, references)
+    config = assume_config(events, run.as_json)
     if chunk_rows is None and dask is None:
         columns, others = split_references(references.reference or [], n_jobs=run.jobs)
-        observation = _observe(events, columns, nearby=False)
+        observation = _observe(events, config, columns, nearby=False)
         say(str(observation), run.as_json)
         trained = train(observation, name, simulated=references.simulated, references=others, **settings)
     else:
-        if _lists_observations(events):
-            raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
-        for option, given in (vars(events) | vars(references)).items():
-            if given and option in ("join", "off", "alpha", "bins", "simulated", "reference"):
-                raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
         trained = train_in_chunks(
             events.files,
-            events.config,
+            config,
             name,
             groups=events.groups,
-            source=_source(events),
+            source=events.position,
+            features=[] if config is not events.config else events.features or [],
+            exclude=[] if config is not events.config else events.exclude or [],
             chunk_rows=chunk_rows or 200_000,
             executor=dask,
             **settings,

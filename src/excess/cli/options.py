@@ -45,7 +45,12 @@ Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of the
 Files = Annotated[list[Path], typer.Argument(help="Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV.")]
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", help="YAML file with features, cuts and regions.", rich_help_panel=EVENTS),
+    typer.Option(
+        "--config",
+        "-c",
+        help="YAML file with features, cuts and regions; by default what the content of the files suggests.",
+        rich_help_panel=EVENTS,
+    ),
 ]
 ChunkRows = Annotated[
     int | None,
@@ -90,12 +95,40 @@ ObservedFiles = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class EventOptions:
-    """Which events, and how On and Off are told apart."""
+Source = Annotated[
+    str | None,
+    typer.Option(
+        help='The source, for sky positions: a name such as Crab or "Mrk 421", or its position "RA DEC" in deg.',
+        metavar="NAME|RA DEC",
+        rich_help_panel=EVENTS,
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Features to learn from: columns, or patterns such as 'hillas_*', with commas between them. May be given "
+        "several times.",
+        metavar="COLUMNS",
+        rich_help_panel=EVENTS,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Columns or patterns that are not to be features. May be given several times.",
+        metavar="COLUMNS",
+        rich_help_panel=EVENTS,
+    ),
+]
 
-    files: ObservedFiles
-    config: Config = None
+
+@dataclass(frozen=True)
+class InputOptions:
+    """Which events, and what of them is of interest."""
+
+    files: Files
+    features: Features = None
+    exclude: Exclude = None
     groups: Annotated[
         str | None,
         typer.Option(
@@ -118,6 +151,42 @@ class EventOptions:
             rich_help_panel=EVENTS,
         ),
     ] = None
+    source: Source = None
+    source_ra: Annotated[
+        float | None,
+        typer.Option(help="Right ascension of the source in deg, in the place of --source.", rich_help_panel=EVENTS),
+    ] = None
+    source_dec: Annotated[
+        float | None,
+        typer.Option(help="Declination of the source in deg, in the place of --source.", rich_help_panel=EVENTS),
+    ] = None
+
+    @property
+    def position(self) -> str | tuple[float, float] | None:
+        """The source by name or position, if it is given."""
+        if (self.source_ra is None) != (self.source_dec is None):
+            raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
+        if self.source_ra is None or self.source_dec is None:
+            return self.source
+        if self.source is not None:
+            raise typer.BadParameter("does not go with --source-ra and --source-dec", param_hint="--source")
+        return self.source_ra, self.source_dec
+
+    @property
+    def lists_observations(self) -> bool:
+        """Whether the only file is a list of observations, in YAML."""
+        lists = [path for path in self.files if path.suffix.lower() in (".yaml", ".yml")]
+        if lists and len(self.files) > 1:
+            raise typer.BadParameter(f"{lists[0]} lists observations; give it alone", param_hint="FILES")
+        return bool(lists)
+
+
+@dataclass(frozen=True)
+class EventOptions(InputOptions):
+    """Which events, and how On and Off are told apart."""
+
+    files: ObservedFiles
+    config: Config = None
     alpha: Annotated[
         float | None,
         typer.Option(
@@ -133,13 +202,6 @@ class EventOptions:
             metavar="COLUMN:EDGES",
             rich_help_panel=EVENTS,
         ),
-    ] = None
-    source_ra: Annotated[
-        float | None,
-        typer.Option(help="Right ascension of the source in deg, for sky positions.", rich_help_panel=EVENTS),
-    ] = None
-    source_dec: Annotated[
-        float | None, typer.Option(help="Declination of the source in deg, for sky positions.", rich_help_panel=EVENTS)
     ] = None
 
 

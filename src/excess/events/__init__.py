@@ -7,6 +7,7 @@ from excess.events.config import AnalysisConfig, load_config, parse_config
 from excess.events.expressions import evaluate
 from excess.events.features import Features, to_features
 from excess.events.file_copy import FileCopy
+from excess.events.known_sources import KNOWN_SOURCES, SourcePosition, find_source
 from excess.events.observation_list import ObservationEntry, load_observation_list
 from excess.events.reading import (
     LOCATION_COLUMNS,
@@ -14,6 +15,7 @@ from excess.events.reading import (
     check_one_telescope,
     describe,
     iter_events,
+    list_columns,
     read_events,
 )
 from excess.events.region_config import Exclusion, RegionConfig
@@ -23,6 +25,7 @@ from excess.events.times import add_night, night_of
 from excess.events.writing import EventWriter, write_events
 
 __all__ = [
+    "KNOWN_SOURCES",
     "KNOWN_TELESCOPES",
     "LOCATION_COLUMNS",
     "AnalysisConfig",
@@ -37,14 +40,17 @@ __all__ = [
     "Location",
     "ObservationEntry",
     "RegionConfig",
+    "SourcePosition",
     "Telescope",
     "add_night",
     "check_one_telescope",
     "copy_format",
     "describe",
     "evaluate",
+    "find_source",
     "find_telescope",
     "iter_events",
+    "list_columns",
     "load_config",
     "load_observation_list",
     "night_of",

@@ -28,6 +28,8 @@ HEADER_COLUMNS = {
     "pointing_az": "AZ_PNT",
     "obs_id": "OBS_ID",
     "object": "OBJECT",
+    "object_ra": "RA_OBJ",
+    "object_dec": "DEC_OBJ",
     "livetime": "LIVETIME",
     "ontime": "ONTIME",
     "deadc": "DEADC",

@@ -17,7 +17,15 @@ from excess.events._derived import Derivation, Origin, Plan, derivations
 from excess.events._formats import FORMATS, Format, recognise
 from excess.events.telescopes import Location
 
-__all__ = ["LOCATION_COLUMNS", "FileInfo", "check_one_telescope", "describe", "iter_events", "read_events"]
+__all__ = [
+    "LOCATION_COLUMNS",
+    "FileInfo",
+    "check_one_telescope",
+    "describe",
+    "iter_events",
+    "list_columns",
+    "read_events",
+]
 
 logger = logging.getLogger("excess.events")
 
@@ -139,6 +147,23 @@ def describe(path: str | PathLike[str]) -> FileInfo:
             telescope_columns=origin.telescope_columns,
             n_images=origin.n_images,
         )
+
+
+def list_columns(path: str | PathLike[str]) -> tuple[str, ...]:
+    r"""Return the names of the scalar columns of a file, in the current spelling, without counting its events.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.events import list_columns
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "events.csv")
+    ...     _ = path.write_text("night,width\n20131103,5.5\n")
+    ...     list_columns(path)
+    ('night', 'width')
+    """
+    return _Files("path", path).columns
 
 
 def iter_events(

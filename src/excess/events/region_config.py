@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from excess.events.known_sources import find_source
+
 __all__ = ["AUTO", "Exclusion", "Pair", "RegionConfig", "Settings"]
 
 AUTO = "auto"
@@ -68,6 +70,8 @@ def _check_number(given: Any) -> Any:
 class RegionConfig(Settings):
     """Settings of the On region and the Off regions; ``docs/regions.md`` says what each method does.
 
+    The source may be given by ``source`` in the place of ``source_ra`` and ``source_dec``; see `find_source`.
+
     Examples
     --------
     >>> from excess.events import RegionConfig
@@ -75,6 +79,8 @@ class RegionConfig(Settings):
     0.025
     >>> RegionConfig(method="reflected", n_regions="auto", source_ra=83.63, source_dec=22.01).method
     'reflected'
+    >>> RegionConfig(source="Mrk 501").source_dec
+    39.7602
     """
 
     theta_squared_cut: float = Field(
@@ -118,6 +124,17 @@ class RegionConfig(Settings):
         default=None, gt=0, description="Largest difference of matched runs, in degrees of zenith distance or in hours."
     )
     pairs: tuple[Pair, ...] = Field(default=(), description="On runs and the Off runs that belong to them.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _position_of_source(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("source"), str):
+            return given
+        if any(given.get(key) is not None for key in ("source_ra", "source_dec")):
+            raise ValueError("source is given, and source_ra or source_dec as well; give one of both")
+        position = find_source(given["source"])
+        others = {key: value for key, value in given.items() if key != "source"}
+        return {**others, "source_ra": position.ra, "source_dec": position.dec}
 
     @model_validator(mode="after")
     def _one_way_to_match(self) -> Self:

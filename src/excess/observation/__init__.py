@@ -1,6 +1,7 @@
 """Observations: On and Off regions, exposure ratio, groups and features of events; and simulated ones."""
 
 from excess.observation.observation import Observation, observe
+from excess.observation.proposal import Proposal, propose_config
 from excess.observation.regions import Regions, assign_regions, find_regions
 from excess.observation.simulation import simulate_labelled, simulate_observation
 from excess.observation.sky import theta_from_sky
@@ -8,11 +9,13 @@ from excess.observation.stacking import observe_several, stack
 
 __all__ = [
     "Observation",
+    "Proposal",
     "Regions",
     "assign_regions",
     "find_regions",
     "observe",
     "observe_several",
+    "propose_config",
     "simulate_labelled",
     "simulate_observation",
     "stack",

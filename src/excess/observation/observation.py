@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from excess._core.checks import BoolArray, FloatArray, as_scalar_alpha
 from excess._core.errors import ArgumentError, prefix_errors
@@ -19,10 +18,7 @@ from excess.estimators.binned import number_bins
 from excess.events import (
     AnalysisConfig,
     BinConfig,
-    add_night,
     check_one_telescope,
-    describe,
-    load_config,
     read_events,
 )
 from excess.observation.census import Census
@@ -34,6 +30,7 @@ from excess.observation.pipeline import NO_GROUPS, NearbyEvents, ObservedChunk, 
 from excess.observation.region_methods import theta_columns
 from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_files_once, check_identifiers
+from excess.observation.settings import settle_config
 from excess.observation.sky_field import exclusion_offsets, field_radius, region_centers
 from excess.validation.exposure import Exposure
 from excess.validation.feature_histograms import FeatureBinning
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from excess.stats.significance import OnOffCounts
     from excess.validation.detection import Detection
 
-__all__ = ["Observation", "as_config", "observe"]
+__all__ = ["Observation", "check_input", "observe"]
 
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -282,8 +279,10 @@ def observe(
     join: Paths | None = None,
     groups: str | None = None,
     references: Sequence[str] = (),
-    source: tuple[float, float] | None = None,
+    source: str | tuple[float, float] | None = None,
     bins: BinConfig | str | None = None,
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
@@ -296,8 +295,8 @@ def observe(
     events : path, sequence of paths, or DataFrame
         Event files of one format, or the events themselves.
     config : AnalysisConfig, path or None, default=None
-        Features, cuts, regions and groups, or the YAML file that holds them; by default those of FACT's open Crab
-        analysis.
+        Features, cuts, regions and groups, or the YAML file that holds them; by default what the content of the files
+        suggests, which is FACT's open Crab analysis where they have its columns. See `propose_config`.
     off : path, sequence of paths or None, default=None
         Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold sky
         positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off events
@@ -315,12 +314,15 @@ def observe(
     references : sequence of str, default=()
         Columns that are scores of another analysis, such as gammaness, besides those of the configuration. They are for
         the model `hybrid`; no other model sees them. An event without a finite score is cut away.
-    source : tuple of float or None, default=None
-        Right ascension and declination of the source in deg, for events with sky positions; by default those of the
-        configuration.
+    source : str, tuple of float or None, default=None
+        Name of the source, or its right ascension and declination in deg, for events with sky positions; by default
+        that of the configuration. See `find_source`.
     bins : BinConfig, str or None, default=None
         Bins with a threshold and a calibration of their own, such as ``"energy:1,5"``, or ``"energy:4"`` for four bins
         of equally many events; by default those of the configuration.
+    features, exclude : sequence of str, default=()
+        Features to take in the place of those of the configuration, and columns to leave out: names, or patterns such
+        as ``"hillas_*"``.
     nearby : bool, default=True
         Keep events around the regions as well, for a plot of theta^2 beyond the cut.
     chunk_rows : int, default=200_000
@@ -339,31 +341,29 @@ def observe(
     """
     import pandas as pd
 
-    settings = as_config(config, source, references, bins)
-    if off is None and alpha is not None:
-        raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
-    if off is not None and join is not None:
-        raise ArgumentError("join", "does not go with `off`")
-    if groups is None:
-        settings = with_default_groups(settings, events, join)
+    off, join = (None if given is None else _as_paths(given) for given in (off, join))
+    events = events if isinstance(events, pd.DataFrame) else _as_paths(events)
+    files = check_input(events, off=off, alpha=alpha, join=join)
+    settings = settle_config(
+        events,
+        config,
+        off=off,
+        join=join,
+        source=source,
+        features=features,
+        exclude=exclude,
+        references=references,
+        bins=bins,
+        groups=groups,
+    )
     pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if isinstance(events, pd.DataFrame):
-        for argument, given in (("off", off), ("join", join)):
-            if given is not None:
-                raise ArgumentError(argument, "goes with files, not with a table")
         return _join_chunks([pipeline.observe(events)], pipeline, {}, None)
-    files = {"events": _as_paths(events)}
     ratio = alpha if alpha is None or isinstance(alpha, Mapping) else as_scalar_alpha(alpha)
     if join is not None:
-        files["joined events"] = _as_paths(join)
-        check_files_once(_kinds(files))
         with prefix_errors(_describe_paths(files["events"])):
             chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"], locate=True))]
             return _join_chunks(chunks, pipeline, files, None)
-    if off is not None:
-        files["Off events"] = _as_paths(off)
-    check_files_once(_kinds(files))
-    check_one_telescope([path for paths in files.values() for path in paths])
     if off is None:
         chunks = []
         with prefix_errors(_describe_paths(files["events"])):
@@ -397,6 +397,44 @@ def _observe_off_files(
     with prefix_errors(_describe_paths(files["events"])):
         ratio = match_events(sides[0], sides[1], regions) if alpha is None else alpha
     return _join_chunks([*sides[0], *sides[1]], pipeline, files, ratio)
+
+
+def check_input(
+    events: pd.DataFrame | Paths,
+    *,
+    off: Paths | None = None,
+    alpha: float | Mapping[Any, float] | None = None,
+    join: Paths | None = None,
+) -> dict[str, tuple[Path, ...]]:
+    """Refuse events and options that do not go together, before anything is read.
+
+    Parameters
+    ----------
+    events, off, alpha, join
+        As for `observe`.
+
+    Returns
+    -------
+    dict of str to tuple of Path
+        The files by kind; none for a table.
+    """
+    import pandas as pd
+
+    if off is None and alpha is not None:
+        raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
+    if off is not None and join is not None:
+        raise ArgumentError("join", "does not go with `off`")
+    if isinstance(events, pd.DataFrame):
+        for argument, given in (("off", off), ("join", join)):
+            if given is not None:
+                raise ArgumentError(argument, "goes with files, not with a table")
+        return {}
+    kinds = {"events": events, "joined events": join, "Off events": off}
+    files = {kind: _as_paths(paths) for kind, paths in kinds.items() if paths is not None}
+    check_files_once(_kinds(files))
+    if join is None:
+        check_one_telescope([path for paths in files.values() for path in paths])
+    return files
 
 
 def _join_chunks(
@@ -475,43 +513,6 @@ def _join_chunks(
 def _kinds(files: Mapping[str, tuple[Path, ...]]) -> dict[str, tuple[Path, ...]]:
     """Return files by what messages call them: event files are those of On events where Off has its own."""
     return {"On events" if "Off events" in files and kind == "events" else kind: paths for kind, paths in files.items()}
-
-
-def as_config(
-    config: AnalysisConfig | str | PathLike[str] | None,
-    source: tuple[float, float] | None = None,
-    references: Sequence[str] = (),
-    bins: BinConfig | str | None = None,
-) -> AnalysisConfig:
-    """Return a configuration, from a file if it is a path, with references, bins and the source if given."""
-    settings = config if isinstance(config, AnalysisConfig) else load_config(config)
-    try:
-        settings = settings.with_references(references)
-    except ValidationError as error:  # pydantic's own words span several lines
-        problem = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise ArgumentError("references", f"cannot be {', '.join(references)}: {problem}") from error
-    try:
-        settings = settings.with_bins(BinConfig.parse(bins) if isinstance(bins, str) else bins)
-    except ValidationError as error:
-        raise ArgumentError("bins", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
-    except ValueError as error:
-        raise ArgumentError("bins", str(error)) from error
-    return settings if source is None else settings.with_source(*source)
-
-
-def with_default_groups(config: AnalysisConfig, events: Any, join: Any = None) -> AnalysisConfig:
-    """Return a configuration that says nothing of groups with those that the events have: nights, else runs."""
-    import pandas as pd
-
-    if "groups" in config.model_fields_set:
-        return config
-    if isinstance(events, pd.DataFrame):
-        present = tuple(map(str, add_night(events.head(100)).columns))
-    else:
-        files = [_as_paths(given)[0] for given in (events, join) if given is not None]
-        present = tuple(name for file in files for name in describe(file).columns)
-    found = next((name for name in (config.groups, "obs_id", "run_id") if name in present), config.groups)
-    return config if found == config.groups else config.model_copy(update={"groups": found})
 
 
 def _as_paths(paths: Any) -> tuple[Path, ...]:

@@ -164,8 +164,8 @@ class Pipeline:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise EventFileError(
                 f"{path}: has no columns {', '.join(missing[:5])}{more}, which the features, quality cuts or groups of "
-                "the configuration need; give one for these files, with features, quality_cuts and groups, or join the "
-                "files that have them"
+                "the configuration need; 'excess init' writes a configuration for these files, or join the files that "
+                "have them"
             )
         if self.region is None:
             wanted += choose_method(present, self.config.regions)[1]

@@ -16,10 +16,11 @@ from excess._core.errors import EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_observation_list
 from excess.observation.census import Census
 from excess.observation.joining import concatenate, join_nearby, join_sky
-from excess.observation.observation import Observation, as_config, observe
+from excess.observation.observation import Observation, observe
 from excess.observation.pipeline import NearbyEvents
 from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_rows
+from excess.observation.settings import settle_configs
 from excess.validation.exposure import Exposure
 
 __all__ = ["observe_several", "stack"]
@@ -120,6 +121,8 @@ def observe_several(
     *,
     groups: str | None = None,
     references: Sequence[str] = (),
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
@@ -132,8 +135,8 @@ def observe_several(
         ``off`` and ``alpha`` files of Off events and the exposure ratio (or that of each group), in ``join`` files to
         join, in ``regions`` what its regions have other than those of the configuration.
     config : AnalysisConfig, path or None, default=None
-        Features, cuts, groups and regions, as for `observe`.
-    groups, references, nearby, chunk_rows
+        Features, cuts, groups and regions, as for `observe`; by default features that all files have.
+    groups, references, features, exclude, nearby, chunk_rows
         As for `observe`.
 
     Returns
@@ -141,13 +144,14 @@ def observe_several(
     Observation
         As from `stack`.
     """
-    settings = as_config(config, references=references)
+    entries = load_observation_list(path)
+    settings = settle_configs(entries, config, features=features, exclude=exclude, references=references)
     found = {}
-    for name, entry in load_observation_list(path).items():
+    for name, entry in entries.items():
         with prefix_errors(name):
             found[name] = observe(
                 entry.events,
-                entry.settings(settings),
+                settings[name],
                 off=entry.off,
                 alpha=entry.alpha,
                 join=entry.join,

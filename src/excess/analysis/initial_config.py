@@ -1,0 +1,59 @@
+"""Configurations from the content of files, written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from os import PathLike
+from pathlib import Path
+
+from excess._core.files import prepare_folder, write_text
+from excess.analysis.output_paths import check_outputs
+from excess.observation.observation import check_input
+from excess.observation.proposal import Proposal, propose_config
+from excess.observation.settings import config_of
+
+__all__ = ["Proposal", "check_input", "config_of", "propose_config", "write_config"]
+
+
+def write_config(
+    proposal: Proposal,
+    path: str | PathLike[str],
+    inputs: Iterable[str | PathLike[str]] = (),
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write a proposed configuration to a YAML file with comments, whole or not at all.
+
+    Parameters
+    ----------
+    proposal : Proposal
+        From `propose_config`.
+    path : path
+        File to write.
+    inputs : iterable of path
+        Files that are never replaced, such as those of the events.
+    overwrite : bool, default=False
+        Replace a file that is there.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from excess.analysis import propose_config, write_config
+    >>> from excess.events import load_config
+    >>> from excess.observation import simulate_observation
+    >>> proposal = propose_config(simulate_observation(1_000, 10, random_state=0))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     load_config(write_config(proposal, f"{folder}/crab.yaml")) == proposal.config
+    True
+    """
+    target = Path(path)
+    check_outputs([target], inputs, overwrite=overwrite)
+    text = proposal.to_yaml()
+    prepare_folder(target.parent)
+    write_text(target, text)
+    return target
