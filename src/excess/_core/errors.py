@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from excess._core.interrupts import defer_interrupts
+from excess._core.reading_watch import noted
 
 __all__ = ["ArgumentError", "EventFileError", "missing_column", "nearest", "prefix_errors", "require", "wrap_errors"]
 
@@ -117,11 +118,17 @@ def prefix_errors(where: str) -> Iterator[None]:
 
 @contextmanager
 def wrap_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn the exceptions of a library about a file into EventFileError with the path in the message."""
+    """Turn the exceptions of a library about a file into EventFileError with the path in the message.
+
+    In the block, the file is noted as being read, so that nothing else is worked on there.
+    """
     try:
-        yield
-    except (EventFileError, ImportError, MemoryError):
+        with nullcontext() if doing.startswith("writing") else noted(path):
+            yield
+    except (EventFileError, ImportError):
         raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {doing} needs more memory than there is") from error
     except OSError as error:
         raise EventFileError(f"{path}: {doing} failed ({_reason(error)})") from error
     except Exception as error:  # with damaged files the libraries raise exceptions of many types

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from excess._core.interrupts import INTERRUPTED, exit_at_interrupts, ignore_interrupts, words_for
+from excess._core.reading_watch import start_watch
 
 __all__ = ["main"]
 
@@ -17,6 +18,8 @@ def main(arguments: list[str] | None = None) -> None:
         with exit_at_interrupts(ever_after=arguments is None):
             from excess.cli.commands import run
 
+            if arguments is None:
+                start_watch()
             run(arguments)
     except SystemExit as end:
         if arguments is None and end.code == 0:

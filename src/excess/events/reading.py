@@ -399,16 +399,21 @@ class _Files:
             if self._of_images and _TELESCOPE not in stored:
                 stored = (*stored, _TELESCOPE)  # tells the format to read images
             first_row = 0
-            with wrap_errors(path, f"reading {self.format}"):
-                for part in FORMATS[self.format].chunks(path, stored, chunk_rows):
-                    chunk = plan.complete(part, columns)
-                    if len(chunk):
-                        any_events = True
-                        chunk.attrs.update(file=str(path), first_row=first_row)
-                        first_row += len(chunk)
-                        yield chunk
-                    elif empty is None:
-                        empty = chunk
+            parts = FORMATS[self.format].chunks(path, stored, chunk_rows)
+            while True:
+                # only here, so that the file is noted as being read while it is, and not while a chunk is worked on
+                with wrap_errors(path, f"reading {self.format}"):
+                    part = next(parts, None)
+                    chunk = None if part is None else plan.complete(part, columns)
+                if chunk is None:
+                    break
+                if len(chunk):
+                    any_events = True
+                    chunk.attrs.update(file=str(path), first_row=first_row)
+                    first_row += len(chunk)
+                    yield chunk
+                elif empty is None:
+                    empty = chunk
         if not any_events and empty is not None:
             yield empty
 
