@@ -94,7 +94,7 @@ def test_yaml_round_trip(tmp_path):
         ("1: 2", "must hold names and values"),
         ("features: [width\nx", "is not valid YAML at line"),
         ("features: !!python/object/apply:os.getcwd []", "is not valid YAML at line 1"),
-        ("a: &a [*a]", "unknown key 'a'"),
+        ("a: &a [*a]", "an alias stands for something that it is a part of"),
         ("[" * 5000, "is not valid YAML"),
         ("\0", "is not valid YAML"),
     ],
@@ -109,9 +109,9 @@ def test_errors_name_file_and_key(tmp_path, text, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(EventFileError, match=r"nowhere\.yaml: reading the settings failed .No such file"):
+    with pytest.raises(EventFileError, match=r"nowhere\.yaml: does not exist"):
         load_config(tmp_path / "nowhere.yaml")
-    with pytest.raises(EventFileError, match="Is a directory"):
+    with pytest.raises(EventFileError, match="is a folder"):
         load_config(tmp_path)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(EventFileError, match="binary: reading the settings failed"):

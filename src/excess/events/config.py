@@ -10,8 +10,11 @@ from typing import Any, Self
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from excess._core.errors import EventFileError, nearest, wrap_errors
+from excess._core.errors import EventFileError, nearest
+from excess._core.inputs import read_input_text
+from excess.events._yaml import LARGEST_TEXT, parse_yaml
 from excess.events.bin_config import BinConfig
+from excess.events.derived_features import inputs_of_derived
 from excess.events.expressions import CONSTANTS, FUNCTIONS, names_in
 from excess.events.origin import origin_of
 from excess.events.region_config import Exclusion, Pair, RegionConfig, Settings
@@ -55,6 +58,9 @@ QUALITY_CUTS = (
     "leakage2 < 0.85",
 )
 
+MOST_FEATURES = 10_000
+MOST_CUTS = 1000
+
 
 class AnalysisConfig(Settings):
     """Settings of an analysis. The defaults are those of FACT's open Crab analysis.
@@ -73,13 +79,18 @@ class AnalysisConfig(Settings):
     """
 
     features: tuple[str, ...] = Field(
-        default=FEATURES, min_length=1, description="Columns and derived features that a model is trained on."
+        default=FEATURES,
+        min_length=1,
+        max_length=MOST_FEATURES,
+        description="Columns and derived features that a model is trained on.",
     )
     derived_features: dict[str, str] = Field(
         default_factory=lambda: dict(DERIVED_FEATURES), description="Further features: names and their expressions."
     )
     quality_cuts: tuple[str, ...] = Field(
-        default=QUALITY_CUTS, description="Conditions that an event has to meet, as expressions."
+        default=QUALITY_CUTS,
+        max_length=MOST_CUTS,
+        description="Conditions that an event has to meet, as expressions.",
     )
     groups: str = Field(
         default="night",
@@ -125,6 +136,8 @@ class AnalysisConfig(Settings):
         features = given.get("features", FEATURES)
         if not isinstance(features, (list, tuple)):
             return given
+        if len(features) + len(given.get("references", ())) > 2 * MOST_FEATURES:
+            return given  # too many, as their validation says
         more = [name for name in given.get("references", ()) if name not in features]
         return {**given, "features": (*features, *more)} if more else given
 
@@ -137,11 +150,13 @@ class AnalysisConfig(Settings):
     @field_validator("features", "references")
     @classmethod
     def _features_once(cls, features: tuple[str, ...]) -> tuple[str, ...]:
+        seen = set()
         for name in features:
             if not name:
                 raise ValueError("a feature has no name")
-            if features.count(name) > 1:
+            if name in seen:
                 raise ValueError(f"feature {name!r} is named twice")
+            seen.add(name)
         return features
 
     @field_validator("quality_cuts")
@@ -157,16 +172,19 @@ class AnalysisConfig(Settings):
         for name in derived:
             if not name.isidentifier() or name in FUNCTIONS or name in CONSTANTS:
                 raise ValueError(f"{name!r} cannot name a derived feature; use letters, digits and underscores")
-            _inputs(name, derived)
+        inputs_of_derived(derived)
         return derived
 
     @model_validator(mode="after")
     def _no_origin(self) -> Self:
         if self.allow_origin_features:
             return self
+        inputs = inputs_of_derived(self.derived_features)
+        names = dict.fromkeys(name for feature in self.features for name in (feature, *inputs.get(feature, ())))
+        origins = {name: origin_of(name, is_reference=name in self.references) for name in names}
         for feature in self.features:
-            for name in (feature, *_inputs(feature, self.derived_features)):
-                if reason := origin_of(name, is_reference=name in self.references):
+            for name in (feature, *inputs.get(feature, ())):
+                if reason := origins[name]:
                     through = "" if name == feature else f" is computed from {name!r}, which"
                     raise ValueError(
                         f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
@@ -176,17 +194,18 @@ class AnalysisConfig(Settings):
 
     def columns_needed(self) -> tuple[str, ...]:
         """Return the columns that features and cuts need from a file; groups and regions need further ones."""
+        inputs = inputs_of_derived(self.derived_features)
         names: dict[str, None] = {}
         for feature in self.features:
-            names |= dict.fromkeys((feature, *_inputs(feature, self.derived_features)))
+            names |= dict.fromkeys((feature, *inputs.get(feature, ())))
         for cut in self.quality_cuts:
             for name in names_in(cut):
-                names |= dict.fromkeys((name, *_inputs(name, self.derived_features)))
+                names |= dict.fromkeys((name, *inputs.get(name, ())))
         return tuple(name for name in names if name not in self.derived_features)
 
     def inputs_of(self, feature: str) -> tuple[str, ...]:
         """Return all names that a derived feature is computed from; none for a column of a file."""
-        return _inputs(feature, self.derived_features)
+        return inputs_of_derived(self.derived_features).get(feature, ())
 
     def with_references(self, columns: Sequence[str]) -> AnalysisConfig:
         """Return the configuration with further columns that are scores of another analysis.
@@ -294,9 +313,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     if path is None:
         return AnalysisConfig()
     file = Path(path)
-    with wrap_errors(file, "reading the settings"):
-        text = file.read_text(encoding="utf-8")
-    return parse_config(text, str(file))
+    return parse_config(read_input_text(file, LARGEST_TEXT, "reading the settings"), str(file))
 
 
 def parse_config(text: str, source: str) -> AnalysisConfig:
@@ -338,30 +355,12 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
 
 def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
     """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
-    try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        reason = getattr(error, "problem", None) or type(error).__name__
-        raise EventFileError(f"{source}: is not valid YAML{where} ({reason})") from error
+    content = parse_yaml(text, source)
     if content is None:
         content = {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise EventFileError(f"{source}: must hold names and values, such as {example}")
     return content
-
-
-def _inputs(name: str, derived: dict[str, str], through: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return all names that a derived feature is computed from, those it needs first coming first."""
-    if name in through:
-        raise ValueError(f"derived feature {name!r} is computed from itself")
-    if name not in derived:
-        return ()
-    names: dict[str, None] = {}
-    for other in names_in(derived[name]):
-        names |= dict.fromkeys((*_inputs(other, derived, (*through, name)), other))
-    return tuple(names)
 
 
 def _settings_at(place: Sequence[Any]) -> type[Settings]:

@@ -9,7 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from excess._core.errors import EventFileError, wrap_errors
+from excess._core.errors import EventFileError
+from excess._core.inputs import read_input_text
+from excess.events._yaml import LARGEST_TEXT
 from excess.events.config import AnalysisConfig, describe_error, parse_mapping
 from excess.events.region_config import RegionConfig, Settings
 
@@ -79,8 +81,7 @@ def load_observation_list(path: str | PathLike[str]) -> dict[str, ObservationEnt
     (['crab', 'mrk421'], 'crab.hdf5', 0.5)
     """
     file = Path(path)
-    with wrap_errors(file, "reading the list of observations"):
-        text = file.read_text(encoding="utf-8")
+    text = read_input_text(file, LARGEST_TEXT, "reading the list of observations")
     content = parse_mapping(text, str(file), "'crab: {events: crab.hdf5}'")
     if not content:
         raise EventFileError(f"{file}: lists no observations; give names and files, such as 'crab: {{events: a.hdf5}}'")

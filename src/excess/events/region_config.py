@@ -15,6 +15,11 @@ AUTO = "auto"
 """As many regions as fit; or the method that the columns of a file allow."""
 
 
+MOST_REGIONS = 360
+"""Regions on a circle around the pointing: no more than one for each degree of it."""
+MOST_EXCLUSIONS = 1000
+
+
 class Settings(BaseModel):
     """Base of settings: unknown keys are errors."""
 
@@ -61,9 +66,13 @@ def _check_number(given: Any) -> Any:
     if given == AUTO:
         return given
     if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"input should be a valid integer, or auto; got {given!r}")  # noqa: TRY004, for pydantic
+        raise ValueError(f"input should be a valid integer, or auto; got {given!r:.60}")  # noqa: TRY004, for pydantic
     if given < 2:
         raise ValueError("input should be greater than or equal to 2: the On region, and at least one Off region")
+    if given > MOST_REGIONS:
+        raise ValueError(
+            f"input should be less than or equal to {MOST_REGIONS}: one region for each degree of a circle"
+        )
     return given
 
 
@@ -112,7 +121,9 @@ class RegionConfig(Settings):
         "regions do not overlap, and with n_regions: auto half a radius is free between On and the nearest Off region.",
     )
     exclusion: tuple[Exclusion, ...] = Field(
-        default=(), description="Parts of the sky without Off regions: other sources, bright stars."
+        default=(),
+        max_length=MOST_EXCLUSIONS,
+        description="Parts of the sky without Off regions: other sources, bright stars.",
     )
 
     match: Literal["none", "zenith", "time"] = Field(
