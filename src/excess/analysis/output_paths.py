@@ -122,6 +122,8 @@ def check_report_path(path: str | PathLike[str], folder: str | PathLike[str], *,
 
 
 def _is_report(path: Path) -> bool:
+    if not path.is_file():
+        return False
     try:
         with path.open("rb") as file:
             return _REPORT_MARK in file.read(_REPORT_BYTES)
@@ -142,6 +144,8 @@ def check_run_folder(
 
 
 def _is_finished(folder: Path) -> bool:
+    if not (folder / RUN_FILES[-1]).is_file():
+        return False
     try:
         return "models" in json.loads((folder / RUN_FILES[-1]).read_text(encoding="utf-8"))
     except (OSError, ValueError, TypeError, RecursionError):

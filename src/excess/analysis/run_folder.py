@@ -24,6 +24,7 @@ from excess._core.files import (
     undo_unfinished,
     write_text,
 )
+from excess._core.inputs import check_regular_file
 from excess._core.locks import locked
 from excess._core.version import versions
 from excess.analysis.output_paths import RUN_FILES, check_run_folder
@@ -394,6 +395,9 @@ def read_run(folder: str | PathLike[str]) -> Run:
             f"{folder}: is not the folder of a finished run, it has no result.json; give what was the output folder of "
             "'excess detect' or 'excess demo'"
         )
+    for name in RUN_FILES:
+        if (folder / name).exists():
+            check_regular_file(folder / name)
     try:
         return _read(folder)
     except Exception as error:  # with damaged files the libraries raise exceptions of many types

@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 
 from excess.events._arrays import INDEX_COLUMNS
+from excess.events._bounds import check_columns
+from excess.events._lines import LONGEST_LINE, open_lines
 
 __all__ = ["chunks", "columns", "count", "looks_like_csv"]
 
@@ -40,7 +42,10 @@ def looks_like_csv(start: str) -> bool:
 
 def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the columns."""
-    header = pd.read_csv(path, nrows=0, encoding="utf-8-sig")
+    with open_lines(path) as file:
+        check_columns(path, file.readline(LONGEST_LINE).count(b",") + 1)
+    with open_lines(path) as file:
+        header = pd.read_csv(file, nrows=0, encoding="utf-8-sig")
     return tuple(name for name in header.columns if name not in INDEX_COLUMNS)
 
 
@@ -54,7 +59,7 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
     """Yield the events in order, at most ``chunk_rows`` at a time."""
     # All columns are parsed: with a selection, pandas passes over lines that have too many values.
     options: Any = {"encoding": "utf-8-sig", "skipinitialspace": True, "low_memory": False}
-    with pd.read_csv(path, chunksize=chunk_rows or COUNT_ROWS, **options) as reader:
+    with open_lines(path) as file, pd.read_csv(file, chunksize=chunk_rows or COUNT_ROWS, **options) as reader:
         empty = True
         for chunk in reader:
             if chunk.empty:  # a header alone; pandas takes its columns for texts

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
+from excess.events._bounds import check_columns
 from excess.events._derived import Origin
-from excess.events._hdf5 import open_hdf5, stored_names, stored_node
+from excess.events._hdf5 import check_sizes, open_hdf5, stored_names, stored_node
 
 __all__ = ["chunks", "columns", "count", "count_array_events", "data_level"]
 
@@ -225,6 +226,8 @@ def _stored(file: Any, inside: str) -> StoredTable:
     """Return the scalar columns of a table."""
     h5py = require("h5py", "reading HDF5")
     dataset = stored_node(file, inside)
+    check_sizes(Path(file.filename), [dataset])
+    check_columns(Path(file.filename), len(dataset.dtype.names))
     stored = dataset.id.get_type()
     fields = {}
     for position, name in enumerate(dataset.dtype.names):

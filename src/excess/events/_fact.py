@@ -13,7 +13,7 @@ import pandas as pd
 from excess._core.errors import EventFileError, require
 from excess.events._arrays import INDEX_COLUMNS, as_native, slices
 from excess.events._derived import Origin
-from excess.events._hdf5 import open_hdf5, stored_names, stored_node
+from excess.events._hdf5 import check_sizes, open_hdf5, read_texts, stored_names, stored_node
 from excess.events.telescopes import KNOWN_TELESCOPES
 
 __all__ = ["canonical_name", "chunks", "columns", "count", "origin"]
@@ -127,7 +127,7 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
             for name in names:
                 dataset, factor = datasets[name]
                 if h5py.check_string_dtype(dataset.dtype):
-                    values = dataset.asstr(errors="replace")[part].astype(object)
+                    values = read_texts(dataset, part, path)
                 else:
                     values = as_native(dataset[part])
                 table[name] = values if factor is None else values * factor
@@ -149,6 +149,7 @@ def _datasets(file: Any, path: Path) -> Datasets:
     merged = older | found
     if not merged:
         raise EventFileError(f"{path}: the group '{GROUP}' holds no columns")
+    check_sizes(path, [dataset for dataset, _ in merged.values()])
     return merged
 
 

@@ -16,6 +16,7 @@ from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError, require
 from excess.events._arrays import as_native, slices
 from excess.events._derived import UNIX_TIME, Derivation, Direction, Origin
+from excess.events._fits_file import open_fits
 from excess.events.telescopes import Location, find_telescope
 from excess.events.times import TIME_SCALES, unix_from_seconds
 
@@ -96,27 +97,23 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
 @contextmanager
 def _events(path: Path) -> Iterator[tuple[Any, Any]]:
     """Open the extension EVENTS, and all of the file; one that ends before its data does is an error."""
-    fits = require("astropy.io.fits", "reading FITS")
-    with path.open("rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-    with fits.open(path, mode="readonly", memmap=not compressed) as hdus:
+    table = require("astropy.io.fits", "reading FITS").BinTableHDU
+    with open_fits(path) as hdus:
         with warnings.catch_warnings():
-            # Whether the file is cut short is checked below, exactly; odd header cards do no harm.
-            warnings.simplefilter("ignore")
+            warnings.simplefilter("ignore")  # odd header cards do no harm
             found = [hdu for hdu in hdus if hdu.name == "EVENTS" or hdu.header.get("HDUCLAS1") == "EVENTS"]
             found = found or [hdu for hdu in hdus if _has_positions(hdu)]
-            names = ", ".join(hdu.name for hdu in hdus)
         if not found:
+            names = ", ".join(hdu.name for hdu in hdus[:8]) + (", ..." if len(hdus) > 8 else "")
             raise EventFileError(
                 f"{path}: this FITS file has no extension EVENTS, nor another table with RA and DEC, only {names}; is "
                 "it complete?"
             )
         hdu = found[0]
-        if not isinstance(hdu, fits.BinTableHDU):
+        if not isinstance(hdu, table):
             raise EventFileError(f"{path}: the extension EVENTS is no binary table")
-        place = hdu.fileinfo()
-        if not compressed and place["datLoc"] + hdu.size > path.stat().st_size:
-            raise EventFileError(f"{path}: the file ends before its table of events does; copy it again")
+        if hdu.header["NAXIS2"] > 0 and hdu.header["NAXIS1"] < 1:
+            raise EventFileError(f"{path}: its table of events has rows of no bytes; is it complete?")
         yield hdu, hdus
 
 

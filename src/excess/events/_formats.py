@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from excess._core.errors import EventFileError, require, wrap_errors
+from excess._core.inputs import check_regular_file
 from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
 from excess.events._derived import Origin
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
@@ -46,10 +47,7 @@ FORMATS = {
 
 def recognise(path: Path) -> str:
     """Return the format of a file, a key of FORMATS, from its first bytes and its layout."""
-    if not path.exists():
-        raise EventFileError(f"{path}: does not exist")
-    if path.is_dir():
-        raise EventFileError(f"{path}: is a folder; name the files in it")
+    check_regular_file(path)
     with wrap_errors(path, "opening"), path.open("rb") as file:
         start = file.read(START_BYTES)
     if not start:

@@ -7,17 +7,24 @@ opens, and a pickle can run any code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from excess._core.errors import EventFileError, require
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["open_hdf5", "stored_names", "stored_node"]
+from excess._core.errors import EventFileError, require
+from excess.events._bounds import check_columns, check_expansion
+
+__all__ = ["check_sizes", "open_hdf5", "read_texts", "stored_names", "stored_node"]
 
 CHUNK_CACHE = 2**20
 """Cache of each column in bytes; the default of HDF5, 8 MiB in recent versions, adds up over many columns."""
+_TEXTS_AT_ONCE = 256
+_FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}
+"""Filters of HDF5 that make data shorter by a constant factor at most: shuffle, fletcher32, nbit and scaleoffset."""
 
 
 @contextmanager
@@ -31,6 +38,7 @@ def open_hdf5(path: Path) -> Iterator[Any]:
 
 def stored_names(group: Any) -> list[str]:
     """Return the names in a group, in order, including links that cannot be followed."""
+    check_columns(Path(group.file.filename), len(group.id))
     return sorted(name.decode("utf-8", "surrogateescape") for name in group.id)
 
 
@@ -48,3 +56,32 @@ def stored_node(file: Any, inside: str) -> Any:
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
         raise EventFileError(f"{file.filename}: {node.name} is stored in another file; store the data itself")
     return node
+
+
+def check_sizes(path: Path, datasets: Sequence[Any]) -> None:
+    """Raise EventFileError if datasets hold far more than fits into their file: what they say need not be stored."""
+    n_bytes = 0
+    for dataset in datasets:
+        # a chunk is read as a whole, and may be larger than the dataset
+        n_rows = max(len(dataset), dataset.chunks[0] if dataset.chunks else 0)
+        n_bytes += n_rows * dataset.dtype.itemsize
+        filters = dataset.id.get_create_plist()
+        codes = [filters.get_filter(number)[0] for number in range(filters.get_nfilters())]
+        if sum(code not in _FILTERS_WITHOUT_COMPRESSION for code in codes) > 1:
+            raise EventFileError(f"{path}: {dataset.name} is compressed more than once; write it with one compression")
+    check_expansion(path, n_bytes)
+
+
+def read_texts(dataset: Any, part: slice, path: Path) -> NDArray[Any]:
+    """Return rows of a dataset of texts; EventFileError where they are far longer than all of the file.
+
+    Texts of any length lie elsewhere in the file, and many rows may refer to a single long one.
+    """
+    texts = dataset.asstr(errors="replace")
+    pieces = [np.empty(0, dtype=object)]
+    n_letters = 0
+    for start in range(part.start, part.stop, _TEXTS_AT_ONCE):
+        pieces.append(texts[start : min(start + _TEXTS_AT_ONCE, part.stop)].astype(object))
+        n_letters += sum(map(len, pieces[-1]))
+        check_expansion(path, n_letters)
+    return np.concatenate(pieces)

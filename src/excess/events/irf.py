@@ -14,6 +14,7 @@ from excess._core.checks import FloatArray
 from excess._core.errors import EventFileError, require, wrap_errors
 from excess._core.files import replacing
 from excess._core.version import __version__
+from excess.events._fits_file import check_fits
 
 __all__ = ["multiply_effective_area", "pointing_zenith", "write_efficiency"]
 
@@ -62,6 +63,7 @@ def multiply_effective_area(
     ``factor`` takes energies in TeV, the geometric centres of the bins. ``of`` says what kind of efficiency it is.
     """
     fits, units = require("astropy.io.fits", "reading FITS"), require("astropy.units", "reading FITS")
+    check_fits(source)
     with wrap_errors(source, "reading FITS"), fits.open(source, memmap=False) as hdus:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd header cards do no harm
@@ -96,6 +98,7 @@ def multiply_effective_area(
 def pointing_zenith(path: Path) -> float | None:
     """Return the zenith distance of the pointing of a FITS run in deg; None if its headers do not say."""
     fits = require("astropy.io.fits", "reading FITS")
+    check_fits(path)
     with wrap_errors(path, "reading FITS"), fits.open(path) as hdus:
         for hdu in hdus:
             for key, zenith in (("ZEN_PNT", lambda value: value), ("ALT_PNT", lambda value: 90 - value)):
