@@ -18,6 +18,7 @@ from excess import (
     load,
     null_test,
 )
+from excess.estimators import model_file
 from excess.estimators.hybrid import LABELS, LABELS_AND_REFERENCES
 from excess.estimators.model_file import save
 
@@ -264,6 +265,15 @@ class TestModelFile:
         np.testing.assert_array_equal(clone(again).fit(score, on).predict_proba(score), model.predict_proba(score))
         again.save(tmp_path / "again.excess", {"nights": [1]})
         assert (tmp_path / "again.excess").read_bytes() == path.read_bytes()
+
+    def test_models_inside_of_each_other(self, events, tmp_path, monkeypatch):
+        X, _, on, _ = events
+        inner = hybrid({"score": 0}).fit(X[:600], on[:600])
+        hybrid({"inner": inner}).fit(X[:600], on[:600]).save(tmp_path / "model")
+        assert list(load(tmp_path / "model").references["inner"].references) == ["score"]
+        monkeypatch.setattr(model_file, "_DEEPEST", 2)
+        with pytest.raises(ValueError, match=r"model does not hold a valid .* inside of each other, more than 2 deep"):
+            load(tmp_path / "model")
 
     def test_columns_by_name_and_the_default_estimator(self, events, tmp_path):
         X, _, on, _ = events

@@ -468,7 +468,7 @@ def test_other_files_are_refused(content, match, tmp_path):
 
 def test_paths_without_a_file_are_refused(tmp_path):
     refused(tmp_path / "none", "does not exist")
-    refused(tmp_path, "is a folder; give the name of a model file")
+    refused(tmp_path, "is a folder; name the files in it")
     (tmp_path / "file").write_text("text")
     refused(tmp_path / "file" / "model", "cannot be read: Not a directory|does not exist")
     refused(str(tmp_path / "a\0b"), "cannot be read: embedded null")
@@ -490,7 +490,7 @@ def test_model_files_are_known_by_how_they_begin(models, tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are of POSIX")
 def test_pipes_are_refused(models, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "is not a regular file")
+    refused(tmp_path / "pipe", "is a pipe, and a file is read more than once")
     with pytest.raises(ModelFileError, match="is not a regular file"):
         models["tree"].save(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
@@ -576,6 +576,17 @@ HEADER_TRICKS = {
     "alpha in words": (with_header(alpha="1/5"), "impossible value of alpha"),
     "parameters in a list": (with_header(parameters=[]), "impossible value of parameters"),
     "a list as parameter": (with_header(parameters={"max_depth": [1]}), "a list in its header"),
+    "unknown entries": (
+        with_header(**{f"note {k}": "x" for k in range(2000)}),
+        r"a header with 2,000 entries that are not known, such as \['note 0'\]",
+    ),
+    "a long header": (
+        with_header(metadata={"note": "x" * (1 << 24)}),
+        r"has a header of 16,77.,... characters; 16,777,216 are the most",
+    ),
+    "many arrays": (lambda header, entries, data: entries.update({
+        f"new{k}": {"dtype": "F64", "shape": [0], "data_offsets": [len(data)] * 2} for k in range(1001)}) and None,
+        r"has 1,01. arrays; 1,000 are the most"),
     "an object as number": (with_header(threshold={"float": "0x1"}), "impossible number"),
     "dtype O": (change("values", dtype="O"), DAMAGED),
     "dtype of nothing": (change("values", dtype=None), DAMAGED),
@@ -644,6 +655,32 @@ CONTENT_TRICKS = {
 }  # fmt: skip
 
 
+def test_a_header_that_is_too_long_is_not_written(models, tmp_path):
+    with pytest.raises(ModelFileError, match=r"model cannot be written: it has a header of .* give less metadata"):
+        models["tree"].save(tmp_path / "model", metadata={"note": "x" * (1 << 24)})
+    assert not list(tmp_path.iterdir())
+
+
+def test_memory_of_predictions_follows_the_size_of_the_file(tmp_path):
+    """One feature has many edges, and there are many features: padded to a matrix, these would take 2 GB."""
+    X = np.zeros((600, 2000))
+    X[:, 0] = np.arange(600)
+    model = OnOffTreeClassifier(max_bins=None, max_depth=2, min_samples_leaf=5).fit(X, np.arange(600) % 7 < 2)
+    more = [np.append(model._trees.edges[0], 1000.0 + np.arange(100_000)), *model._trees.edges[1:]]
+    model._trees = dataclasses.replace(model._trees, edges=more)
+    model.save(tmp_path / "model")
+    assert (tmp_path / "model").stat().st_size < 1 << 20
+    loaded = load(tmp_path / "model")
+    tracemalloc.start()
+    try:
+        scores = loaded.predict_proba(X)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 64 << 20
+    np.testing.assert_array_equal(scores, model.predict_proba(X))
+
+
 @pytest.mark.parametrize("trick", HEADER_TRICKS)
 def test_headers_with_a_right_checksum_are_not_trusted(trick, models, tmp_path):
     edit, match = HEADER_TRICKS[trick]
@@ -669,6 +706,7 @@ def test_contents_with_a_right_checksum_are_not_trusted(trick, models, tmp_path)
     [
         ("k-means", put("features", (0, 0), 8), "a feature that does not exist"),
         ("k-means", put("features", (0, 0), -1), "a feature that does not exist"),
+        ("k-means", put("features", (0, 0), 1), "it clusters a feature more than once"),
         ("k-means", put("n_clusters", 0, 6), "do not add up"),
         ("k-means ensemble", put("n_clusters", 0, 0), "no clusters"),
         ("k-means ensemble", put("n_clusters", slice(None), 2**62), "no valid length"),

@@ -494,10 +494,25 @@ class TestHostileFiles:
         with pytest.raises(ValueError, match="nested too deep"):
             OnnxGraph.read(field(7, content) + field(8, b""))
 
+    @pytest.mark.parametrize(
+        "graph",
+        [
+            field(1, b"") * 6_000,
+            field(1, field(5, field(1, b"a")) * 4_000),
+            field(11, field(1, b"x")) * 4_000,
+            field(11, field(1, b"x") + field(2, field(1, field(2, field(1, b"\x08\x01") * 6_000)))),
+        ],
+        ids=["nodes", "attributes", "inputs", "dimensions"],
+    )
+    def test_the_number_of_parts_has_an_end(self, graph, monkeypatch):
+        monkeypatch.setattr(onnx_graph, "_MAX_FIELDS", 10_000)
+        with pytest.raises(ValueError, match="has too many parts to be read; 10,000 are the most"):
+            OnnxGraph.read(field(7, graph) + field(8, b""))
+
     def test_paths_without_a_model_are_named(self, content, tmp_path, monkeypatch):
         with pytest.raises(ModelFileError, match=r"nowhere\.onnx does not exist"):
             OnnxClassifier(tmp_path / "nowhere.onnx")
-        with pytest.raises(ModelFileError, match="is not a regular file"):
+        with pytest.raises(ModelFileError, match="is a folder; name the files in it"):
             OnnxClassifier(tmp_path)
         with pytest.raises(TypeError, match=r"got ModelProto; a ModelProto gives them by SerializeToString"):
             OnnxClassifier(onnx.ModelProto.FromString(content))

@@ -40,6 +40,7 @@ from excess.cli.options import (
     one_of,
 )
 from excess.cli.printing import (
+    LONGEST_TEXT,
     describe_content,
     print_json,
     print_run,
@@ -498,14 +499,15 @@ def _fail(error: Exception) -> int:
     if hasattr(error, "exit_code") and hasattr(error, "show"):
         error.show()
         return int(error.exit_code)
-    typer.echo(f"excess: {visible(_sentence_of(error))}", err=True)
+    typer.echo(f"excess: {visible(shortened(_sentence_of(error), LONGEST_TEXT))}", err=True)
     return 1
 
 
 def _sentence_of(error: Exception) -> str:
     """Return an error as one sentence."""
     if isinstance(error, MemoryError):
-        return "not enough memory; give fewer events, or smaller chunks"
+        where = f" ({error})" if type(error) is MemoryError and str(error) else ""
+        return f"not enough memory{where}; give fewer events, or smaller chunks"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, (ValueError, OSError, ImportError)):

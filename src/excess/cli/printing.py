@@ -11,6 +11,9 @@ import typer
 if TYPE_CHECKING:
     from excess.analysis import Run
 
+LONGEST_TEXT = 20_000
+"""Characters of a list, or of a message, that holds names from files."""
+
 
 def say(text: str, silent: bool) -> None:
     """Tell people on the way; scripts want the result alone."""
@@ -58,7 +61,7 @@ def print_table(title: str, rows: dict[str, Any]) -> None:
 
     table = Table(title=_shown(title), show_header=False)
     for key, value in rows.items():
-        table.add_row(_shown(str(key)), _shown(str(value)))
+        table.add_row(_shown(shortened(str(key))), _shown(shortened(str(value), LONGEST_TEXT)))
     Console().print(table)
 
 
@@ -76,10 +79,10 @@ def describe_content(found: dict[str, Any]) -> dict[str, str]:
     return rows
 
 
-def shortened(value: Any) -> str:
+def shortened(value: Any, longest: int = 400) -> str:
     """Return a value as text of bearable length."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 400 else text[:397] + "..."
+    return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def print_run(run: Run) -> None:

@@ -111,6 +111,8 @@ def cells_from_arrays(arrays: StoredArrays, n_features: int) -> list[ClusterCell
     """Make clusterings from the arrays of a model file; ValueError unless they are clusterings."""
     features = arrays.take("features", np.int64, None, None)
     require(bool(((features >= 0) & (features < n_features)).all()), "it clusters a feature that does not exist")
+    # each once: events are copied with the features of a clustering
+    require(bool((np.diff(np.sort(features, axis=1), axis=1) > 0).all()), "it clusters a feature more than once")
     n_clusters = arrays.take("n_clusters", np.int64, len(features))
     require(len(n_clusters) > 0 and bool((n_clusters > 0).all()), "it has no clusters")
     centers = arrays.take("centers", np.float64, None, features.shape[1])

@@ -15,8 +15,8 @@ import json
 import os
 import platform
 import re
-import stat
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,9 +30,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from excess._core import files
 from excess._core.checks import as_scalar_alpha, as_threshold, binary_classes
+from excess._core.inputs import kind_of_file
+from excess._core.reading_watch import noted
 from excess._core.version import __version__
 from excess.estimators.calibration import SignalCalibration
-from excess.estimators.model_header import FORMAT_VERSION, as_json, as_number, as_parameter, parse_header
+from excess.estimators.model_header import FORMAT_VERSION, as_json, as_number, as_parameter, check_length, parse_header
 from excess.estimators.model_state import SAVEABLE, StoredArrays, require
 from excess.stats.curve import ThresholdCurve
 
@@ -45,7 +47,11 @@ _START = b'{"__metadata__":{"excess":"'
 _START_OF_VERSION_1 = b"excess model\n"
 _LENGTH_SIZE = 8
 _DTYPES = {"BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F32", "F64"}
+_MOST_ARRAYS = 1000
+_DEEPEST = 4
+"""Models that may be inside of each other: a hybrid may have hybrids as references, but not without end."""
 _CLASS_DTYPES = re.compile(r"\|b1|\|[iu]1|<[iu][248]|<f[48]|<U[1-9][0-9]{0,5}")
+_depth: ContextVar[int] = ContextVar("depth", default=0)  # of a model inside of others
 _CURVE = ("thresholds", "n_on", "n_off", "significance")
 
 
@@ -144,12 +150,12 @@ def load(path: PathLike) -> Any:
     name = header["class"]
     if name not in SAVEABLE:
         raise ModelFileError(
-            f"{path} holds a model of the class {name!r}, which excess {__version__} does not know, only "
+            f"{path} holds a model of the class {name!r:.40}, which excess {__version__} does not know, only "
             f"{', '.join(sorted(SAVEABLE))}; upgrade excess"
         )
     try:
         return _restore(SAVEABLE[name], header, StoredArrays(arrays))
-    except (ValueError, TypeError, KeyError, OverflowError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise ModelFileError(f"{path} does not hold a valid {name}: {error}") from error
 
 
@@ -163,6 +169,16 @@ def to_bytes(model: Any) -> NDArray[np.uint8]:
 
 def from_bytes(content: NDArray[np.uint8]) -> Any:
     """Return the fitted estimator of `to_bytes`; ModelFileError if there is none."""
+    depth = _depth.get() + 1
+    require(depth < _DEEPEST, f"it has models inside of each other, more than {_DEEPEST} deep")
+    outside = _depth.set(depth)
+    try:
+        return _from_bytes(content)
+    finally:
+        _depth.reset(outside)
+
+
+def _from_bytes(content: NDArray[np.uint8]) -> Any:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model"
         path.write_bytes(content.tobytes())
@@ -196,6 +212,10 @@ def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
     """Write a file under a temporary name and rename it, so that there is never a part of one."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
+        check_length(text)
+    except ValueError as error:
+        raise ModelFileError(f"{path} cannot be written: it {error}; give less metadata") from error
+    try:
         target = path.resolve()  # a link stays a link: what it points to is replaced
         if target.exists() and not target.is_file():
             raise ModelFileError(f"{path} is {_kind_of_path(target)}; give the name of a file")
@@ -219,9 +239,12 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
             what = "is not a model file of excess" if start else "is empty"
             raise ModelFileError(f"{path} {what}; give a file that save has written")
         # safetensors compares header and arrays with the size of the file before it reads them
-        with safe_open(path, framework="np") as file:
+        with noted(path), safe_open(path, framework="np") as file:
             text = (file.metadata() or {}).get(_KEY, "")
-            arrays = {name: _read_array(path, file, name, size) for name in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+            if len(names) > _MOST_ARRAYS:
+                raise ModelFileError(f"{path} has {len(names):,} arrays; {_MOST_ARRAYS:,} are the most")
+            arrays = {name: _read_array(path, file, name, size) for name in names}
     except ModelFileError:
         raise
     except FileNotFoundError as error:
@@ -242,8 +265,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 def _read_start(path: Path) -> bytes:
     """Return the first bytes of a regular file."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise ModelFileError(f"{path} is {_kind_of_path(path)}; give the name of a model file")
+    if (kind := kind_of_file(path)) is not None:
+        raise ModelFileError(f"{path} is {kind}")
     with path.open("rb") as file:
         return file.read(_LENGTH_SIZE + len(_START))
 

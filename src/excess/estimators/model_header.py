@@ -31,12 +31,15 @@ _FIELDS: dict[str, tuple[type, ...]] = {
 }
 """What a header holds besides its format version."""
 _MAX_NESTING = 50
+MAX_LENGTH = 1 << 24
+"""Characters of a header; the names of some ten thousand files and groups that a model was trained on."""
 _REPLACEMENTS = {"random_state": "None", "threshold": "model.threshold_"}
 """Values by which parameters that a file cannot hold may be replaced."""
 
 
 def parse_header(text: str) -> dict[str, Any]:
     """Return a header from its JSON; errors go on from the path."""
+    check_length(text)
     try:
         header = json.loads(text.encode("ascii"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -55,9 +58,16 @@ def parse_header(text: str) -> dict[str, Any]:
         if isinstance(header[name], dict):
             header[name] = {key: _parse_number(value) for key, value in header[name].items()}
     header["threshold"] = _parse_number(header["threshold"])
+    unknown = [name for name in header if name not in _FIELDS and name != "format_version"]
+    require(not unknown, f"has a header with {len(unknown):,} entries that are not known, such as {unknown[:1]!r:.40}")
     wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
     require(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")
     return header
+
+
+def check_length(text: str) -> None:
+    """Raise ValueError if a header is too long; the message goes on from the path."""
+    require(len(text) <= MAX_LENGTH, f"has a header of {len(text):,} characters; {MAX_LENGTH:,} are the most")
 
 
 def _refuse_constant(word: str) -> Any:

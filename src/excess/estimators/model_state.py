@@ -46,7 +46,7 @@ class StoredArrays:
 
     def check_all_taken(self) -> None:
         """Raise ValueError if an array is left."""
-        require(not self._left, f"nothing is known of {', '.join(self._left)}")
+        require(not self._left, f"nothing is known of {', '.join(self._left):.200}")
 
 
 def cut_array(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[Any]]:

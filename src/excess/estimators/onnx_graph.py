@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import NamedTuple
 
 from excess.estimators.model_state import require
@@ -39,6 +40,9 @@ PARTS: dict[str, dict[int, str]] = {
 
 _VARINT, _EIGHT_BYTES, _BYTES, _FOUR_BYTES = 0, 1, 2, 5
 _MAX_DEPTH = 100  # that of protobuf
+_MAX_FIELDS = 1_000_000
+"""Fields that are looked at, all passes together; runs of numbers and short texts, as forests have them, are none."""
+_MAX_LABELS = 1000
 _MAX_VARINT = 10
 _KINDS = {1: "float32", 7: "int64", 8: "text", 9: "bool", 10: "float16", 11: "float64"}
 _CLASS_LABELS = {b"classlabels_ints", b"classlabels_int64s", b"classlabels_strings"}
@@ -55,6 +59,8 @@ _RUN = re.compile(rb"(?:\x3d.{4}|\x40[\x80-\xff]{0,9}[\x00-\x7f]|\x4a(?:" + _SHO
 _ZEROS = re.compile(rb"(?:\x40\x00)++")
 
 Span = tuple[int, int]
+
+_fields_left: ContextVar[list[int] | None] = ContextVar("fields left", default=None)
 
 
 class OnnxValue(NamedTuple):
@@ -107,6 +113,14 @@ class OnnxGraph(NamedTuple):
         require(len(content) > 0, "is empty; give an ONNX model")
         require(len(content) <= MAX_SIZE, f"has {len(content)} bytes; an ONNX model has {MAX_SIZE} at most")
         require(content[4:8] != b"ORTM", "is in the format of onnxruntime, not in that of ONNX; give the .onnx file")
+        outside = _fields_left.set([_MAX_FIELDS])
+        try:
+            return cls._read(content)
+        finally:
+            _fields_left.reset(outside)
+
+    @classmethod
+    def _read(cls, content: bytes) -> OnnxGraph:
         whole = (0, len(content))
         _check_tensors(content, whole, "ModelProto", 0)
         parts = list(_fields(content, whole))
@@ -156,7 +170,10 @@ def _fields(content: bytes, span: Span, *, skip: re.Pattern[bytes] | None = None
     Whole fields that ``skip`` matches are left out.
     """
     position, end = span
+    left = _fields_left.get() or [_MAX_FIELDS]
     while position < end:
+        left[0] -= 1
+        require(left[0] >= 0, f"has too many parts to be read; {_MAX_FIELDS:,} are the most")
         if skip is not None and (run := skip.match(content, position, end)):
             position = run.end()
             continue
@@ -238,7 +255,7 @@ def _read_labels(content: bytes, node: Span) -> tuple[int, ...] | tuple[str, ...
         for number, value in _fields(content, span):
             if number == 8 and isinstance(value, tuple):  # packed
                 position = value[0]
-                while position < value[1]:
+                while position < value[1] and len(integers) < _MAX_LABELS:
                     one, position = _read_varint(content, position, value[1])
                     integers.append(_as_int(one))
             elif number == 8:

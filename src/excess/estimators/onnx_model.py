@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -17,6 +16,8 @@ from sklearn.utils.validation import _num_features, validate_data
 from excess._core.checks import FloatArray
 from excess._core.errors import prefix_errors
 from excess._core.errors import require as require_library
+from excess._core.inputs import kind_of_file
+from excess._core.reading_watch import noted
 from excess.estimators.model_file import ModelFileError
 from excess.estimators.model_file import save as save_model
 from excess.estimators.model_state import State, StoredArrays, require, saveable
@@ -265,9 +266,10 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             options.log_severity_level = 4  # errors are raised, and not printed as well
             options.add_session_config_entry("session.load_model_format", "ONNX")
             try:
-                self._session = runtime.InferenceSession(
-                    self._content, sess_options=options, providers=["CPUExecutionProvider"]
-                )
+                with noted(self._name):
+                    self._session = runtime.InferenceSession(
+                        self._content, sess_options=options, providers=["CPUExecutionProvider"]
+                    )
             except Exception as error:  # onnxruntime has many types, all of them direct heirs of Exception
                 raise ModelFileError(
                     f"{self._name} cannot be opened by onnxruntime {runtime.__version__}: {_first_line(error)}; if the "
@@ -284,7 +286,8 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
                 for value, part in zip(self._inputs, parts, strict=True)
             }
         try:
-            (found,) = session.run([self._output.name], inputs)
+            with noted(self._name):
+                (found,) = session.run([self._output.name], inputs)
         except Exception as error:
             raise ModelFileError(f"{self._name} cannot be applied: {_first_line(error)}") from error
         if self._output.kind == "maps":
@@ -324,11 +327,11 @@ def _read_file(path: Any) -> bytes:
             "by SerializeToString()"
         )
     try:
-        status = Path(path).stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError(f"{path} is not a regular file; give the name of an ONNX file")
-        if status.st_size > MAX_SIZE:
-            raise ModelFileError(f"{path} has {status.st_size} bytes; an ONNX model has {MAX_SIZE} at most")
+        if (kind := kind_of_file(Path(path))) is not None:
+            raise ModelFileError(f"{path} is {kind}")
+        size = Path(path).stat().st_size
+        if size > MAX_SIZE:
+            raise ModelFileError(f"{path} has {size} bytes; an ONNX model has {MAX_SIZE} at most")
         return Path(path).read_bytes()
     except FileNotFoundError as error:
         raise ModelFileError(f"{path} does not exist") from error

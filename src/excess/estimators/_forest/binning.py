@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from excess._core.compilation import njit
 from excess._core.rng import bottom_rows
-from excess.estimators._forest.layout import MAX_NARROW_BINS
 
 N_SAMPLED = 100_000
 """Rows from which the edges of features with many distinct values are taken."""
@@ -45,39 +44,44 @@ def sampled_rows(n_rows: int) -> NDArray[np.int64]:
     return bottom_rows(n_rows, N_SAMPLED)
 
 
-def pad_edges(edges: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Return edges as one matrix, a row per feature, filled up with infinity.
+def pad_edges(edges: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return the edges of all features in one array, filled up with infinity, and where those of each begin and end.
 
-    The width is a power of two, at least 256, and always larger than the number of edges.
+    As many as a feature has after that is a power of two, and larger than the number of its edges; so all of them
+    together take at most twice their memory, however different features are.
     """
-    longest = max((len(e) for e in edges), default=0)
-    width = max(MAX_NARROW_BINS + 1, 1 << int(longest).bit_length())
-    padded = np.full((len(edges), width), np.inf)
-    for row, values in zip(padded, edges, strict=True):
-        row[: len(values)] = values
-    return padded
+    starts = np.zeros(len(edges) + 1, dtype=np.int64)
+    np.cumsum([1 << len(values).bit_length() for values in edges], out=starts[1:])
+    padded = np.full(starts[-1], np.inf)
+    for start, values in zip(starts[:-1], edges, strict=True):
+        padded[start : start + len(values)] = values
+    return padded, starts
 
 
 @njit(cache=True, nogil=True)
 def encode(X, first, last, edges, features, codes):
-    """Write the codes of rows ``first`` to ``last`` of X, of some features, into the top rows of ``codes``."""
+    """Write the codes of rows ``first`` to ``last`` of X, of some features, into the top rows of ``codes``.
+
+    ``edges`` are those of `pad_edges`.
+    """
+    padded, starts = edges
     values = np.zeros(_BLOCK)
     below = np.zeros(_BLOCK, dtype=np.int64)
     # blocks outside, features inside: the rows of a block stay in the cache for all features, and so do the edges
     for start in range(first, last, _BLOCK):
         n = min(_BLOCK, last - start)
         for j in features:
-            row = edges[j]
+            row = padded[starts[j] : starts[j + 1]]
             # to float64 once, whatever the type of X; the last block keeps old values at its end, which get no code
             for i in range(n):
                 values[i] = X[start + i, j]
             for i in range(_BLOCK):
                 below[i] = 0
-            # A binary search for all rows of the block at once: how many edges lie below each value. The width of a
-            # row of edges is a power of two and its last element infinite, so that every row takes the same steps and
-            # the count stays below the width. Steps outside, rows inside: a step is a selection and no branch, and
+            # A binary search for all rows of the block at once: how many edges lie below each value. The length of
+            # the edges is a power of two and the last of them infinite, so that every row takes the same steps and
+            # the count stays below the length. Steps outside, rows inside: a step is a selection and no branch, and
             # the loads of different rows overlap.
-            step = edges.shape[1] // 2
+            step = len(row) // 2
             while step > 0:
                 for i in range(_BLOCK):
                     position = below[i]
