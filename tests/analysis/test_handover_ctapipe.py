@@ -141,11 +141,26 @@ def test_scores_find_their_rows_by_key(path, tmp_path, order):
     np.testing.assert_array_equal(stored["excess_is_valid"], expected["excess_score"].notna())
 
 
+def test_an_image_that_was_cut_away_leaves_the_score_of_the_other_one(path, tmp_path):
+    """As by a model of one telescope, with the quality cut tel_id == 1."""
+    keys = keys_of(path)
+    table = scores([key for key in keys for _ in range(2)])
+    table.loc[::2, ["excess_score", "excess_signal_probability"]] = np.nan
+    table.loc[::2, "excess_selected"] = False
+    with EventWriter(tmp_path / "out.h5", copy_of=FileCopy(path)) as writer:
+        writer.append(table[:31])
+        writer.append(table[31:])
+    with h5py.File(tmp_path / "out.h5") as file:
+        stored = file["dl2/event/subarray/classification/excess"][:]
+    np.testing.assert_array_equal(stored["excess_score"], table["excess_score"][1::2])
+    assert stored["excess_is_valid"].all()
+
+
 def test_events_that_have_no_row_or_two(path, tmp_path):
     keys = keys_of(path)
     for given, message in (
         ([*keys[:3], (9, 9)], "event with obs_id 9, event_id 9 is not in /dl1/event/subarray/trigger"),
-        ([keys[0], keys[1], keys[1]], "event with obs_id 2, event_id 1 has several rows"),
+        ([keys[0], keys[1], keys[1]], "event with obs_id 2, event_id 1 has several rows with a score"),
     ):
         with pytest.raises(EventFileError, match=message), EventWriter(tmp_path / "out.h5", copy_of=path) as writer:
             writer.append(scores(given))

@@ -117,6 +117,19 @@ def test_the_same_events_give_the_same_bytes(tmp_path):
     assert (tmp_path / "b.fits.gz").read_bytes() == (tmp_path / "c.fits.gz").read_bytes()
 
 
+def test_a_table_with_positions_under_another_name(tmp_path):
+    """As the reader takes it for the events, where there is no EVENTS."""
+    write_gadf_run(tmp_path / "a.fits")
+    with fits.open(tmp_path / "a.fits") as hdus:
+        del hdus["EVENTS"].header["HDUCLAS1"]
+        hdus["EVENTS"].name = "SHOWERS"
+        fits.HDUList([hdus[0], hdus["GTI"], hdus["SHOWERS"]]).writeto(tmp_path / "b.fits")
+    table = write_copy(tmp_path / "b.fits", tmp_path / "c.fits.gz")
+    pd.testing.assert_frame_equal(read_events(tmp_path / "c.fits.gz")[NEW], table)
+    old, new = (hdu_bytes(tmp_path / name) for name in ("b.fits", "c.fits.gz"))
+    assert [name for name in old if old[name] != new[name]] == ["SHOWERS"]
+
+
 def test_a_run_without_events(tmp_path):
     write_gadf_run(tmp_path / "a.fits")
     with fits.open(tmp_path / "a.fits") as hdus:

@@ -96,18 +96,34 @@ class CtapipeCopy:
         if self._trigger is None:
             self._dataset.resize((self._n_rows + len(chunk),))
             self._write(self._n_rows, new)
-        elif len(chunk):
-            places = self._places(chunk)
-            start, stop = int(places.min()), int(places.max()) + 1
-            rows = new
-            if stop - start > len(places):
-                rows = self._rows.read(start, stop).view(self._dtype).reshape(stop - start)
-                rows[places - start] = new
-            elif not (np.diff(places) == 1).all():
-                rows = new[np.argsort(places)]
-            self._write(start, rows)
+        elif self._is_next(chunk):
+            self._write(self._n_rows, new)
+        else:
+            self._write_by_key(new[new[f"{self._copy.prefix}_is_valid"]])
         self._n_rows += len(chunk)
         self._hdf5.check()
+
+    def _is_next(self, chunk: pd.DataFrame) -> bool:
+        """Say whether a chunk has the next rows of the table of triggers, as all before it."""
+        if self._index is not None:
+            return False
+        same = self._trigger[self._n_rows : self._n_rows + len(chunk)]
+        return len(same) == len(chunk) and all(np.array_equal(same[key], chunk[key].to_numpy()) for key in KEYS)
+
+    def _write_by_key(self, new: NDArray[Any]) -> None:
+        """Write rows with a score to where their events are.
+
+        Others have nothing to tell, such as images of telescopes that the quality cuts of the model leave out.
+        """
+        if self._index is None:
+            self._index = _EventIndex(self._trigger, self._n_rows, self._copy.path)
+        if not len(new):
+            return
+        places = self._index.find(new)
+        start, stop = int(places.min()), int(places.max()) + 1
+        rows = self._rows.read(start, stop).view(self._dtype).reshape(stop - start)
+        rows[places - start] = new
+        self._write(start, rows)
 
     def _filled(self, rows: NDArray[Any], chunk: pd.DataFrame) -> NDArray[Any]:
         for name, stored in self._names.items():
@@ -115,15 +131,6 @@ class CtapipeCopy:
         floats = [stored for stored in self._names.values() if self._dtype[stored].kind == "f"]
         rows[f"{self._copy.prefix}_is_valid"] = np.logical_and.reduce([np.isfinite(rows[name]) for name in floats])
         return rows
-
-    def _places(self, chunk: pd.DataFrame) -> NDArray[np.int64]:
-        """Return the rows of events in the table of triggers."""
-        if self._index is None:
-            same = self._trigger[self._n_rows : self._n_rows + len(chunk)]
-            if len(same) == len(chunk) and all(np.array_equal(same[key], chunk[key].to_numpy()) for key in KEYS):
-                return np.arange(self._n_rows, self._n_rows + len(chunk))
-            self._index = _EventIndex(self._trigger, self._n_rows, self._copy.path)
-        return self._index.find(chunk)
 
     @defer_interrupts()
     def close(self) -> None:
@@ -157,16 +164,17 @@ class _EventIndex:
                 f"{path}: {_words(twice)} is there twice in {TRIGGER}, so that its score would not find its row"
             )
 
-    def find(self, chunk: pd.DataFrame) -> NDArray[np.int64]:
-        given = pd.MultiIndex.from_frame(chunk[KEYS])
+    def find(self, rows: NDArray[Any]) -> NDArray[np.int64]:
+        """Return where the events of some rows are; each event can be asked for once."""
+        given = pd.MultiIndex.from_arrays([rows[key] for key in KEYS], names=KEYS)
         places = self._index.get_indexer(given)
         if (places < 0).any():
             raise EventFileError(f"{self._path}: {_words(given[places < 0][0])} is not in {TRIGGER}; is it complete?")
         again = self._used[places] | pd.Series(places).duplicated().to_numpy()
         if again.any():
             raise EventFileError(
-                f"{self._path}: {_words(given[again][0])} has several rows, such as images of several telescopes, and "
-                "would get several scores; aggregate them, or write to a file with the suffix .parquet"
+                f"{self._path}: {_words(given[again][0])} has several rows with a score, such as images of several "
+                "telescopes; aggregate them, or write to a file with the suffix .parquet"
             )
         self._used[places] = True
         return places

@@ -46,7 +46,7 @@ class FitsCopy:
             self._exits = self._exits.pop_all()  # stays open until `close`
 
     def _start(self, first: pd.DataFrame) -> None:
-        """Copy all that stands before the table of events, and write the header of this one."""
+        """Copy all that stands before the rows of events, with their header changed."""
         self._header = self._find_events()
         self._n_wanted, self._row_bytes = self._header.number("NAXIS2"), self._header.number("NAXIS1")
         self._n_read = self._n_written = 0
@@ -71,13 +71,16 @@ class FitsCopy:
         self._file.write(self._header.to_bytes())
 
     def _find_events(self) -> Header:
-        while (header := Header.read(self._source)) is not None:
-            if "EVENTS" in (str(header.get("EXTNAME")).upper(), str(header.get("HDUCLAS1")).upper()):
-                return header
+        """Copy all that stands before the table of events; return the header of this one."""
+        for _ in range(_number_of_events(self._copy.path)):
+            header = Header.read(self._source)
+            assert header is not None  # it was there a moment ago
             self._file.write(header.stored)
             size = header.data_size
             copy_bytes(self._source, self._file, size + padding(size), self._copy.path)
-        raise EventFileError(f"{self._copy.path}: this FITS file has no extension EVENTS; is it complete?")
+        header = Header.read(self._source)
+        assert header is not None
+        return header
 
     def append(self, chunk: pd.DataFrame) -> None:
         """Write the next rows with their new columns."""
@@ -131,3 +134,21 @@ class FitsCopy:
                 gzip.GzipFile("", "wb", _COMPRESSION, target, mtime=0) as compressed,
             ):
                 shutil.copyfileobj(self._file, compressed, io.DEFAULT_BUFFER_SIZE)
+
+
+def _number_of_events(path: Path) -> int:
+    """Return which HDU has the events, counted from 0, by the rules of the reader."""
+    with_positions = []
+    with open_uncompressed(path) as file:
+        number = 0
+        while (header := Header.read(file)) is not None:
+            if "EVENTS" in (str(header.get("EXTNAME")).upper(), header.get("HDUCLAS1")):
+                return number
+            if {"RA", "DEC"} <= {name.upper() for name in header.column_names}:
+                with_positions.append(number)
+            size = header.data_size
+            file.seek(size + padding(size), io.SEEK_CUR)
+            number += 1
+    if not with_positions:
+        raise EventFileError(f"{path}: this FITS file has no extension EVENTS; is it complete?")
+    return with_positions[0]

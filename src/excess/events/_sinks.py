@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ from excess.events._ctapipe_sink import CtapipeCopy
 from excess.events._fact_sink import FactFile
 from excess.events._fits_sink import FitsCopy
 from excess.events._parquet_sink import ParquetFile
+from excess.events._wide_table_sink import WideTableCopy
 
 __all__ = ["COPIES", "NEW_FILES", "CopyFormat", "Sink", "copy_format", "new_format"]
 
@@ -55,12 +57,24 @@ NEW_FILES: dict[str, Callable[[Path, pd.DataFrame], Sink]] = {
 SUFFIXES = {".hdf5": "FACT HDF5", ".h5": "FACT HDF5", ".parquet": "Parquet", ".csv": "CSV"}
 """Format of a new file by its suffix."""
 
-_CTAPIPE = CopyFormat(CtapipeCopy, (".h5", ".hdf5"), keys=("obs_id", "event_id"))
+_EVENT = ("obs_id", "event_id")
+_CTAPIPE = CopyFormat(CtapipeCopy, (".h5", ".hdf5"), keys=_EVENT)
+_LSTCHAIN = CopyFormat(
+    partial(
+        WideTableCopy,
+        groups=("/dl2/event/telescope/parameters", "/dl1/event/telescope/parameters"),
+        keys=_EVENT,
+    ),
+    (".h5", ".hdf5"),
+    keys=_EVENT,
+)
 
 COPIES = {
     "FACT HDF5": CopyFormat(FactFile, (".hdf5", ".h5")),
     "ctapipe HDF5 DL2": _CTAPIPE,
     "ctapipe HDF5 DL1": _CTAPIPE,
+    "lstchain HDF5 DL2": _LSTCHAIN,
+    "lstchain HDF5 DL1": _LSTCHAIN,
     "FITS event list": CopyFormat(FitsCopy, (".fits", ".fit", ".fts", ".gz"), selects=True),
 }
 

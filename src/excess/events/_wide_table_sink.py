@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError, require
 from excess._core.interrupts import defer_interrupts
-from excess.events._hdf5 import open_hdf5, stored_node
+from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 from excess.events._pytables import StoredRows, add_members, copy_attributes, create_rows, describe_columns, set_text
 from excess.events._writable_hdf5 import WritableHdf5
 from excess.events.file_copy import FileCopy
@@ -33,17 +34,21 @@ class WideTableCopy:
         The first chunk: new columns, and columns of the file that must agree with its rows.
     copy : FileCopy
         What is copied.
-    table : str
-        Path of the table inside the file.
+    groups : tuple of str
+        Groups of the file; the table is the one in the first of them that the file has.
     keys : tuple of str
         Columns of chunks that the table has too.
     """
 
-    def __init__(self, path: Path, first: pd.DataFrame, copy: FileCopy, *, table: str, keys: tuple[str, ...]) -> None:
-        self._copy, self._inside, self._keys = copy, table, keys
+    def __init__(
+        self, path: Path, first: pd.DataFrame, copy: FileCopy, *, groups: tuple[str, ...], keys: tuple[str, ...]
+    ) -> None:
+        self._copy, self._keys = copy, keys
         self._n_rows = 0
         with ExitStack() as opened:
-            source = stored_node(opened.enter_context(open_hdf5(copy.path)), table)
+            file = opened.enter_context(open_hdf5(copy.path))
+            self._inside = _find_table(file, groups, copy.path)
+            source = stored_node(file, self._inside)
             self._stored_dtype = source.dtype
             new = [name for name in first.columns if name not in keys]
             for name in new:
@@ -58,12 +63,12 @@ class WideTableCopy:
             self._opened = opened.pop_all()
 
     @defer_interrupts()
-    def _create(self, source: object) -> None:
+    def _create(self, source: Any) -> None:
         h5t = require("h5py", "writing HDF5").h5t
         file = self._hdf5.file
         parent, _, name = self._inside.rpartition("/")
         del file[self._inside]
-        given = source.id.get_type()  # type: ignore[attr-defined]
+        given = source.id.get_type()
         wide = h5t.create(h5t.COMPOUND, self._source.row_bytes + self._dtype.itemsize)
         for member in range(given.get_nmembers()):
             wide.insert(given.get_member_name(member), given.get_member_offset(member), given.get_member_type(member))
@@ -108,3 +113,21 @@ class WideTableCopy:
             self._hdf5.close()
             if self._n_rows != len(self._source):
                 raise ValueError(f"columns of {self._n_rows} rows do not fit to a file of {len(self._source)}")
+
+
+def _find_table(file: Any, groups: tuple[str, ...], path: Path) -> str:
+    """Return the path of the only table in the first group that the file has."""
+    h5py = require("h5py", "reading HDF5")
+    for inside in groups:
+        group = stored_node(file, inside)
+        if isinstance(group, h5py.Group):
+            # PyTables keeps its indices beside the tables, in names that start with an underscore
+            found = [f"{inside}/{name}" for name in stored_names(group) if not name.startswith("_")]
+            found = [name for name in found if isinstance(stored_node(file, name), h5py.Dataset)]
+            if len(found) == 1:
+                return found[0]
+            raise EventFileError(
+                f"{path}: {inside} has {len(found)} tables, where one was expected; write to a file with the suffix "
+                ".parquet"
+            )
+    raise EventFileError(f"{path}: has no table in {' or '.join(groups)}")
