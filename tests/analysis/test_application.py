@@ -120,3 +120,10 @@ def test_applying_on_workers(tmp_path, shared_client):
     with pytest.raises(EventFileError, match="has a column 'excess_score' already"):
         apply(trained, list((tmp_path / "dask").iterdir()), tmp_path / "again", executor=shared_client)
     assert not (tmp_path / "again").exists()
+
+
+def test_files_with_many_columns_give_no_warning(trained, table, tmp_path):
+    wide = pd.concat([table, pd.DataFrame({f"more_{number}": table["width"] for number in range(110)})], axis=1)
+    write_events(wide, tmp_path / "wide.hdf5")
+    apply(trained, tmp_path / "wide.hdf5", tmp_path / "scored.parquet")
+    assert list(read_events(tmp_path / "scored.parquet", NEW).columns) == NEW

@@ -210,7 +210,8 @@ class _Job:
         if self.copy is not None:
             return table[list(self.keys)].assign(**found) if self.keys else pd.DataFrame(found)
         # what is computed while a file is read does not belong into its copy
-        new = table[list(self.stored)].assign(**found)
+        # put together at once: pandas warns where columns are added to a table of many, one after the other
+        new = pd.concat([table[list(self.stored)], pd.DataFrame(found, index=table.index)], axis=1)
         return new[found[self.columns.selected]] if self.selected_only else new
 
 
