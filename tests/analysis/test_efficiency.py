@@ -107,6 +107,29 @@ def test_events_without_an_energy_are_in_no_bin(model_path, gammas, tmp_path):
     assert found.counts["all"].shape[0] == 1
 
 
+def test_a_model_with_bins_has_an_efficiency_for_each(gamma_path, gammas, tmp_path, capsys):
+    observation = observe(simulate_observation(20_000, 400, random_state=0), bins="log_size:4.5,6", nearby=False)
+    path = train(observation, "li-ma-tree").save(tmp_path / "binned.excess")
+    found = efficiency(path, gamma_path, chunk_rows=1500)
+    assert found.model_bins.labels == ("below 4.5", "4.5 to 6", "above 6")
+    apply(path, gamma_path, tmp_path / "scored.parquet")
+    scored = read_events(tmp_path / "scored.parquet")
+    scored = scored[scored["excess_score"].notna()]
+    groups = scored["excess_selected"].groupby(np.digitize(np.log(scored["size"]), [4.5, 6]))
+    np.testing.assert_allclose(found.by_model_bin().value, groups.mean())
+    np.testing.assert_array_equal(found.model_bins.counts["quality"], groups.size())
+    assert found.by_model_bin().value.std() > 0.01
+    assert run_command("efficiency", path, gamma_path, "-o", tmp_path / "out") == 0
+    assert "4.5 to 6" in capsys.readouterr().out
+    assert pd.read_csv(tmp_path / "out" / "efficiency_by_bin.csv")["log_size"].tolist() == list(found.model_bins.labels)
+
+
+def test_a_model_without_bins_has_none(found):
+    assert found.model_bins is None
+    with pytest.raises(ValueError, match="one threshold for all events"):
+        found.by_model_bin()
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "sentence"),

@@ -13,6 +13,7 @@ import excess
 from excess import (
     ModelFileError,
     OnnxClassifier,
+    OnOffBinnedClassifier,
     OnOffForestClassifier,
     OnOffHybridClassifier,
     OnOffKMeansClassifier,
@@ -158,6 +159,34 @@ def test_a_hybrid_agrees_with_all_of_its_members(hybrid, precision):
     X = table.astype(precision)
     found = run(export_onnx(model, precision=precision), X.to_numpy(), precision)
     check_equal(model, found, X.astype(np.float64), atol=1e-6)
+
+
+@pytest.mark.parametrize("passthrough", [True, False])
+@pytest.mark.parametrize("edges", [(-1.0, 0.3, 0.5), ()])
+def test_bins_have_their_own_thresholds_and_calibrations(passthrough, edges):
+    X, on = draw_events(9, 6000)
+    learner = make_forest(n_estimators=20, min_samples_leaf=40)
+    model = OnOffBinnedClassifier(learner, 0, edges, ALPHA, passthrough=passthrough, random_state=0).fit(X, on)
+    new = draw_events(10, 5000)[0]
+    new[:4, 0] = [-1.0, 0.3, 0.5, np.nextafter(0.3, 0)]  # at an edge, an event belongs above it
+    for precision in ("float64", "float32"):
+        events = new.astype(precision)
+        content = export_onnx(model, precision=precision)
+        found = run(content, events, precision)
+        check_equal(model, found, events.astype(np.float64), atol=1e-6 if precision == "float32" else 1e-9)
+    told = json.loads(runtime.InferenceSession(content).get_modelmeta().custom_metadata_map["bins"])
+    assert told["edges"] == list(edges)
+    assert told["thresholds"] == [own.threshold for own in model.bins_]
+
+
+@pytest.mark.parametrize("threshold", [-np.inf, np.inf, 0.0, 1.0, 0.4])
+def test_thresholds_of_bins_at_the_ends(threshold):
+    X, on = draw_events(11, 3000)
+    model = OnOffBinnedClassifier(make_forest(min_samples_leaf=40), 0, (), ALPHA, random_state=0).fit(X, on)
+    model.bins_ = (model.bins_[0]._replace(threshold=threshold),)
+    found = run(export_onnx(model), X)
+    np.testing.assert_allclose(found["score"], model.predict_proba(X)[:, 1], rtol=0, atol=1e-9)
+    np.testing.assert_array_equal(found["selected"], model.predict(X) == 1)
 
 
 def test_it_is_read_back_as_the_probability_of_signal(forest, tmp_path):

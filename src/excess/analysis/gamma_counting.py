@@ -16,12 +16,13 @@ from excess._core.checks import BoolArray, FloatArray, as_floats, as_int, as_pro
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
-from excess.analysis.gamma_efficiency import KINDS, Efficiency
+from excess.analysis.gamma_efficiency import KINDS, Efficiency, ModelBinCounts
 from excess.analysis.judging import judge_events
 from excess.analysis.references import check_simulated_columns
 from excess.analysis.trained_model import TrainedModel, load_model
+from excess.estimators.binned import OnOffBinnedClassifier
 from excess.estimators.model_file import ModelFileError
-from excess.events import describe, evaluate, iter_events, to_features
+from excess.events import Features, describe, evaluate, iter_events, to_features
 from excess.events.expressions import names_in
 from excess.events.truth import checked_expression, energy_expression, zenith_expression
 from excess.stats.fractions import ONE_SIGMA
@@ -32,6 +33,7 @@ _PER_DECADE = 5
 _ZENITH_STEP = 10.0
 _ALL_ZENITHS = np.array([0.0, 90.0])
 _MAX_BINS = 10_000
+_SHOWER_KEYS = ["obs_id", "event_id"]
 
 Bins = int | Sequence[float] | FloatArray | None
 
@@ -53,7 +55,8 @@ def efficiency(
     """Count which simulated gammas a model selects, in bins of true energy and zenith distance.
 
     The files are read twice, for the ranges of the bins and for the events, in constant memory. There is no cut on the
-    direction: all gammas of the files count, whether or not they would be in the On region.
+    direction: all gammas of the files count, whether or not they would be in the On region. Where rows are telescope
+    images, because the model takes parameters of these, showers are counted: one is selected if one of its images is.
 
     Parameters
     ----------
@@ -116,17 +119,23 @@ def efficiency(
     for path in paths:
         check_simulated_columns(path, trained.config.columns_needed())
     truth = _Truth.of(described[0].columns, energy, zenith, weights)
+    needed = [*trained.config.columns_needed(), *truth.columns]
+    # rows are images of showers where a column is needed that only images have
+    keys = [] if set(needed) <= set(described[0].columns) else _SHOWER_KEYS
     total = sum(found.n_events for found in described)
     with progress_bar("Counting simulated gammas", 2 * total, shown=verbose) as tick:
         lowest, highest = _find_ranges(truth, paths, chunk_rows, tick)
         energies = _energy_edges(energy_bins, lowest[0], highest[0])
         zeniths = _ALL_ZENITHS if truth.zenith is None else _zenith_edges(zenith_bins, lowest[1], highest[1])
         tally = _Tally(energies, zeniths)
-        for table in iter_events(paths, [*trained.config.columns_needed(), *truth.columns], chunk_rows=chunk_rows):
+        in_bins = _BinTally.of(trained)
+        for table in iter_events(paths, list(dict.fromkeys([*needed, *keys])), chunk_rows=chunk_rows):
             with prefix_errors(str(table.attrs.get("file", paths[0]))):
                 features = to_features(table, trained.config)
-                selected = judge_events(trained.model, features).selected
-                tally.add(truth.of_events(table), features.valid, selected)
+                judged = truth.of_events(table), features.valid, judge_events(trained.model, features).selected
+                if in_bins is not None:
+                    in_bins.add(features, judged[0][2], judged[2])
+                tally.add(*(_of_showers(table[keys], *judged) if keys else judged))
             tick(len(table))
     if tally.counts[0].sum() == 0:
         raise EventFileError(
@@ -143,6 +152,7 @@ def efficiency(
         truth.expressions,
         tuple(paths),
         trained.path,
+        None if in_bins is None else in_bins.counted(),
     )
 
 
@@ -172,13 +182,26 @@ class _Truth:
         """Columns that the expressions need."""
         return list(dict.fromkeys(name for text in self.expressions.values() for name in names_in(text)))
 
-    def of_events(self, table: pd.DataFrame) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def of_events(self, table: pd.DataFrame) -> tuple[FloatArray, ...]:
         """Return energies, zenith distances (45 deg where they are not known) and weights of events."""
         found = {name: evaluate(text, table).astype(np.float64) for name, text in self.expressions.items()}
         weights = found.get("weights", np.ones(len(table)))
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise EventFileError(f"weights {self.weights!r} must be finite and not negative for all simulated events")
         return found["energy"], found.get("zenith", np.full(len(table), 45.0)), weights
+
+
+def _of_showers(
+    keys: pd.DataFrame, truth: tuple[FloatArray, ...], valid: BoolArray, selected: BoolArray
+) -> tuple[tuple[FloatArray, ...], BoolArray, BoolArray]:
+    """Return the same for showers in place of their images: what one of them passes, the shower passes.
+
+    A chunk has all images of a shower.
+    """
+    number = keys.groupby(list(keys), sort=False).ngroup().to_numpy()
+    first = np.unique(number, return_index=True)[1]
+    passes = [np.bincount(number, weights=own, minlength=len(first)) > 0 for own in (valid, selected)]
+    return tuple(values[first] for values in truth), passes[0], passes[1]
 
 
 class _Tally:
@@ -190,7 +213,7 @@ class _Tally:
         self.counts, self.squares = np.zeros(shape), np.zeros(shape)
         self.n_outside = 0
 
-    def add(self, truth: tuple[FloatArray, FloatArray, FloatArray], valid: BoolArray, selected: BoolArray) -> None:
+    def add(self, truth: tuple[FloatArray, ...], valid: BoolArray, selected: BoolArray) -> None:
         """Add the events of a chunk."""
         energy, zenith, weights = truth
         column, row = _bin_numbers(energy, self._energies), _bin_numbers(zenith, self._zeniths)
@@ -202,6 +225,35 @@ class _Tally:
             for total, power in ((self.counts, 1), (self.squares, 2)):
                 added = np.bincount(place, weights=weights[own] ** power, minlength=math.prod(shape))
                 total[number] += added.reshape(shape)
+
+
+class _BinTally:
+    """Sums of weights, and of their squares, of events in the bins of a model with a threshold for each."""
+
+    def __init__(self, model: OnOffBinnedClassifier, column: str) -> None:
+        self._model, self._column = model, column
+        self._sums = np.zeros((2, 2, len(model.edges) + 1))  # counts and squares, of valid and of selected events
+
+    @classmethod
+    def of(cls, trained: TrainedModel) -> _BinTally | None:
+        """Return a tally for a model with bins; None for one without."""
+        bins = trained.config.bins
+        return None if bins is None else cls(trained.model, bins.column)
+
+    def add(self, features: Features, weights: FloatArray, selected: BoolArray) -> None:
+        """Add the events of a chunk that pass the quality cuts; images are counted one by one."""
+        events = pd.DataFrame(features.X[features.valid], columns=list(features.names))
+        number = self._model.bin_numbers(events)
+        chosen = selected[features.valid]
+        for power, sums in zip((1, 2), self._sums, strict=True):
+            own = weights[features.valid] ** power
+            for total, rows in zip(sums, (np.ones(len(own), dtype=np.bool_), chosen), strict=True):
+                total += np.bincount(number[rows], weights=own[rows], minlength=len(total))
+
+    def counted(self) -> ModelBinCounts:
+        """Return the sums."""
+        counts, squares = (dict(zip(KINDS[1:], sums, strict=True)) for sums in self._sums)
+        return ModelBinCounts(self._column, (-np.inf, *self._model.edges, np.inf), counts, squares)
 
 
 def _bin_numbers(values: FloatArray, edges: FloatArray) -> Any:

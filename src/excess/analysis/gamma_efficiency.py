@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,16 +18,41 @@ from excess.analysis.output_paths import check_outputs
 from excess.events.irf import multiply_effective_area, pointing_zenith, write_efficiency
 from excess.report.efficiency_plot import plot_efficiency
 from excess.stats.fractions import EventFraction, event_fraction
+from excess.validation.detection_bins import bin_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Efficiency"]
+__all__ = ["Efficiency", "ModelBinCounts"]
 
 OF = {"all": "efficiency", "quality": "cut_efficiency"}
 """What an efficiency is a fraction of, all events of the files or those that pass the quality cuts, and its name."""
 KINDS = ("all", "quality", "selected")
 """Kinds of events that are counted; each is a part of the one before."""
+
+
+class ModelBinCounts(NamedTuple):
+    """Events in the bins of a model that has a threshold for each.
+
+    Attributes
+    ----------
+    column : str
+        What the bins are of, such as the estimated energy.
+    edges : tuple of float
+        Borders of the bins, from minus infinity to infinity.
+    counts, squares : mapping of str to ndarray of shape (n_bins,)
+        Sums of weights, and of their squares, of events that pass the ``"quality"`` cuts and of ``"selected"`` ones.
+    """
+
+    column: str
+    edges: tuple[float, ...]
+    counts: Mapping[str, FloatArray]
+    squares: Mapping[str, FloatArray]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Texts of the bins."""
+        return bin_labels(self.edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +80,8 @@ class Efficiency:
         The simulated events.
     model : Path or None
         The file of the model.
+    model_bins : ModelBinCounts or None
+        Events in the bins of the model, where it has a threshold for each.
 
     See Also
     --------
@@ -85,6 +112,7 @@ class Efficiency:
     expressions: Mapping[str, str]
     files: tuple[Path, ...] = ()
     model: Path | None = None
+    model_bins: ModelBinCounts | None = None
 
     def fractions(self, of: str = "all") -> EventFraction:
         """Return the efficiency in all bins, with arrays of shape (n_zeniths, n_energies).
@@ -108,12 +136,19 @@ class Efficiency:
         """Return the efficiency of all events in the bins together, for the simulated spectrum and its weights."""
         return self._fraction(of, lambda values: values.sum())
 
-    def _fraction(self, of: str, add: Any) -> EventFraction:
+    def by_model_bin(self) -> EventFraction:
+        """Return the efficiency in each bin of the model, of events that pass the quality cuts; see ``model_bins``."""
+        if self.model_bins is None:
+            raise ValueError("the model has one threshold for all events, and so no bins")
+        return self._fraction("quality", lambda values: values, self.model_bins)
+
+    def _fraction(self, of: str, add: Any, counted: Any = None) -> EventFraction:
         as_choice("of", of, tuple(OF))
-        total, squares = add(self.counts[of]), add(self.squares[of])
+        own = self if counted is None else counted
+        total, squares = add(own.counts[of]), add(own.squares[of])
         effective = np.divide(total**2, squares, out=np.zeros_like(total), where=squares > 0)
         # the sum of weights may exceed that of all events by rounding
-        selected = np.minimum(add(self.counts["selected"]), total)
+        selected = np.minimum(add(own.counts["selected"]), total)
         return event_fraction(selected, total, n_effective=effective, confidence=self.confidence)
 
     @property
@@ -189,6 +224,8 @@ class Efficiency:
     ) -> list[Path]:
         """Write ``efficiency.csv``, ``efficiency.fits`` and the plot into a folder, and return the files.
 
+        A model with bins has ``efficiency_by_bin.csv``, too.
+
         Parameters
         ----------
         folder : path
@@ -201,12 +238,16 @@ class Efficiency:
             Replace files that are there.
         """
         target = Path(folder)
-        table, fits = target / "efficiency.csv", target / "efficiency.fits"
+        tables = {target / "efficiency.csv": self.table}
+        if self.model_bins is not None:
+            tables[target / "efficiency_by_bin.csv"] = self._model_bin_table()
+        fits = target / "efficiency.fits"
         drawn = [target / f"efficiency.{suffix}" for suffix in plots]
-        check_outputs([table, fits, *drawn], self._inputs, overwrite=overwrite)
+        check_outputs([*tables, fits, *drawn], self._inputs, overwrite=overwrite)
         prepare_folder(target)
-        with replacing(table) as temporary:
-            self.table.to_csv(temporary, index=False)
+        for path, table in tables.items():
+            with replacing(path) as temporary:
+                table.to_csv(temporary, index=False)
         columns = {f"N_{kind.upper()}": self.counts[kind] for kind in KINDS}
         for kind, name in (("all", "EFFICIENCY"), ("quality", "CUT_EFF")):
             own = self.fractions(kind)
@@ -215,7 +256,7 @@ class Efficiency:
         write_efficiency(fits, self.energy_edges, self.zenith_edges, columns, self._remarks)
         for path in drawn:
             self.plot(of=of, path=path)
-        return [table, fits, *drawn]
+        return [*tables, fits, *drawn]
 
     def correct_effective_area(
         self,
@@ -268,7 +309,17 @@ class Efficiency:
             "confidence": self.confidence,
             "expressions": dict(self.expressions),
             "bins": self.table.to_dict("list"),
+            "model_bins": None if self.model_bins is None else self._model_bin_table().to_dict("list"),
         }
+
+    def _model_bin_table(self) -> pd.DataFrame:
+        """Return the bins of the model as rows."""
+        bins = self.model_bins
+        assert bins is not None
+        value, low, high = self.by_model_bin()
+        found: dict[str, Any] = {bins.column: bins.labels}
+        found |= {f"n_{kind}": bins.counts[kind] for kind in KINDS[1:]}
+        return pd.DataFrame({**found, "cut_efficiency": value, "cut_efficiency_low": low, "cut_efficiency_high": high})
 
     @property
     def _inputs(self) -> list[Path]:

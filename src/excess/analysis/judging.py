@@ -11,7 +11,7 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.holdout import score_events
 from excess.events import Features
 
-__all__ = ["JudgedEvents", "judge_events"]
+__all__ = ["JudgedEvents", "exceeds_threshold", "judge_events"]
 
 
 class JudgedEvents(NamedTuple):
@@ -33,7 +33,7 @@ class JudgedEvents(NamedTuple):
 
 
 def judge_events(model: Any, features: Features) -> JudgedEvents:
-    """Score events, and cut by the threshold of a model: the one place where it decides about new events.
+    """Score events, and cut by the threshold of a model.
 
     Parameters
     ----------
@@ -50,4 +50,9 @@ def judge_events(model: Any, features: Features) -> JudgedEvents:
         found = score_events(model, events)
         score[features.valid] = found
         probability[features.valid] = model.calibration_of(events).signal_probability(found)
-    return JudgedEvents(score, probability, score > model.threshold_)
+    return JudgedEvents(score, probability, exceeds_threshold(model, score))
+
+
+def exceeds_threshold(model: Any, score: FloatArray) -> BoolArray:
+    """Say which scores a model selects: the one place where it decides about new events."""
+    return np.asarray(score > model.threshold_)

@@ -143,7 +143,8 @@ class SimulatedEvents:
 
 def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
     """Raise EventFileError for a file of simulated events without columns that the observed ones are read with."""
-    present = describe(path).columns
+    found = describe(path)
+    present = {*found.columns, *found.telescope_columns}
     missing = [name for name in needed if name not in present]
     if missing:
         raise EventFileError(

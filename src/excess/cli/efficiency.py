@@ -135,12 +135,33 @@ def _print(found: Efficiency) -> None:
     if len(found.zenith_edges) > 2:
         console.print()
         console.print(_table(found, "zenith / deg", found.zenith_edges, found.by_zenith, 1))
+    if found.model_bins is not None:
+        console.print()
+        console.print(_bin_table(found))
     console.print(
         f"Selected of all simulated gammas: {found.mean('all')}; of those that pass the quality cuts: "
         f"{found.mean('quality')}; for the simulated spectrum."
     )
     if found.n_outside:
         console.print(f"{found.n_outside:,} simulated gammas are in no bin.")
+
+
+def _bin_table(found: Efficiency) -> Any:
+    """Return the bins of a model with a threshold for each as rows."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    bins, fraction = found.model_bins, found.by_model_bin()
+    assert bins is not None
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in (escape(visible(bins.column)), "pass cuts", "selected", "of those passing"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for number, label in enumerate(bins.labels):
+        shown = f"{fraction.value[number]:.3f} +- {fraction.error[number]:.3f}"
+        numbers = (f"{bins.counts[kind][number]:.6g}" for kind in ("quality", "selected"))
+        table.add_row(label, *numbers, "-" if "nan" in shown else shown)
+    return table
 
 
 def _table(found: Efficiency, name: str, edges: Any, fractions: Any, axis: int) -> Any:

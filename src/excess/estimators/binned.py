@@ -476,7 +476,7 @@ def _move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[T
 
 def _moved(score: FloatArray, threshold: float) -> FloatArray:
     """Return scores with a threshold at 0.5: linear from 0 to the threshold, and from there to 1."""
-    low, high = _ends(threshold)
+    low, high = score_ends(threshold)
     above = score > threshold
     with np.errstate(invalid="ignore"):  # a score may be NaN, for none
         lower = CUT * score / low if low > 0 else np.zeros(len(score))
@@ -488,11 +488,11 @@ def _moved(score: FloatArray, threshold: float) -> FloatArray:
 
 def _moved_back(moved: FloatArray, threshold: float) -> FloatArray:
     """Return the scores that were moved, to within rounding."""
-    low, high = _ends(threshold)
+    low, high = score_ends(threshold)
     return np.where(moved > CUT, high + (moved - CUT) / (1 - CUT) * (1 - high), moved / CUT * low)
 
 
-def _ends(threshold: float) -> tuple[float, float]:
+def score_ends(threshold: float) -> tuple[float, float]:
     """Return where scores below the threshold end, and where those above it begin."""
     if threshold < 0:  # all events are selected
         return 0.0, 0.0

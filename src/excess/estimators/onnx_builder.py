@@ -94,6 +94,11 @@ class OnnxBuilder:
         name = self.add("Concat", self.as_float64(matrix).name, *columns, axis=1)
         return EventMatrix(name, np.float64, matrix.n_columns + len(vectors))
 
+    def scale(self, vector: str, factor: float, offset: float) -> str:
+        """Return a vector times a factor, plus an offset."""
+        scaled = self.add("Mul", vector, self.constant(np.float64(factor)))
+        return self.add("Add", scaled, self.constant(np.float64(offset)))
+
     def total(self, vectors: Sequence[str]) -> str:
         """Return the sum of vectors."""
         return vectors[0] if len(vectors) == 1 else self.add("Sum", *vectors)
@@ -133,7 +138,7 @@ class OnnxBuilder:
     def interpolate(self, value: str, x: FloatArray, y: FloatArray) -> str:
         """Return `numpy.interp` of float64 values, for ascending ``x``."""
         if len(x) == 1:
-            return self.add("Add", self.add("Mul", value, self.constant(np.float64(0))), self.constant(y[0]))
+            return self.scale(value, 0.0, float(y[0]))
         above = self._segment(value, x)
         below = self.add("Sub", above, self.constant(np.int64(1)))
         inside = self.add("Max", self.add("Min", value, self.constant(x[-1])), self.constant(x[0]))

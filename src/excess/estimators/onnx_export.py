@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
@@ -18,6 +19,7 @@ from excess._core.errors import require as require_library
 from excess._core.files import replacing
 from excess._core.version import __version__
 from excess.estimators.base import OnOffMixin
+from excess.estimators.binned import CUT, OnOffBinnedClassifier, score_ends
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.estimators.cluster_cells import ClusterCells
@@ -33,7 +35,7 @@ PRECISIONS = ("float64", "float32")
 _INPUT = "features"
 _BITS_OF_FLOAT32 = 24
 """Whole numbers up to 2 to this power are exact in float32, and so are their sums."""
-_CAN_EXPORT = "trees, forests, k-means, and hybrids and tuned thresholds of these"
+_CAN_EXPORT = "trees, forests, k-means, and hybrids, bins and tuned thresholds of these"
 
 
 def export_onnx(
@@ -53,7 +55,7 @@ def export_onnx(
     Parameters
     ----------
     model : On/Off classifier
-        Fitted: a tree, a forest, k-means, or a hybrid or tuned threshold of these.
+        Fitted: a tree, a forest, k-means, or a hybrid, bins or a tuned threshold of these.
     path : path-like or None, default=None
         File to write, whole or not at all; one that exists is replaced.
     feature_names : sequence of str or None, default=None
@@ -106,8 +108,7 @@ def export_onnx(
     dtype = np.dtype(precision).type
     graph = OnnxBuilder()
     events = graph.input(_INPUT, dtype, n_features, "One row per event; the metadata feature_names lists the columns.")
-    score = add_score(model, graph, events)
-    probability = _add_signal_probability(graph, model.calibration_, score)
+    score, probability = add_results(model, graph, events)
     selected = graph.add("Greater", score, graph.constant(np.float64(model.threshold_)))
     outputs = (
         ("score", score, dtype, "Estimated probability that an event is On; the threshold cuts it."),
@@ -122,6 +123,7 @@ def export_onnx(
         "alpha": repr(float(model.curve_.alpha)),
         "classes": json.dumps(np.asarray(model.classes_).tolist()),
         "model": type(model).__name__,
+        **_describe_bins(model),
         **(metadata or {}),
     }
     content = graph.build(described, producer="excess", version=__version__)
@@ -141,12 +143,63 @@ def _names_of(model: Any, given: Sequence[str] | None, n_features: int) -> list[
     return names
 
 
+def _describe_bins(model: Any) -> dict[str, str]:
+    """Return the bins of a model that has a threshold for each, for the metadata."""
+    if not isinstance(model, OnOffBinnedClassifier):
+        return {}
+    # JSON has no infinity: the threshold of a bin in which all events, or none, are selected
+    thresholds = [own.threshold if math.isfinite(own.threshold) else repr(own.threshold) for own in model.bins_]
+    bins = {"column": model._column_of_names(), "edges": list(model.edges), "thresholds": thresholds}
+    return {"bins": json.dumps(bins)}
+
+
 def _write(path: Path, content: bytes) -> None:
     try:
         with replacing(path) as temporary:
             temporary.write_bytes(content)
     except OSError as error:
         raise ModelFileError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+@singledispatch
+def add_results(model: Any, graph: OnnxBuilder, events: EventMatrix) -> tuple[str, str]:
+    """Add the nodes of a model, and return the names of scores and of probabilities of signal, both float64 vectors."""
+    score = add_score(model, graph, events)
+    return score, _add_signal_probability(graph, model.calibration_, score)
+
+
+@add_results.register
+def _(model: OnOffBinnedClassifier, graph: OnnxBuilder, events: EventMatrix) -> tuple[str, str]:
+    """Return scores that are moved to the threshold of each bin, and probabilities by the calibration of each."""
+    column = model._column_of_names()
+    value = graph.as_vector(graph.select(events, [column]))
+    kept = [number for number in range(events.n_columns) if model.passthrough or number != column]
+    raw = add_score(model.estimator_, graph, graph.select(events, kept))
+    results: list[str] = []
+    for edge, tuned, calibration in zip((-np.inf, *model.edges), model.bins_, model.calibrations_, strict=True):
+        # where nothing was learned, no event is signal
+        has_signal = calibration.strength > 0
+        probability = _add_signal_probability(graph, calibration, raw) if has_signal else graph.scale(raw, 0.0, 0.0)
+        of_bin = [_add_moved(graph, raw, tuned.threshold), probability]
+        if results:
+            # an event at an edge belongs to the bin above it
+            is_above = graph.add("GreaterOrEqual", value, graph.constant(np.float64(edge)))
+            results = [graph.add("Where", is_above, *pair) for pair in zip(of_bin, results, strict=True)]
+        else:
+            results = of_bin
+    return results[0], results[1]
+
+
+def _add_moved(graph: OnnxBuilder, score: str, threshold: float) -> str:
+    """Return scores with a threshold at 0.5, as `OnOffBinnedClassifier` moves them."""
+    low, high = score_ends(threshold)
+    lower = graph.scale(score, CUT / low, 0.0) if low > 0 else graph.scale(score, 0.0, 0.0)
+    slope = (1 - CUT) / (1 - high) if high < 1 else 0.0
+    upper = graph.scale(score, slope, CUT - slope * high if high < 1 else 1.0)
+    # rounding must not move an event across
+    lower = graph.add("Min", lower, graph.constant(np.float64(CUT)))
+    upper = graph.add("Max", upper, graph.constant(np.nextafter(CUT, 1.0)))
+    return graph.add("Where", graph.add("Greater", score, graph.constant(np.float64(threshold))), upper, lower)
 
 
 @singledispatch
@@ -221,6 +274,12 @@ def _add_clusters(graph: OnnxBuilder, cells: ClusterCells, scaled: str) -> str:
     distances = graph.add("Add", products, graph.constant((cells.centers**2).sum(axis=1)))
     nearest = graph.add("ArgMin", distances, axis=1, keepdims=0)
     return graph.add("Gather", graph.constant(cells.values), nearest)
+
+
+@add_score.register
+def _(model: OnOffBinnedClassifier, graph: OnnxBuilder, events: EventMatrix) -> str:
+    """Return the moved scores."""
+    return add_results(model, graph, events)[0]
 
 
 @add_score.register

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from excess.validation.outcome import Outcome
 
-__all__ = ["DetectionBins"]
+__all__ = ["DetectionBins", "bin_labels"]
+
+
+def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
+    """Return texts for bins between edges, of which the first and the last may be infinite.
+
+    Examples
+    --------
+    >>> from excess.validation.detection_bins import bin_labels
+    >>> bin_labels([float("-inf"), 1.0, 5.0])
+    ('below 1', '1 to 5')
+    """
+    return tuple(
+        f"below {high:.4g}" if low == float("-inf") else f"above {low:.4g}" if high == float("inf") else text
+        for (low, high), text in ((pair, f"{pair[0]:.4g} to {pair[1]:.4g}") for pair in pairwise(edges))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +67,7 @@ class DetectionBins:
     @property
     def labels(self) -> tuple[str, ...]:
         """Texts of the bins."""
-        pairs = zip(self.edges[:-1], self.edges[1:], strict=True)
-        return tuple(
-            f"below {high:.4g}" if low == float("-inf") else f"above {low:.4g}" if high == float("inf") else text
-            for (low, high), text in ((pair, f"{pair[0]:.4g} to {pair[1]:.4g}") for pair in pairs)
-        )
+        return bin_labels(self.edges)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what `from_dict` takes, as JSON has it."""
