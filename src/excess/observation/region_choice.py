@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from excess._core.checks import FloatArray
 from excess.events import RegionConfig, SourcePosition, find_source
 from excess.events.known_sources import source_of_object
 from excess.observation.column_roles import truth_columns
@@ -91,15 +92,16 @@ def choose_regions(
         regions = RegionConfig(**cut)
         method = preset.method.replace("_", " ")
         return RegionChoice(regions, f"{preset.n_regions} regions of {method} around {position}{said}, {within}")
-    offset = _offset_of(found, position)
-    if offset is not None and offset > _MAX_OFFSET:
+    offsets = _offsets_of(found, position)
+    if len(offsets) and offsets.min() > _MAX_OFFSET:
         return RegionChoice(
             RegionConfig(**cut),
             f"around {position}",
-            f"{found.name}: the source {position} is {offset:.0f} deg away from the pointing; give the one that was "
-            "observed",
+            f"{found.name}: the source {position} is {offsets.min():.0f} deg away from the pointing; give the one that "
+            "was observed",
         )
-    n_regions = _count_reflected(offset, preset)
+    # where the source is nearer to the pointing than elsewhere, there are fewer regions
+    n_regions = _count_reflected(offsets, preset)
     if n_regions < 2:
         return RegionChoice(
             RegionConfig(**cut),
@@ -179,18 +181,15 @@ def _distance(one: SourcePosition, other: SourcePosition) -> float:
     return float(offset[0])
 
 
-def _offset_of(found: Inspection, source: SourcePosition) -> float | None:
-    """Return the usual distance of the source from the pointing in deg, None if that is not known."""
+def _offsets_of(found: Inspection, source: SourcePosition) -> FloatArray:
+    """Return the distances of the source from the pointings in deg; none where these are not known."""
     pointing = found.sample[list(SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
-    if not len(pointing):
-        return None
-    offset, _ = offset_of_source(pointing[:, 0], pointing[:, 1], source_ra=source.ra, source_dec=source.dec)
-    return float(np.median(offset))
+    return offset_of_source(pointing[:, 0], pointing[:, 1], source_ra=source.ra, source_dec=source.dec)[0]
 
 
-def _count_reflected(offset: float | None, preset: Preset) -> int:
-    """Return how many regions fit around the pointing without an overlap, at most those of the preset."""
-    if offset is None:
+def _count_reflected(offsets: FloatArray, preset: Preset) -> int:
+    """Return how many regions fit around a pointing without an overlap, at most those of the preset."""
+    if not len(offsets):
         return preset.n_regions
-    ratio = math.sqrt(preset.theta_squared_cut) / max(offset, 1e-9)
+    ratio = math.sqrt(preset.theta_squared_cut) / max(float(offsets.max()), 1e-9)
     return 0 if ratio >= 1 else min(preset.n_regions, int(math.pi / math.asin(ratio)))
