@@ -1,5 +1,6 @@
 """Faults of a Dask cluster: every wait has an end and a sentence, slow work is none of them."""
 
+import logging
 import os
 import signal
 import socket
@@ -92,6 +93,14 @@ def test_tls_without_settings_says_which_are_needed(tmp_path):
         ),
     ):
         Dask("tls://127.0.0.1:9")
+
+
+def test_loggers_of_dask_that_are_silent_stay_so(monkeypatch):
+    for name, level in {"distributed": logging.CRITICAL + 1, "distributed.client": logging.WARNING}.items():
+        monkeypatch.setattr(logging.getLogger(name), "level", level)
+    with pytest.raises(DistributedError, match="Connection refused"):
+        Dask("tcp://127.0.0.1:9", patience=0.5)
+    assert not logging.getLogger("distributed.client").isEnabledFor(logging.CRITICAL)
 
 
 def test_a_worker_in_place_of_the_scheduler_is_refused(shared_client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -41,7 +42,7 @@ class Connection:
     """
 
     def __init__(self, client: Any, patience: float) -> None:
-        self.distributed = require("distributed", "fitting on Dask", extra="dask")
+        self.distributed = _import_distributed()
         self.patience = patience
         self._is_own = isinstance(client, str)
         if self._is_own:
@@ -183,6 +184,17 @@ def in_words(seconds: float) -> str:
     """Return a time, such as ``60 seconds``."""
     number = f"{seconds:.0f}" if seconds >= 2 else f"{seconds:.2g}"
     return f"{number} second{'s' * (number != '1')}"
+
+
+def _import_distributed() -> Any:
+    """Import Dask; its import sets the levels of its loggers, and what was silent before stays so."""
+    level = logging.getLogger("distributed").level
+    distributed = require("distributed", "fitting on Dask", extra="dask")
+    if level > logging.CRITICAL:
+        for name in list(logging.root.manager.loggerDict):
+            if name.partition(".")[0] == "distributed":
+                logging.getLogger(name).setLevel(level)
+    return distributed
 
 
 def _reason(error: BaseException, seconds: float) -> str:
