@@ -231,3 +231,11 @@ def test_exclusion_at_the_place_of_off(tmp_path):
     star = {"name": "star", "ra": 83.7, "dec": 26.1, "radius": 0.1}
     with pytest.raises(ValueError, match=r"field of view of an Off run .* overlaps an exclusion"):
         observe(tmp_path / "on.csv", config("none", **source, exclusion=[star]), off=tmp_path / "off.csv")
+
+
+def test_off_runs_of_other_groups_have_no_ratio_of_their_own(files):
+    """Groups of On runs and of Off runs are no reason to doubt alpha."""
+    found = observe(files[0], config(), off=files[1])
+    run = search(found, {"tree": OnOffTreeClassifier(max_depth=2, min_samples_leaf=20)})
+    assert "different times" in run.no_forward
+    assert "alpha-by-group" not in {one.code for one in run.verdict.warnings}

@@ -100,7 +100,7 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
     names, number = np.unique(groups, return_inverse=True)
     n_on = np.bincount(number[on], minlength=len(names))
     n_off = np.bincount(number[~on], minlength=len(names))
-    if not _are_apart(n_on, n_off):
+    if not groups_are_apart(groups, on):
         return groups
     most = min(int(np.count_nonzero(n_on)), int(np.count_nonzero(n_off)))
     for n in range(min(most, n_blocks or _N_FOLDS), 1, -1):
@@ -114,6 +114,22 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
         "no fold can hold both; give more groups, or no groups ('none' on the command line) to cross-validate inside "
         "them"
     )
+
+
+def groups_are_apart(groups: NDArray[Any], on: BoolArray) -> bool:
+    """Say whether On and Off events are in different groups, such as runs of On and of Off observations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess.estimators.folds import groups_are_apart
+    >>> night = np.repeat([1, 2, 3, 4], 100)
+    >>> groups_are_apart(night, night % 2 == 1), groups_are_apart(night, np.arange(400) % 2 == 1)
+    (True, False)
+    """
+    names, number = np.unique(groups, return_inverse=True)
+    counts = (np.bincount(number[side], minlength=len(names)) for side in (on, ~on))
+    return _are_apart(*counts)
 
 
 def _are_apart(n_on: NDArray[np.intp], n_off: NDArray[np.intp]) -> bool:

@@ -265,9 +265,13 @@ class Observation:
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and used."""
+        parts = [str(self.census), str(self.counts)]
         few, most = self.regions.n_off_regions
-        more = f"; {few} to {most} Off regions, by pointing" if few < most else ""
-        return "; ".join([f"{self.census}; {self.counts}{more}", *self.notes])
+        if self.theta is not None and few < most:
+            parts.append(f"{few} to {most} Off regions, by pointing")
+        elif self.regions.exposure is not None and self.event_alpha is not None:
+            parts.append(f"alpha {self.event_alpha.min():.3g} to {self.event_alpha.max():.3g}, by offset and pointing")
+        return "; ".join([*parts, *self.notes])
 
 
 def observe(

@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import chdtrc, expit
 
 from excess._core.checks import BoolArray, FloatArray
+from excess.estimators.folds import groups_are_apart
 from excess.stats.significance import OnOffCounts
 from excess.validation.judged import JudgedDetection
 from excess.validation.outcome import count_events
@@ -149,9 +150,10 @@ def _check_rejected(found: JudgedDetection) -> WarningSign | None:
 def _check_groups(found: JudgedDetection) -> WarningSign | None:
     """Look at the ratio of On to Off events from group to group.
 
-    A source may vary. So where the features show one, the ratio of background-like events must be steady.
+    A source may vary. So where the features show one, the ratio of background-like events must be steady. Where On and
+    Off were observed in different groups, a group has no such ratio.
     """
-    if found.groups is None:
+    if found.groups is None or groups_are_apart(found.groups, found.on):
         return None
     every = found.held_out
     used = every if _contrast(found) < _SMALLEST_CONTRAST else every & _background_like(found)
