@@ -167,7 +167,7 @@ def type_of(exclusion):
 
 
 def test_same_declination_goes_around_and_stops():
-    config = RegionConfig(method="same_declination", n_regions=400, theta_squared_cut=4.0, **CRAB)
+    config = RegionConfig(method="same_declination", n_regions=300, theta_squared_cut=4.0, **CRAB)
     center = shift(SOURCE, config)
     assert 80 < len(center) < 90
     apart = [np.degrees(angles_between(one, np.delete(center, k, axis=0))).min() for k, one in enumerate(center)]

@@ -13,7 +13,7 @@ from excess.analysis.output_paths import check_outputs
 from excess.analysis.run_folder import Run
 from excess.analysis.source_search import search
 from excess.events import write_events
-from excess.observation.observation import observe
+from excess.observation.observing import observe
 from excess.observation.simulation import simulate_labelled, simulate_observation
 
 __all__ = ["FILE_FORMATS", "run_demo", "simulate_files"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from excess._core.files import prepare_folder, write_text
 from excess.analysis.output_paths import check_outputs
-from excess.observation.observation import check_input
+from excess.observation.observing import check_input
 from excess.observation.proposal import Proposal, propose_config
 from excess.observation.settings import config_of
 

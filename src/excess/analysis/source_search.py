@@ -19,7 +19,8 @@ from excess.analysis.run_folder import Run, describe_run, without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.folds import block_groups
 from excess.estimators.model_file import ModelFileError
-from excess.observation.observation import Observation, observe
+from excess.observation.observation import Observation
+from excess.observation.observing import observe
 from excess.observation.stacking import observe_several, stack
 from excess.validation import cross_val_detect, detect, null_test, simulation_agreement
 from excess.validation.detection import Detection

@@ -1,6 +1,7 @@
 """Observations: On and Off regions, exposure ratio, groups and features of events; and simulated ones."""
 
-from excess.observation.observation import Observation, observe
+from excess.observation.observation import Observation
+from excess.observation.observing import observe
 from excess.observation.proposal import Proposal, propose_config
 from excess.observation.regions import Regions, assign_regions, find_regions
 from excess.observation.simulation import simulate_labelled, simulate_observation

@@ -16,7 +16,8 @@ from excess._core.errors import EventFileError, prefix_errors
 from excess.events import AnalysisConfig, load_observation_list
 from excess.observation.census import Census
 from excess.observation.joining import concatenate, join_nearby, join_sky
-from excess.observation.observation import Observation, observe
+from excess.observation.observation import Observation
+from excess.observation.observing import observe
 from excess.observation.pipeline import NearbyEvents
 from excess.observation.regions import Regions
 from excess.observation.repeated_events import check_rows

@@ -11,7 +11,8 @@ import numpy as np
 
 from excess._core.files import sha256_of
 from excess.events import load_config, read_events, to_features
-from excess.observation.observation import Observation, observe
+from excess.observation.observation import Observation
+from excess.observation.observing import observe
 from excess.observation.simulation import simulate_labelled, simulate_observation
 from excess.reproduction.datasets import LabelledSet
 from excess.reproduction.settings import Settings
