@@ -247,8 +247,8 @@ def test_nights_are_the_default_groups():
 
 
 def test_runs_are_the_groups_where_there_are_no_nights():
-    table = simulate_observation(20_000, 100, random_state=0).drop(columns=["night", "timestamp"], errors="ignore")
-    table = table.drop(columns=[name for name in ("unix_time", "time") if name in table])
+    others = ("night", "run_id", "event_num", "timestamp", "unix_time", "time")
+    table = simulate_observation(20_000, 100, random_state=0).drop(columns=list(others), errors="ignore")
     table["obs_id"] = np.arange(len(table)) % 4
     found = observe(table)
     assert (found.group_column, found.config.groups) == ("obs_id", "obs_id")
