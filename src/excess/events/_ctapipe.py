@@ -1,283 +1,235 @@
-"""ctapipe's HDF5 layout: tables of telescope events (DL1) or of array events (DL2), and the simulated truth.
+"""ctapipe's HDF5 files (DL1 and DL2): array events with statistics of their images, or the images themselves.
 
-Files are read with h5py alone: attributes that are Python pickles are never loaded.
+Columns have the names that ctapipe's `TableLoader` gives them. Files are read with h5py alone: attributes that are
+Python pickles are never loaded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._core.errors import EventFileError, require
-from excess.events._arrays import as_native, slices
-from excess.events._bounds import check_columns
-from excess.events._derived import Origin
-from excess.events._hdf5 import check_sizes, open_hdf5, stored_names, stored_node
+from excess.events._ctapipe_images import ImageReader, lookup
+from excess.events._ctapipe_layout import KEYS, SHOWER, TELESCOPES, Layout, data_level, read_layout
+from excess.events._ctapipe_pointing import array_pointing
+from excess.events._ctapipe_tables import StoredTable, text_of
+from excess.events._derived import UNIX_TIME, Derivation, Direction, Origin
+from excess.events._hdf5 import open_hdf5, stored_node
+from excess.events._images import N_TELESCOPES, aggregate, multiplicity, parameters_needed
+from excess.events.telescopes import Location, Telescope, find_telescope
+from excess.events.times import MJD_RANGE, unix_from_mjd
 
-__all__ = ["chunks", "columns", "count", "count_array_events", "data_level"]
+__all__ = ["chunks", "columns", "count", "data_level", "origin"]
 
 logger = logging.getLogger("excess.events")
 
-KEYS = ["obs_id", "event_id"]
-PARAMETERS = "/dl1/event/telescope/parameters"
-TRIGGER = "/dl1/event/subarray/trigger"
-SHOWER = "/simulation/event/subarray/shower"
-RECONSTRUCTED = "/dl2/event/subarray"
-KINDS = ("geometry", "energy", "classification", "particle_type")
-
-
-class FixedPoint(NamedTuple):
-    """Floats that are stored as scaled integers; ``special`` gives the integers that stand for -inf, NaN and inf."""
-
-    scale: float
-    offset: float
-    dtype: np.dtype[Any]
-    special: dict[int, float]
-
-    def decode(self, stored: NDArray[Any]) -> NDArray[Any]:
-        """Return the floats."""
-        values = (stored.astype(self.dtype) - self.dtype.type(self.offset)) / self.dtype.type(self.scale)
-        for code, meaning in self.special.items():
-            values[stored == code] = meaning
-        return values
-
-
-class Field(NamedTuple):
-    """A column as a table of the file holds it."""
-
-    name: str
-    dtype: np.dtype[Any]
-    fixed_point: FixedPoint | None
-
-
-class StoredTable(NamedTuple):
-    """A table of the file: its path inside, its length and its scalar columns by their public names."""
-
-    path: str
-    n_rows: int
-    fields: dict[str, Field]
-
-
-class Layout(NamedTuple):
-    """The tables whose rows are the events, one after the other, and those that add columns by key."""
-
-    rows: tuple[StoredTable, ...]
-    added: tuple[StoredTable, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns that all events have."""
-        first, *others = self.rows
-        common = [name for name in first.fields if all(name in other.fields for other in others)]
-        return tuple(dict.fromkeys([*common, *(name for table in self.added for name in table.fields)]))
-
-
-def data_level(file: Any) -> str | None:
-    """Return "DL2" or "DL1" for an open file with tables of events, None for another layout."""
-    if any(_tables_of(file, f"{RECONSTRUCTED}/{kind}") for kind in KINDS):
-        return "DL2"
-    return "DL1" if _tables_of(file, PARAMETERS) else None
+MAX_IMAGES = 200_000
+"""Images in memory at a time, so that showers with many images need no more than those with few."""
+PREFERRED = "HillasReconstructor"
+"""The algorithm whose directions become sky positions where there are several, as in ctapipe's own tools."""
 
 
 def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the scalar columns."""
-    return _layout(path).columns
+    return read_layout(path).columns
 
 
 def count(path: Path) -> int:
-    """Return the number of rows: telescope events in DL1, array events in DL2."""
-    return sum(table.n_rows for table in _layout(path).rows)
+    """Return the number of rows: array events, or images where these are all of one telescope."""
+    layout = read_layout(path)
+    if layout.is_single:
+        return layout.n_images
+    if layout.events is not None:
+        return layout.events.n_rows
+    with open_hdf5(path) as file:
+        return len(ImageReader(file, layout, []).event_keys()["obs_id"])
 
 
 def origin(path: Path) -> Origin:
-    """Return what a file says about its events."""
-    return Origin(n_array_events=count_array_events(path))
-
-
-def count_array_events(path: Path) -> int | None:
-    """Return the number of triggered array events, or of reconstructed ones where no trigger is stored."""
+    """Return what a file says about its events: telescope, location, times, directions and pointing."""
+    layout = read_layout(path)
     with open_hdf5(path) as file:
-        trigger = stored_node(file, TRIGGER)
-        if trigger is not None:
-            return len(trigger)
+        telescope = _telescope(file)
+        pointing = array_pointing(file)
         level = data_level(file)
-    return count(path) if level == "DL2" else None
+        simulated = stored_node(file, SHOWER) is not None or (
+            text_of(file.attrs.get("CTA PROCESS TYPE", "")).lower() == "simulation"
+        )
+        location = _location(file) or (None if telescope is None else telescope.location)
+    derived = []
+    if "time" in layout.event_fields or (layout.is_single and "time" in layout.image_columns):
+        derived.append(Derivation((UNIX_TIME,), ("time",), _unix))
+    if pointing is not None and set(pointing.needs) <= set(layout.columns):
+        derived.append(pointing)
+    return Origin(
+        telescope=None if telescope is None else telescope.name,
+        location=location,
+        data_level=level,
+        is_simulated=simulated,
+        n_array_events=None if layout.events is None else layout.events.n_rows,
+        directions=_directions(layout),
+        derivations=tuple(derived),
+        telescope_columns=() if layout.is_single else layout.telescope_columns,
+        n_images=layout.n_images if layout.units and not layout.is_single else None,
+    )
 
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
-    """Yield the events in order, at most ``chunk_rows`` at a time."""
-    layout = _layout(path)
-    in_rows = set(layout.rows[0].fields)
-    others = set(names) - in_rows
-    needed = [(table, [name for name in names if name in others & set(table.fields)]) for table in layout.added]
-    dtypes = _common_dtypes(layout.rows, [name for name in names if name in in_rows])
-    with open_hdf5(path) as file:
-        lookups: dict[str, pd.DataFrame] = {}
-        for table in layout.rows:
-            node = stored_node(file, table.path)
-            for part in slices(table.n_rows, chunk_rows):
-                rows = node[part]
-                data = {name: _column(rows, table.fields[name]).astype(dtypes[name], copy=False) for name in dtypes}
-                for other, wanted in needed:
-                    if wanted:
-                        data |= _added_columns(file, other, wanted, rows, part, lookups, path)
-                yield pd.DataFrame({name: data[name] for name in names}, copy=False)
+    """Yield rows in order, at most ``chunk_rows`` at a time, and those of one shower together.
 
-
-def _added_columns(
-    file: Any,
-    table: StoredTable,
-    names: list[str],
-    rows: NDArray[Any],
-    part: slice,
-    lookups: dict[str, pd.DataFrame],
-    path: Path,
-) -> dict[str, Any]:
-    """Return columns of another table for the events of a chunk.
-
-    ctapipe writes the tables of a file event by event, so mostly the same slice fits. Where it does not, the
-    columns asked for are held in memory and looked up by key.
+    Rows are images where a column is asked for that only images have, else array events.
     """
-    node = stored_node(file, table.path)
-    if table.path not in lookups:
-        same = node[part]
-        if len(same) == len(rows) and all(np.array_equal(same[key], rows[key]) for key in KEYS):
-            return {name: _column(same, table.fields[name]) for name in names}
-        stored = node[:]
-        held = {name: _column(stored, table.fields[name]) for name in names}
-        lookup = pd.DataFrame({key: as_native(stored[key]) for key in KEYS} | held).drop_duplicates(KEYS)
-        lookups[table.path] = lookup
-    keys = pd.DataFrame({key: as_native(rows[key]) for key in KEYS})
-    merged = keys.merge(lookups[table.path], on=KEYS, how="left", indicator="_found")
-    unmatched = int((merged["_found"] == "left_only").sum())
-    if unmatched:
-        logger.warning("%s: %d of %d events are not in the table %s", path, unmatched, len(merged), table.path)
-        for name in names:
-            if table.fields[name].dtype.kind == "b":
-                merged[name] = merged[name].fillna(False).astype(bool)
-    return {name: merged[name] for name in names}
-
-
-def _layout(path: Path) -> Layout:
+    layout = read_layout(path)
     with open_hdf5(path) as file:
-        shower = _stored(file, SHOWER) if stored_node(file, SHOWER) is not None else None
-        truth = [shower] if shower and all(key in shower.fields for key in KEYS) else []
-        others: list[StoredTable] = []
-        if data_level(file) == "DL1":
-            found = [_stored(file, inside) for inside in _tables_of(file, PARAMETERS)]
+        if layout.is_single or not set(names) <= set(layout.columns):
+            yield from _images(file, layout, names, chunk_rows)
+        elif not layout.units or set(names) <= set(layout.event_fields):
+            yield from _events(file, layout, names, chunk_rows)
         else:
-            others = _reconstructed(file)
-            longest = max(range(len(others)), key=lambda number: others[number].n_rows)
-            found = [others.pop(longest)]
-    for table in (*found, *others):
-        for key in KEYS:
-            if key not in table.fields:
-                raise EventFileError(f"{path}: the table {table.path} has no column {key!r}; is it complete?")
-    added = [
-        table._replace(fields={name: field for name, field in table.fields.items() if name not in KEYS})
-        for table in (*others, *truth)
-    ]
-    return Layout(tuple(found), tuple(added))
+            yield from _showers(file, layout, names, chunk_rows)
 
 
-def _reconstructed(file: Any) -> list[StoredTable]:
-    """Return the DL2 tables; names carry the algorithm, and the kind of quantity where that is not enough."""
-    used: set[str] = set()
-    found = []
-    for kind in KINDS:
-        for inside in _tables_of(file, f"{RECONSTRUCTED}/{kind}"):
-            table = _stored(file, inside)
-            algorithm = inside.rpartition("/")[2]
-            fields = {}
-            # what `excess apply` has written: ctapipe calls it a prediction
-            ours = {f"{algorithm}_score", f"{algorithm}_selected"} <= set(table.fields)
-            for name, field in table.fields.items():
-                if ours and name == f"{algorithm}_prediction":
-                    fields[f"{algorithm}_signal_probability"] = field
-                    continue
-                public = name if name in KEYS or name.startswith(algorithm) else f"{algorithm}_{name}"
-                public = f"{kind}_{public}" if public in used else public
-                fields[public] = field
-            used |= set(fields) - set(KEYS)
-            found.append(table._replace(fields=fields))
+def _events(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield array events without anything of their images."""
+    assert layout.events is not None
+    step = max(layout.events.n_rows, 1) if chunk_rows is None else chunk_rows
+    events = _EventColumns(file, layout, names)
+    for start in range(0, max(layout.events.n_rows, 1), step):
+        found = events.read(slice(start, min(start + step, layout.events.n_rows)))
+        yield pd.DataFrame({name: found[name] for name in names}, copy=False)
+
+
+def _showers(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield array events with statistics of their images."""
+    wanted = [layout.shower_columns[name] for name in names if name in layout.shower_columns]
+    parameters = parameters_needed(wanted, layout.image_dtypes)
+    events = _EventColumns(file, layout, [name for name in names if name in layout.event_fields])
+    factors = layout.degrees()
+    empty = True
+    for part in ImageReader(file, layout, parameters).parts(chunk_rows or MAX_IMAGES, MAX_IMAGES):
+        n_showers = part.events.stop - part.events.start
+        found: dict[str, Any] = dict(part.keys)
+        found |= events.read(part.events)
+        found |= aggregate(part.columns, part.shower, n_showers, wanted, factors)
+        if N_TELESCOPES in names:
+            found[N_TELESCOPES] = multiplicity(part.columns, part.shower, n_showers)
+        empty = False
+        yield pd.DataFrame({name: found[name] for name in names}, copy=False)
+    if empty:
+        yield pd.DataFrame({name: np.empty(0) for name in names})
+
+
+def _images(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield images, with what belongs to their array event."""
+    stored = [layout.image_columns[name] for name in names if name in layout.image_columns]
+    events = _EventColumns(file, layout, [name for name in names if name not in layout.image_columns])
+    limit = chunk_rows or MAX_IMAGES
+    empty = True
+    for part in ImageReader(file, layout, stored).parts(limit, limit):
+        of_events = events.read(part.events) if events.names else {}
+        found = {name: np.asarray(values)[part.shower] for name, values in of_events.items()}
+        for name in names:
+            if name in layout.image_columns:
+                found[name] = part.columns[layout.image_columns[name]]
+        empty = False
+        yield pd.DataFrame({name: found[name] for name in names}, copy=False)
+    if empty:
+        yield pd.DataFrame({name: np.empty(0) for name in names})
+
+
+class _EventColumns:
+    """Columns of array events: of their main table, and of others by key.
+
+    ctapipe writes the tables of a file event by event, so mostly the same slice fits. Where it does not, the columns
+    asked for are held in memory and looked up by key.
+    """
+
+    def __init__(self, file: Any, layout: Layout, names: Sequence[str]) -> None:
+        self.file, self.layout, self.names = file, layout, list(names)
+        self._held: dict[str, tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]] = {}
+
+    def read(self, part: slice) -> dict[str, Any]:
+        """Return the columns of some events."""
+        events = self.layout.events
+        if events is None:
+            return {}
+        rows = events.read(self.file, part)
+        found: dict[str, Any] = {name: events.fields[name].of(rows) for name in self.names if name in events.fields}
+        for table in self.layout.added:
+            wanted = [name for name in self.names if name in table.fields and name not in found]
+            if wanted:
+                found |= self._added(table, wanted, rows, part)
+        return found
+
+    def _added(self, table: StoredTable, names: list[str], rows: NDArray[Any], part: slice) -> dict[str, Any]:
+        if table.path not in self._held:
+            same = table.read(self.file, part)
+            if len(same) == len(rows) and all(np.array_equal(same[key], rows[key]) for key in KEYS):
+                return {name: table.fields[name].of(same) for name in names}
+            stored = table.read(self.file)
+            values = {name: table.fields[name].of(stored) for name in names}
+            self._held[table.path] = {key: stored[key] for key in KEYS}, values
+        merged = lookup(*self._held[table.path], {key: rows[key] for key in KEYS}, KEYS)
+        known = lookup(
+            self._held[table.path][0],
+            {"known": np.ones(len(self._held[table.path][0]["obs_id"]))},
+            {key: rows[key] for key in KEYS},
+            KEYS,
+        )["known"].notna()
+        if not known.all():
+            unmatched, path = int((~known).sum()), self.layout.path
+            logger.warning("%s: %d of %d events are not in the table %s", path, unmatched, len(merged), table.path)
+            for name in names:
+                if table.fields[name].dtype.kind == "b":
+                    merged[name] = merged[name].eq(True)
+        return {name: merged[name].to_numpy() for name in names}
+
+
+def _unix(table: pd.DataFrame) -> tuple[NDArray[Any]]:
+    days = table["time"].to_numpy(dtype=np.float64)
+    # simulated events have times that are none, such as 0
+    return (unix_from_mjd(np.where((days > MJD_RANGE[0]) & (days < MJD_RANGE[1]), days, np.nan), scale="tai"),)
+
+
+def _directions(layout: Layout) -> dict[str, Direction]:
+    """Return the reconstructed direction that becomes the sky position, and the pointing."""
+    found = {"pointing_": Direction("pointing_alt", "pointing_az")}
+    known = layout.columns
+    pairs = [name.removesuffix("_alt") for name in known if name.endswith("_alt") and f"{name[:-3]}az" in known]
+    pairs = [name for name in pairs if name not in ("true", "pointing")]
+    if pairs:
+        chosen = PREFERRED if PREFERRED in pairs else pairs[0]
+        field = layout.event_fields.get(f"{chosen}_alt")
+        factor = layout.degrees().get(f"{chosen}_alt", 1.0) if field is None else field.degrees
+        return found | {"": Direction(f"{chosen}_alt", f"{chosen}_az", factor)}
+    means = [name for name in known if name.endswith("_alt_mean") and f"{name[:-8]}az_mean" in known]
+    if means:
+        chosen = means[0]
+        factor = layout.degrees().get(chosen.removesuffix("_mean"), 1.0)
+        return found | {"": Direction(chosen, f"{chosen[:-8]}az_mean", factor)}
     return found
 
 
-def _tables_of(file: Any, inside: str) -> list[str]:
-    """Return the paths of the tables in a group, in order of their names; a table stands for itself."""
-    h5py = require("h5py", "reading HDF5")
-    node = stored_node(file, inside)
-    if isinstance(node, h5py.Dataset):
-        return [inside] if node.dtype.names else []
-    if not isinstance(node, h5py.Group):
-        return []
-    # PyTables keeps its indices beside the tables, in names that start with an underscore.
-    paths = [f"{inside}/{name}" for name in stored_names(node) if not name.startswith("_")]
-    return [path for path in paths if getattr(getattr(stored_node(file, path), "dtype", None), "names", None)]
+def _telescope(file: Any) -> Telescope | None:
+    """Return the site or the array, from the metadata of the file."""
+    attributes = dict(getattr(stored_node(file, TELESCOPES), "attrs", {}))
+    given = [text_of(file.attrs.get(f"CTA INSTRUMENT {key}", "")) for key in ("SITE", "ID")]
+    given += [text_of(attributes.get(key, "")) for key in ("SUBARRAY", "name")]
+    found = [telescope for telescope in map(find_telescope, given) if telescope is not None]
+    return next((telescope for telescope in found if telescope.location is not None), found[0] if found else None)
 
 
-def _stored(file: Any, inside: str) -> StoredTable:
-    """Return the scalar columns of a table."""
-    h5py = require("h5py", "reading HDF5")
-    dataset = stored_node(file, inside)
-    check_sizes(Path(file.filename), [dataset])
-    check_columns(Path(file.filename), len(dataset.dtype.names))
-    stored = dataset.id.get_type()
-    fields = {}
-    for position, name in enumerate(dataset.dtype.names):
-        # PyTables keeps booleans as bit fields, which h5py takes for integers.
-        is_bool = stored.get_member_class(position) == h5py.h5t.BITFIELD
-        dtype = np.dtype(bool) if is_bool and not dataset.dtype[name].shape else dataset.dtype[name]
-        if dtype.shape == () and dtype.kind in "biufS":
-            fields[name] = Field(name, dtype, _fixed_point(dataset.attrs, position, name, dtype))
-    return StoredTable(inside, len(dataset), fields)
-
-
-def _fixed_point(attributes: Mapping[str, Any], position: int, name: str, dtype: np.dtype[Any]) -> FixedPoint | None:
-    """Return how a column is scaled, None where it is stored as it is.
-
-    Since version 4 of its data model ctapipe names these attributes by the position of the column, before that by its
-    name.
-    """
-    for prefix in (f"CTAFIELD_{position}_", f"{name}_"):
-        scale = attributes.get(f"{prefix}TRANSFORM_SCALE")
-        if scale is None or dtype.kind not in "iu":
-            continue
-        limits = np.iinfo(dtype)
-        unsigned = dtype.kind == "u"
-        codes = {
-            "NEGINF_VALUE": (limits.max - 2 if unsigned else limits.min, -np.inf),
-            "NAN_VALUE": (limits.max - 1 if unsigned else limits.min + 1, np.nan),
-            "POSINF_VALUE": (limits.max, np.inf),
-        }
-        special = {int(attributes.get(prefix + key, code)): value for key, (code, value) in codes.items()}
-        source = attributes.get(f"{prefix}TRANSFORM_DTYPE", "float32")
-        floats = np.dtype(source.decode() if isinstance(source, bytes) else str(source))
-        if floats.kind != "f":
-            raise ValueError(f"{prefix}TRANSFORM_DTYPE must be a type of floats, got {floats}")
-        return FixedPoint(float(scale), float(attributes.get(f"{prefix}TRANSFORM_OFFSET", 0)), floats, special)
-    return None
-
-
-def _common_dtypes(tables: Sequence[StoredTable], names: list[str]) -> dict[str, Any]:
-    """Return one dtype per column that holds the values of all tables: telescopes differ in precision."""
-    common = {}
-    for name in names:
-        fields = [table.fields[name] for table in tables]
-        dtypes = [field.fixed_point.dtype if field.fixed_point else field.dtype for field in fields]
-        common[name] = object if any(dtype.kind == "S" for dtype in dtypes) else np.result_type(*dtypes)
-    return common
-
-
-def _column(rows: NDArray[Any], field: Field) -> NDArray[Any]:
-    values = rows[field.name]
-    if field.fixed_point is not None:
-        return field.fixed_point.decode(values)
-    # h5py returns a bit field as an integer
-    return values.astype(bool) if field.dtype.kind == "b" else as_native(np.ascontiguousarray(values))
+def _location(file: Any) -> Location | None:
+    node = stored_node(file, TELESCOPES)
+    values = [] if node is None else [node.attrs.get(f"reference_itrs_{axis}") for axis in "xyz"]
+    if len(values) < 3 or any(value is None for value in values):
+        return None
+    found = Location.from_geocentric(*(float(value) for value in values if value is not None))
+    # ctapipe writes a place on the equator where the location is not known
+    return None if abs(found.longitude) < 1e-6 and abs(found.latitude) < 1e-6 else found

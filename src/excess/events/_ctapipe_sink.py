@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError
 from excess._core.interrupts import defer_interrupts
-from excess.events._ctapipe import KEYS, TRIGGER
+from excess.events._ctapipe_layout import KEYS, TRIGGER
 from excess.events._hdf5 import stored_node
 from excess.events._pytables import StoredRows, create_group, create_rows, describe_columns, row_type, set_text
 from excess.events._writable_hdf5 import WritableHdf5

@@ -109,7 +109,7 @@ def derivations(
         if other is not None:
             found.append(Derivation((plain,), (other,), lambda table: (table.iloc[:, 0].to_numpy(dtype=np.float64),)))
             names.add(plain)
-    time = _absolute_time(names, peek) if NIGHT not in names else None
+    time = None if NIGHT in names or origin.is_simulated else _absolute_time(names, peek)
     if time is not None:
         longitude = None if origin.location is None else origin.location.longitude
         found.append(Derivation((NIGHT,), (time,), lambda table: (night_from(table[time], longitude),)))

@@ -78,9 +78,14 @@ _PLAIN_RULES = tuple(
             r"subrun|(.*_)?(ucts|tib|dragon|event|trigger)_?counter|sequence|(.*_)?day|wobble.*|source_name|target",
             "it identifies the event or the run",
         ),
-        (r"(.*_)?(gammaness|hadronness|gamma_?score|bdt_?(score|response)?|msc|is_gamma)", _OF_CLASSIFIER),
+        (
+            r"(.*_)?(gammaness|hadronness|gamma_?score|bdt_?(score|response)?|msc|is_gamma)|.*_tel_prediction",
+            _OF_CLASSIFIER,
+        ),
     )
 )
+_STATISTIC = re.compile(r"_(mean|min|max|std|sum)$")
+"""What the names of statistics of a shower's images end with."""
 _UNIT = re.compile(r"_(deg|degree|degrees|rad|radian|radians|mm|cm|m|km|arcmin|arcsec|h|hours?|s|ns|sec|camera_frame)$")
 
 
@@ -94,11 +99,15 @@ def origin_of(name: str, *, is_reference: bool = False) -> str | None:
     >>> from excess.events.origin import origin_of
     >>> origin_of("zenithAngle")
     'it is a direction on the sky, or the pointing'
+    >>> origin_of("hillas_x_mean")
+    'it is a position in the camera'
     >>> origin_of("width") is None
     True
     """
-    matches = [reason for pattern, reason in _RULES if pattern.fullmatch(name)]
-    matches += [reason for pattern, reason in _PLAIN_RULES if any(map(pattern.fullmatch, _plain(name)))]
+    spellings = dict.fromkeys((name, _STATISTIC.sub("", name)))
+    matches = [reason for pattern, reason in _RULES if any(map(pattern.fullmatch, spellings))]
+    plain = [one for spelling in spellings for one in _plain(spelling)]
+    matches += [reason for pattern, reason in _PLAIN_RULES if any(map(pattern.fullmatch, plain))]
     if not matches or (is_reference and matches[0] == _OF_CLASSIFIER):
         return None
     return matches[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import NamedTuple
 
@@ -30,6 +31,28 @@ class Location(NamedTuple):
     longitude: float
     latitude: float
     height: float
+
+    @classmethod
+    def from_geocentric(cls, x: float, y: float, z: float) -> Location:
+        """Return a place from its coordinates relative to the centre of the Earth in m (ITRS).
+
+        Examples
+        --------
+        >>> from excess.events import Location
+        >>> Location.from_geocentric(6378137.0 + 100.0, 0.0, 0.0)
+        Location(longitude=0.0, latitude=0.0, height=100.0)
+        """
+        radius, flattening = 6_378_137.0, 1 / 298.257223563  # WGS 84
+        squared = flattening * (2 - flattening)
+        x, y, z = float(x), float(y), float(z)
+        across = math.hypot(x, y)
+        latitude = math.atan2(z, across * (1 - squared))
+        for _ in range(6):  # converges to less than a nanometre
+            normal = radius / math.sqrt(1 - squared * math.sin(latitude) ** 2)
+            latitude = math.atan2(z + squared * normal * math.sin(latitude), across)
+        sine, cosine = math.sin(latitude), math.cos(latitude)
+        height = across * cosine + z * sine - radius * math.sqrt(1 - squared * sine**2)
+        return cls(math.degrees(math.atan2(y, x)), math.degrees(latitude), height)
 
 
 class Telescope(NamedTuple):
