@@ -264,7 +264,12 @@ def _reconstructed(file: Any) -> list[StoredTable]:
         table = open_table(file, inside)
         algorithm = inside.rpartition("/")[2]
         fields = {}
+        # what `excess apply` has written: ctapipe calls it a prediction
+        ours = {f"{algorithm}_score", f"{algorithm}_selected"} <= set(table.fields)
         for name, field in table.fields.items():
+            if ours and name == f"{algorithm}_prediction":
+                fields[f"{algorithm}_signal_probability"] = field
+                continue
             public = name if name in KEYS or name.startswith(algorithm) else f"{algorithm}_{name}"
             public = f"{kind}_{public}" if public in used else public
             fields[public] = field
