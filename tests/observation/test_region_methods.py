@@ -176,6 +176,15 @@ def test_same_declination_goes_around_and_stops():
         shift(unit_vectors(0.0, 89.5), config.model_copy(update={"source_dec": 89.5}))
 
 
+def test_same_declination_is_doubtful_for_a_telescope_that_follows_the_source(several_runs):
+    """Regions of the same declination are at other offsets from the pointing, which the null test shows."""
+    observation = observe(several_runs, field_config(method="same_declination", n_regions=5), nearby=False)
+    assert observation.alpha == 0.25
+    run = search(observation, {"tree": TREE})
+    assert run.verdict.status == "doubtful"
+    assert "null-test" in {one.code for one in run.verdict.warnings}
+
+
 def test_method_of_columns():
     angles = ["theta_deg", "theta_deg_off_1", "theta_deg_off_2", "theta_deg_off_3"]
     sky = ["ra", "dec", "pointing_ra", "pointing_dec"]
