@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ctapipe_file import write_ctapipe_dl2
-from helpers import files_limited_to, run_command
+from helpers import SHARED, files_limited_to, run_command
 
 from excess.analysis import apply, observe, train
 from excess.events import AnalysisConfig, EventFileError, EventWriter, FileCopy, describe, read_events
@@ -98,6 +98,25 @@ def test_our_own_reader_and_info(trained, path, tmp_path, capsys):
     both = read_events(second.path)
     np.testing.assert_array_equal(both["night_score"], both["excess_score"])
     apply(trained, path, applied.path)  # written by an earlier call
+
+
+@pytest.mark.skipif(not (SHARED / "data" / "cta").is_dir(), reason="CTA's simulated events are not there")
+def test_dl1_of_several_telescopes(tmp_path):
+    """Real DL1: images of one shower are one event, with one score; the copy is read as before."""
+    path = SHARED / "data" / "cta" / "cta_gammas_diffuse.dl1.h5"
+    names = {"width": "hillas_width_mean", "length": "hillas_length_mean"}
+    table = simulate_observation(20_000, 400, random_state=0).rename(columns=names)
+    config = AnalysisConfig(features=list(names.values()), derived_features={}, quality_cuts=["n_telescopes > 2"])
+    trained = train(observe(table.assign(n_telescopes=3), config), "li-ma-tree")
+    before = read_events(path)
+    [applied] = apply(trained, path, tmp_path / "scored.dl1.h5", chunk_rows=400).values()
+    after = read_events(applied.path)
+    pd.testing.assert_frame_equal(after[list(before)], before)
+    X = before[list(config.features)]
+    passed = ((before["n_telescopes"] > 2) & X.notna().all(axis=1)).to_numpy()
+    assert applied.n_scored == passed.sum() < len(before) == applied.n_events
+    np.testing.assert_array_equal(after["excess_is_valid"], passed)
+    np.testing.assert_array_equal(after["excess_score"][passed], trained.model.predict_proba(X[passed])[:, 1])
 
 
 def test_ctapipe_reads_rows_into_its_container(trained, path, tmp_path):
