@@ -7,12 +7,14 @@ import pandas as pd
 import pytest
 from helpers import SHARED, run_command
 
-from excess import ModelFileError
+from excess import ModelFileError, OnOffTreeClassifier
 from excess.analysis import apply, efficiency, load_model, observe, train
-from excess.events import EventFileError, read_events, write_events
+from excess.analysis.trained_model import TrainedModel
+from excess.events import AnalysisConfig, EventFileError, read_events, write_events
 from excess.observation import simulate_labelled, simulate_observation
 
 FACT_GAMMAS = SHARED / "data" / "fact" / "gamma.hdf5"
+CTA_GAMMAS = SHARED / "data" / "cta" / "cta_gammas_diffuse.dl1.h5"
 
 
 @pytest.fixture(scope="module")
@@ -297,3 +299,19 @@ def test_gammas_of_fact(model_path):
     same = efficiency(load_model(model_path), FACT_GAMMAS, zenith="source_position_zd")
     np.testing.assert_array_equal(same.counts["selected"], found.counts["selected"])
     assert 0.3 < found.mean().value < 1
+
+
+@pytest.mark.skipif(not CTA_GAMMAS.exists(), reason="simulated gammas of CTA are not in ../shared/data")
+@pytest.mark.parametrize(
+    ("feature", "cut", "n_quality"),
+    [("hillas_width_mean", "n_telescopes >= 2", 808), ("hillas_width", "hillas_intensity > 100", 809)],
+)
+def test_showers_of_cta_are_counted_once(feature, cut, n_quality):
+    config = AnalysisConfig(features=[feature], derived_features={}, quality_cuts=[cut])
+    table = read_events(CTA_GAMMAS, [feature])
+    tree = OnOffTreeClassifier(max_depth=2).fit(table, np.arange(len(table)) % 2)
+    found = efficiency(TrainedModel(tree, config, [], {}), CTA_GAMMAS, chunk_rows=100)
+    assert found.counts["all"].sum() == 1110  # array events, not images
+    assert found.counts["quality"].sum() == n_quality
+    assert found.expressions == {"energy": "true_energy", "zenith": "90 - true_alt"}
+    np.testing.assert_allclose(found.zenith_edges, [10, 20, 30])
