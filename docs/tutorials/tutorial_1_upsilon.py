@@ -87,7 +87,8 @@ total, _ = np.histogram(mass[labelled][inside], bins)
 passed, _ = np.histogram(mass[labelled][inside & detection.selected], bins)
 known = total > 0
 fraction = passed[known].sum() / total[known].sum()
-chi_squared = ((passed - fraction * total) ** 2 / (fraction * (1 - fraction) * total))[known].sum()
+expected = fraction * total[known]
+chi_squared = ((passed[known] - expected) ** 2 / (expected * (1 - fraction))).sum()
 print(f"{fraction:.1%} of {total.sum():,} sideband events are selected; chi-squared {chi_squared:.1f} ", end="")
 print(f"for {known.sum() - 1} degrees of freedom")
 from scipy.stats import chi2

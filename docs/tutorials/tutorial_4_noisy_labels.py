@@ -3,8 +3,9 @@ Noisy labels: an imbalanced set, and a comparison with cleanlab
 ===============================================================
 
 Any binary problem with class-conditional label noise is an On/Off problem, if the noise rate of the background is known. Here the letters
-of a set of 20,000 images (UCI letter recognition, in imbalanced-learn's ``letter_img``) are labelled: one letter against all others, 3.7 % of the set. We let a tenth of the
-positive labels and half of the negative ones be wrong, which leaves a set whose labels say almost nothing, and learn from it.
+of 20,000 images (UCI letter recognition, in imbalanced-learn's ``letter_img``) are the classes: one letter against all others, 3.7 % of the
+set. We let a tenth of the positive labels and half of the negative ones be wrong, which leaves labels that say almost nothing, and learn
+from them.
 """
 
 # %%
@@ -20,7 +21,8 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 import excess
 
-found = fetch_datasets(data_home=Path(os.environ["EXCESS_DATA"], "imblearn"), filter_data=("letter_img",), download_if_missing=False)
+folder = str(Path(os.environ["EXCESS_DATA"], "imblearn"))
+found = fetch_datasets(data_home=folder, filter_data=("letter_img",), download_if_missing=False)
 X, clean = found["letter_img"].data, (found["letter_img"].target == 1).astype(int)
 p_plus, p_minus = 0.1, 0.5
 noisy = excess.inject_label_noise(clean, p_plus=p_plus, p_minus=p_minus, random_state=0)
