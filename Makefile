@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 
-.PHONY: help demo test quick lint format bench clean
+.PHONY: help demo test quick lint format bench docs clean
 
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
@@ -15,6 +15,7 @@ help:
 	@echo "make lint    check formatting, lint, types and layers"
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
+	@echo "make docs    build the documentation site with its tutorials; look at docs/_build/html/index.html"
 	@echo "make clean   remove $(VENV) and caches"
 
 $(BIN)/python:
@@ -28,6 +29,10 @@ $(VENV)/.core: $(BIN)/python pyproject.toml
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@ $(VENV)/.core
+
+$(VENV)/.docs: $(BIN)/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core
@@ -52,5 +57,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	@for file in benchmarks/bench_*.py benchmarks/compare_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+# warnings are errors: a link to a page or a name that does not exist is one
+docs: $(VENV)/.docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) docs/_build docs/_tutorials docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
-import warnings
 from pathlib import Path
-
-from sphinx_gallery.sorting import ExplicitOrder
 
 import excess
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from _ext.inventories import write_inventories  # noqa: E402
+from _ext.inventories import write_inventories
 
 project = "excess"
 author = "The excess developers"
 copyright = f"The excess developers, {excess.__version__}"
 version = release = excess.__version__
+os.environ.setdefault("MPLBACKEND", "agg")
 
 extensions = [
+    "_ext.names",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -33,12 +33,13 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_ext", "tutorials/README.md", "tutorials/**/*.ipynb", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "_ext", "tutorials"]
 nitpicky = True
+words_in_backticks = ["hybrid"]  # names of models, which docstrings write like objects
 default_role = "py:obj"
 
 # Markdown
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "substitution"]
 myst_heading_anchors = 4
 suppress_warnings = ["myst.strikethrough"]
 
@@ -54,27 +55,29 @@ numpydoc_class_members_toctree = False
 # Links to other projects go by small inventories of the names that are used, so that the build needs no network.
 intersphinx_mapping = write_inventories(HERE / "_ext" / "other_projects.txt", HERE / "_build" / "inventories")
 
-# Tutorials are scripts that are run. Those whose data is not there are left out, and say so.
-_DATA = Path(os.environ.get("EXCESS_DATA", HERE.parent.parent / "shared" / "data"))
-os.environ["EXCESS_DATA"] = str(_DATA)
+# Tutorials are scripts that are run. Those whose data is not there are left out, and the page of tutorials says so.
+DATA = Path(os.environ.get("EXCESS_DATA", HERE.parent.parent / "shared" / "data"))
+os.environ["EXCESS_DATA"] = str(DATA)
+TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco", "noisy_labels": "imblearn"}
+left_out = [name for name, folder in TUTORIAL_DATA.items() if not (DATA / folder).is_dir()]
+_words = ", ".join(f"{name} (needs `{TUTORIAL_DATA[name]}`)" for name in left_out)
+myst_substitutions = {
+    "left_out": f"Left out of this build, because their data was not there: {_words}." if left_out else ""
+}
+if left_out:
+    logging.getLogger("sphinx").info("tutorials left out, because EXCESS_DATA has no data for them: %s", _words)
 sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
     "gallery_dirs": "_tutorials",
     "filename_pattern": r"/tutorial_",
-    "ignore_pattern": r"__init__\.py",
-    "within_subsection_order": "FileNameSortKey",
+    "ignore_pattern": "|".join([r"__init__\.py", *(rf"tutorial_\d_{name}\.py" for name in left_out)]),
     "show_memory": False,
-    "remove_config_comments": True,
     "download_all_examples": False,
     "abort_on_example_error": True,
     "min_reported_time": 1e9,
-    "plot_gallery": "True",
     "doc_module": ("excess",),
     "reference_url": {"excess": None},
-    "image_scrapers": ("matplotlib",),
-    "subsection_order": ExplicitOrder(["tutorials"]),
 }
-warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
 html_theme = "pydata_sphinx_theme"
 html_title = "excess"

@@ -7,7 +7,11 @@ from pathlib import Path
 
 __all__ = ["write_inventories"]
 
-_HEADER = "# Sphinx inventory version 2\n# Project: {name}\n# Version: \n# The remainder of this file is compressed using zlib.\n"
+_HEADER = """# Sphinx inventory version 2
+# Project: {name}
+# Version:
+# The remainder of this file is compressed using zlib.
+"""
 
 
 def write_inventories(listing: Path, folder: Path) -> dict[str, tuple[str, str]]:

@@ -2,19 +2,19 @@
 The Upsilon in CMS open data, from sidebands alone
 ==================================================
 
-Pairs of muons of 9 to 10.6 GeV, recorded by CMS in 2016, hold three resonances, the Upsilon mesons, on a smooth background. We call the
-window around the first one On and its sidebands Off, and let a classifier learn from these labels alone what an Upsilon looks like.
-Nobody tells it which pair is one.
+Pairs of muons of 9 to 10.6 GeV, recorded by CMS in 2016, hold three resonances, the Upsilon mesons, on a smooth
+background. We call the window around the first one On and its sidebands Off, and let a classifier learn from these
+labels alone what an Upsilon looks like. Nobody tells it which pair is one.
 
-The data are 6,542 real events of CMS open data (run period 2016H), as a NumPy file ``cms/upsilon.npz``. Set the environment variable
-``EXCESS_DATA`` to the folder that has ``cms`` in it.
+The data are 6,542 real events of CMS open data (run period 2016H), as a NumPy file ``cms/upsilon.npz``. Set the
+environment variable ``EXCESS_DATA`` to the folder that has ``cms`` in it.
 """
 
 # %%
 # On and Off are windows in mass
 # ------------------------------
-# The window of the Upsilon(1S) is On; the sidebands on both sides of it are Off. The background has about the same density in all three,
-# so the exposure ratio is the ratio of their widths.
+# The window of the Upsilon(1S) is On; the sidebands on both sides of it are Off. The background has about the same
+# density in all three, so the exposure ratio is the ratio of their widths.
 import os
 from pathlib import Path
 
@@ -33,8 +33,9 @@ print(excess.OnOffCounts(on.sum(), off.sum(), alpha))
 # %%
 # Features must not fix the mass
 # ------------------------------
-# The momenta and angles of the two muons together are the mass, and a classifier that knew the mass would learn the windows. We take the
-# momentum of the pair, how isolated the muons are, how far from the collision they come from, and what else is in the event.
+# The momenta and angles of the two muons together are the mass, and a classifier that knew the mass would learn the
+# windows. We take the momentum of the pair, how isolated the muons are, how far from the collision they come from, and
+# what else is in the event.
 names = ["dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d"]
 names += ["mu0_jetiso", "mu1_jetiso", "mu0_iso04", "mu1_iso04"]
 X = np.column_stack([data[name] for name in names]).astype(float)
@@ -43,23 +44,23 @@ labelled = on | off
 # %%
 # What can be learned
 # -------------------
-# Every event is judged by a forest that has not seen it. The likelihood uses all events, each by how signal-like it is; the cut counts
-# those that the forest selects.
+# Every event is judged by a forest that has not seen it. The likelihood uses all events, each by how signal-like it is;
+# the cut counts those that the forest selects.
 forest = excess.OnOffForestClassifier(random_state=0)
 detection = excess.cross_val_detect(forest, X[labelled], on[labelled], alpha=alpha, random_state=0)
 print(detection)
 
 # %%
-# Forward, with models of earlier events only, the significance follows the normal law where there is no source. It is the one to quote,
-# of the events that were judged:
+# Forward, with models of earlier events only, the significance follows the normal law where there is no source. It is
+# the one to quote, of the events that were judged:
 forward = excess.cross_val_detect(forest, X[labelled], on[labelled], alpha=alpha, strategy="forward", random_state=0)
 print(f"{forward.significance:.1f} sigma forward, {forward.uncut.significance:.1f} without a cut for the same events")
 
 # %%
 # The mass of selected events
 # ---------------------------
-# Events between and above the windows have no label; the forest has not seen them. The Upsilon(2S) and (3S), at 10.02 and 10.36 GeV, come
-# out as well, although nobody has ever said that they are there.
+# Events between and above the windows have no label; the forest has not seen them. The Upsilon(2S) and (3S), at 10.02
+# and 10.36 GeV, come out as well, although nobody has ever said that they are there.
 forest.set_params(alpha=alpha).fit(X[labelled], on[labelled])
 selected = forest.predict(X) == 1
 selected[labelled] = detection.selected
@@ -73,14 +74,20 @@ for axes, chosen, title in ((left, np.ones(len(mass), bool), "all events"), (rig
     counts, _ = np.histogram(mass[chosen], edges)
     centres = (edges[1:] + edges[:-1]) / 2
     axes.errorbar(centres, counts, np.sqrt(counts), fmt=".", color="black", ms=4, lw=0.8)
-    axes.set(title=f"{title}: {chosen.sum():,}", xlabel="mass of the two muons / GeV", ylabel="events per 40 MeV", ylim=(0, None))
+    axes.set(
+        title=f"{title}: {chosen.sum():,}",
+        xlabel="mass of the two muons / GeV",
+        ylabel="events per 40 MeV",
+        ylim=(0, None),
+    )
 plt.show()
 
 # %%
 # Does the cut make a peak of its own?
 # ------------------------------------
-# A cut that depends on the mass would select more background in some windows than in others. In the sidebands there is almost no signal,
-# so the selected fraction must be the same at all masses there. Out-of-fold selection, in nine windows of 50 MeV:
+# A cut that depends on the mass would select more background in some windows than in others. In the sidebands there is
+# almost no signal, so the selected fraction must be the same at all masses there. Out-of-fold selection, in nine
+# windows of 50 MeV:
 bins = np.concatenate([np.arange(9.0, 9.251, 0.05), np.arange(9.65, 9.851, 0.05)])
 inside = off[labelled]
 total, _ = np.histogram(mass[labelled][inside], bins)
@@ -98,7 +105,8 @@ print(f"p = {p_value:.2f}")
 assert p_value > 0.001, "the selection depends on the mass"
 
 # %%
-# The same question, asked of the whole analysis: with the lower sideband as On and the upper one as Off there is nothing to be learned.
+# The same question, asked of the whole analysis: with the lower sideband as On and the upper one as Off there is
+# nothing to be learned.
 lower, upper = (mass > 9.0) & (mass < 9.25), (mass > 9.65) & (mass < 9.85)
 both = lower | upper
 nothing = excess.cross_val_detect(forest, X[both], lower[both], alpha=0.25 / 0.20, random_state=0)

@@ -2,16 +2,16 @@
 The Crab Nebula in three nights of FACT
 =======================================
 
-FACT, a Cherenkov telescope of 4 m on La Palma, has published its events of the Crab Nebula. These 125 runs are event lists in the FITS format
-of gamma-astro-data-formats (``fact/joint-crab``, from the joint-crab release). A gamma/hadron cut has been made already, so the question
-is what is left to gain.
+FACT, a Cherenkov telescope of 4 m on La Palma, has published its events of the Crab Nebula. These 125 runs are event
+lists in the FITS format of gamma-astro-data-formats (``fact/joint-crab``, from the joint-crab release). A
+gamma/hadron cut has been made already, so the question is what is left to gain.
 """
 
 # %%
 # From files to On and Off
 # ------------------------
-# An event list has the direction of every event and the pointing of its run. Six regions at the same distance from the pointing are equally
-# exposed: the one around the Crab is On, the other five are Off.
+# An event list has the direction of every event and the pointing of its run. Six regions at the same distance from the
+# pointing are equally exposed: the one around the Crab is On, the other five are Off.
 import os
 from pathlib import Path
 
@@ -36,14 +36,15 @@ for night, n in zip(nights, number, strict=True):
 # %%
 # Only the energy is left to learn from
 # -------------------------------------
-# Image parameters are not in these files. A night is left out in turn, so that every event is judged by a model of other nights.
+# Image parameters are not in these files. A night is left out in turn, so that every event is judged by a model of
+# other nights.
 run = search(observation, "forest", null_tests=True, seed=0)
 print(run.detections["forest"])
 print(run.verdict)
 
 # %%
-# The energy alone adds little to a sample of selected gamma-like events, and the tool says so. With image parameters, on events before any
-# cut, the same commands go from 13 to 25 sigma (see the pages on the reproduction of the paper).
+# The energy alone adds little to a sample of selected gamma-like events, and the tool says so. With image parameters,
+# on events before any cut, the same commands go from 13 to 25 sigma (see the pages on the reproduction of the paper).
 from excess.report import plot_theta_squared
 
 fig, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")

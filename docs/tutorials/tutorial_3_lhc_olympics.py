@@ -2,9 +2,10 @@
 The LHC Olympics: a resonance without a model
 =============================================
 
-Classification without labels (CWoLa) is the same idea in particle physics: events of a signal region are mostly background with a few
-signal events among them; reference events are background alone. This is the research and development set of the LHC Olympics 2020,
-``lhco/*.npz``: 60,000 events of the signal region with 395 signal events among them, 0.7 %.
+Classification without labels (CWoLa) is the same idea in particle physics: events of a signal region are mostly
+background with a few signal events among them; reference events are background alone. This is the research and
+development set of the LHC Olympics 2020, ``lhco/*.npz``: 60,000 events of the signal region with 395 signal events
+among them, 0.7 %.
 """
 
 # %%
@@ -27,8 +28,8 @@ signal_region = train["X"][:, use]
 background = reference["X"][~reference["is_signal"].astype(bool)][:, use]
 X = np.concatenate([signal_region, background])
 on = np.arange(len(X)) < len(signal_region)
-# the exposure ratio: so many background events are expected in On for each Off event. Here the truth is known, and with it alpha; in a
-# search it comes from the fit to the sidebands.
+# the exposure ratio: so many background events are expected in On for each Off event. Here the truth is known, and with
+# it alpha; in a search it comes from the fit to the sidebands.
 alpha = (~train["is_signal"].astype(bool)).sum() / len(background)
 print(excess.OnOffCounts(on.sum(), (~on).sum(), alpha))
 
@@ -42,8 +43,8 @@ for member in forest.members_:
 # %%
 # How much better is a cut on its score?
 # --------------------------------------
-# By the truth of test events, which the forest has not seen: the significance improves by the true positive rate over the root of the
-# false positive rate.
+# By the truth of test events, which the forest has not seen: the significance improves by the true positive rate over
+# the root of the false positive rate.
 truth = test["is_signal"].astype(bool)
 score = forest.predict_proba(test["X"][:, use])[:, 1]
 cuts = np.quantile(score[truth], np.linspace(0, 0.99, 100))

@@ -2,14 +2,15 @@
 Is this a detection?
 ====================
 
-A sample without a source, an analysis that finds five sigma in it, and what the tool says. Everything here is simulated, so that we know
-that there is nothing.
+A sample without a source, an analysis that finds five sigma in it, and what the tool says. Everything here is
+simulated, so that we know that there is nothing.
 """
 
 # %%
 # Nothing but background
 # ----------------------
-# Twenty features of noise, and a label that is On with probability 1/6 for every event: five Off regions for one On region, and no source.
+# Twenty features of noise, and a label that is On with probability 1/6 for every event: five Off regions for one On
+# region, and no source.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -28,29 +29,32 @@ print(excess.count_selected(on, np.ones(6000, bool), alpha=alpha))
 # Train a classifier, choose the cut with the largest significance, and quote that significance.
 from sklearn.ensemble import RandomForestClassifier
 
-forest = RandomForestClassifier(200, min_samples_leaf=20, random_state=0).fit(X, on)
+forest = RandomForestClassifier(100, min_samples_leaf=20, random_state=0, n_jobs=2).fit(X, on)
 score = forest.predict_proba(X)[:, 1]
 cut = excess.significance_threshold(on, score, alpha)
 print(excess.count_selected(on, score > cut, alpha=alpha))
 
 # %%
-# The classifier has seen the events, and knows their labels by heart. A better habit: score events by models that have not seen them, but
-# still choose the best cut on those scores.
+# The classifier has seen the events, and knows their labels by heart. A better habit: score events by models that have
+# not seen them, but still choose the best cut on those scores.
 from sklearn.model_selection import cross_val_predict
 
-held_out = cross_val_predict(RandomForestClassifier(200, min_samples_leaf=20, random_state=0), X, on, method="predict_proba")[:, 1]
+held_out = cross_val_predict(
+    RandomForestClassifier(100, min_samples_leaf=20, random_state=0, n_jobs=2), X, on, method="predict_proba"
+)[:, 1]
 cut = excess.significance_threshold(on, held_out, alpha)
 print(excess.count_selected(on, held_out > cut, alpha=alpha))
 
 # %%
-# That is less, and still too much: the best of thousands of cuts is the best of thousands of fluctuations. How often does it exceed two
-# sigma? Labels are drawn anew a hundred times:
+# That is less, and still too much: the best of thousands of cuts is the best of thousands of fluctuations. How often
+# does it exceed two sigma? Labels are drawn anew a hundred times:
 largest = []
 for seed in range(100):
     labels = np.random.default_rng(seed).random(6000) < 1 / 6
     best = excess.significance_threshold(labels, held_out, alpha)
     largest.append(excess.count_selected(labels, held_out > best, alpha=alpha).significance)
-print(f"mean {np.mean(largest):.1f} sigma, above two sigma in {np.mean(np.array(largest) > 2):.0%} of samples without a source")
+above = np.mean(np.array(largest) > 2)
+print(f"mean {np.mean(largest):.1f} sigma, above two sigma in {above:.0%} of samples without a source")
 
 # %%
 # What the tool says
@@ -64,7 +68,14 @@ print(detection)
 # %%
 # And where nobody is asked: the same analysis in the Off regions, where no source is.
 region = np.where(on, 0, rng.integers(1, 6, 6000))
-test = excess.null_test(excess.OnOffForestClassifier(50, random_state=0), X, region, n_regions=6, groups=night, random_state=0)
+test = excess.null_test(
+    excess.OnOffForestClassifier(50, min_samples_leaf=40, random_state=0),
+    X,
+    region,
+    n_regions=6,
+    groups=night,
+    random_state=0,
+)
 print(test.verdict)
 fig, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
 axes.hist(largest, bins=20, color="tab:red", alpha=0.6, label="best of all cuts, labels drawn anew")

@@ -102,7 +102,7 @@ class _File:
 class ObservedFiles:
     """Files of an observation: On and Off events by their regions, features and cuts by a configuration.
 
-    The events are those of `excess.observation.observe`. Events that are there twice are not looked for, because that
+    The events are those of `observe`. Events that are there twice are not looked for, because that
     needs all of them at once.
 
     Parameters

@@ -208,7 +208,7 @@ def simulation_agreement(
     -------
     SimulationAgreement
         A table of features, worst first, and the distributions. Without a weighted excess of three standard errors
-        there is nothing to compare with simulated gammas: `SimulationAgreement.remark` says so, and there are no rows
+        there is nothing to compare with simulated gammas: ``SimulationAgreement.remark`` says so, and there are no rows
         of the signal.
 
     See Also
