@@ -162,7 +162,7 @@ class Detection:
         nights : array-like of shape (n_events,), default=None
             The night of each event.
         sky : SkyMap, default=None
-            Map of the sky around the source; see `map_sky`.
+            Map of the sky around the source; see ``excess.validation.sky_map.map_sky``.
 
         Returns
         -------

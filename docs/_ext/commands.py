@@ -1,0 +1,64 @@
+"""The reference of the command line, as Markdown from the commands themselves."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+__all__ = ["write_reference"]
+
+ARGUMENTS, OTHER = "Arguments", "Options"
+
+
+def write_reference(path: Path) -> None:
+    """Write a section for each command: what it does, its arguments and its options, in the panels of its help."""
+    import typer
+
+    from excess.cli.commands import app
+
+    command = typer.main.get_command(app)
+    parts = [_section(f"excess {name}", own) for name, own in command.commands.items()]  # type: ignore[attr-defined]
+    text = "\n\n".join(parts) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text(encoding="utf-8") != text:  # an unchanged file is not built again
+        path.write_text(text, encoding="utf-8")
+
+
+def _section(name: str, command: Any) -> str:
+    lines = [f"## {name}", "", _prose(inspect.cleandoc(command.help or ""))]
+    panels: dict[str, list[str]] = {}
+    for parameter in command.params:
+        if getattr(parameter, "hidden", False) or parameter.name == "help":
+            continue
+        is_argument = parameter.param_type_name == "argument"
+        panel = ARGUMENTS if is_argument else getattr(parameter, "rich_help_panel", None) or OTHER
+        panels.setdefault(panel, []).append(_entry(parameter, is_argument))
+    for panel in sorted(panels, key=lambda one: (one != ARGUMENTS, one == OTHER)):
+        lines += ["", f"**{panel}**", "", *panels[panel]]
+    return "\n".join(lines)
+
+
+def _entry(parameter: Any, is_argument: bool) -> str:
+    """Return an argument or an option as an item of a definition list."""
+    metavar = parameter.metavar or ""
+    if is_argument:
+        names = metavar or parameter.name.upper()
+    else:
+        names = ", ".join([*parameter.opts, *parameter.secondary_opts])
+        if not getattr(parameter, "is_flag", False):
+            names += f" {metavar or parameter.name.upper()}"
+    more = []
+    if parameter.required:
+        more.append("Required.")
+    default = parameter.default
+    if not parameter.required and default not in (None, False, True, "", [], ()) and not callable(default):
+        more.append(f"Default: `{default}`.")
+    text = " ".join([(parameter.help or "").strip(), *more]).strip() or "."
+    return f"`{names}`\n: {_prose(text)}\n"
+
+
+def _prose(text: str) -> str:
+    """Return the text of a help as Markdown: no markup of the terminal, and no characters that Markdown takes."""
+    return re.sub(r"([<>*_|])", r"\\\1", re.sub(r"\[/?[a-z ]+\]", "", text))
