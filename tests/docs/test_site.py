@@ -1,0 +1,64 @@
+"""The documentation site: every public name has a place in it, and its own helpers do what they say."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import excess
+import excess.report
+from excess.cli.commands import app
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.fixture(autouse=True)
+def _helpers_of_the_site(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    yield
+    for name in [name for name in sys.modules if name.split(".")[0] == "_ext"]:
+        del sys.modules[name]
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = set(re.findall(r"^   (\w+)$", (DOCS / "api.md").read_text(encoding="utf-8"), re.MULTILINE))
+    modules = {"analysis", "distributed", "estimators", "events", "observation", "report", "reproduction", "stats"}
+    public = set(excess.__all__) - modules - {"__version__", "validation", "THRESHOLD_METHODS"}
+    assert public - listed == set()
+    assert {name for name in excess.report.__all__ if name.islower()} - listed == set()
+
+
+def test_every_page_is_in_a_table_of_contents():
+    pages = {path.stem for path in DOCS.glob("*.md")} - {"index", "_commands"}
+    listed = set()
+    for name in ("index", "tutorials", "guides", "explanations"):
+        text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        for block in re.findall(r"```\{toctree\}(.*?)```", text, re.DOTALL):
+            listed |= {re.sub(r".*<(.*)>", r"\1", line.strip()) for line in block.splitlines() if line.strip()}
+    assert pages - listed == set()
+
+
+def test_the_reference_of_the_command_line_has_every_option(tmp_path):
+    import typer
+    from _ext.commands import write_reference
+
+    write_reference(tmp_path / "commands.md")
+    text = (tmp_path / "commands.md").read_text(encoding="utf-8")
+    for name, command in typer.main.get_command(app).commands.items():
+        section = text[text.index(f"## excess {name}\n") :]
+        for parameter in command.params:
+            if parameter.param_type_name == "option" and parameter.name != "help":
+                assert parameter.opts[0] in section, (name, parameter.name)
+
+
+def test_an_inventory_is_what_sphinx_reads(tmp_path):
+    inventory = pytest.importorskip("sphinx.util.inventory")
+    from _ext.inventories import write_inventories
+
+    (tmp_path / "list.txt").write_text("numpy https://numpy.org/doc/\n  py:class numpy.ndarray a.html#$\n")
+    mapping = write_inventories(tmp_path / "list.txt", tmp_path / "out")
+    address, path = mapping["numpy"]
+    with Path(path).open("rb") as file:
+        found = inventory.InventoryFile.load(file, address, lambda *parts: "".join(parts))
+    assert found["py:class"]["numpy.ndarray"].uri == "https://numpy.org/doc/a.html#numpy.ndarray"
