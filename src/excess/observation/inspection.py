@@ -40,6 +40,8 @@ class Inspection:
         Columns that all files have that were looked at, and those of files to join.
     only_in_some : tuple of str
         Columns that some of these files lack.
+    is_simulated : bool
+        Whether the files say that their events are simulated.
     """
 
     paths: tuple[Path, ...]
@@ -47,6 +49,7 @@ class Inspection:
     telescope: str | None
     columns: tuple[str, ...]
     only_in_some: tuple[str, ...] = ()
+    is_simulated: bool = False
     parts: tuple[tuple[tuple[Path, ...], tuple[str, ...]], ...] = ()
     table: Any = None
 
@@ -126,7 +129,7 @@ def inspect_files(paths: Sequence[Path], joined: Sequence[Path] = (), other: Seq
         more, _ = _common_columns(describe(first).columns, others)
         parts.append((tuple(joined), tuple(name for name in more if name not in own)))
     columns = tuple(name for _, names in parts for name in names)
-    return Inspection(tuple(paths), info.format, info.telescope, columns, some, tuple(parts))
+    return Inspection(tuple(paths), info.format, info.telescope, columns, some, info.is_simulated, tuple(parts))
 
 
 def inspect_table(table: pd.DataFrame) -> Inspection:

@@ -28,6 +28,8 @@ class Preset:
         Says of an `Inspection` whether the files are of this kind.
     features : tuple of str
         Patterns of columns to learn from, ``*`` and ``?`` included; none means all columns that may be features.
+    left_out : tuple of str
+        Patterns of columns that are not taken although ``features`` has them.
     derived_features : mapping of str to str
         Further features; those whose columns are not there are left out.
     quality_cuts : tuple of str
@@ -45,6 +47,7 @@ class Preset:
     name: str
     matches: Callable[[Inspection], bool] = _always
     features: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     derived_features: dict[str, str] = field(default_factory=dict)
     quality_cuts: tuple[str, ...] = ()
     theta_squared_cut: float = 0.025
@@ -61,7 +64,11 @@ class Preset:
         >>> PRESETS["ctapipe"].prefers("hillas_width"), PRESETS["ctapipe"].prefers("tel_id")
         (True, False)
         """
-        return any(fnmatchcase(column, pattern) for pattern in self.features)
+        return _matches(column, self.features) and not _matches(column, self.left_out)
+
+
+def _matches(column: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(column, pattern) for pattern in patterns)
 
 
 def _is_fact_dl2(found: Inspection) -> bool:
@@ -129,6 +136,12 @@ _CTAPIPE = (
     "n_telescopes",
     "n_images",
 )
+# of the images of a shower, mean and standard deviation say most
+_OF_IMAGES = tuple(
+    f"{kind}_*_{statistic}"
+    for kind in ("hillas", "morphology", "leakage", "concentration", "timing", "intensity", "peak_time")
+    for statistic in ("min", "max")
+)
 _HAWC = (
     "rec.nHit*",
     "rec.nChTot",
@@ -147,17 +160,17 @@ PRESETS: dict[str, Preset] = {
             "FACT DL2",
             _is_fact_dl2,
             _DEFAULT.features,
-            _DEFAULT.derived_features,
-            _DEFAULT.quality_cuts,
-            _DEFAULT.regions.theta_squared_cut,
+            derived_features=_DEFAULT.derived_features,
+            quality_cuts=_DEFAULT.quality_cuts,
+            theta_squared_cut=_DEFAULT.regions.theta_squared_cut,
             fixed=True,
         ),
         Preset(
             "FACT DL2 in part",
             _has_fact_features,
             _DEFAULT.features,
-            _DEFAULT.derived_features,
-            _DEFAULT.quality_cuts,
+            derived_features=_DEFAULT.derived_features,
+            quality_cuts=_DEFAULT.quality_cuts,
         ),
         Preset("FACT DL3", _is_fact_dl3, ("gamma_energy_prediction",)),
         Preset(
@@ -168,7 +181,7 @@ PRESETS: dict[str, Preset] = {
             theta_squared_cut=0.04,
             n_regions=4,
         ),
-        Preset("ctapipe", _is_ctapipe, _CTAPIPE, theta_squared_cut=0.02, n_regions=6),
+        Preset("ctapipe", _is_ctapipe, _CTAPIPE, (*_OF_IMAGES, "*uncert*", "*_err*"), theta_squared_cut=0.02),
         Preset("HAWC", _is_hawc, _HAWC, theta_squared_cut=0.25, n_regions=6, method="same_declination"),
         Preset("FACT event list", _dl3_of("FACT")),
         Preset("MAGIC event list", _dl3_of("MAGIC"), theta_squared_cut=0.02, n_regions=6),

@@ -131,9 +131,10 @@ def _no_regions(found: Inspection) -> str:
         "files of their own (--off)"
     )
     truth = truth_columns(found.columns)
-    if truth:
+    if truth or found.is_simulated:
+        known = f" ({truth[0]} is the truth)" if truth else ""
         return (
-            f"{found.name}: holds simulated events ({truth[0]} is the truth) and no way to tell On from Off, so that "
+            f"{found.name}: holds simulated events{known} and no way to tell On from Off, so that "
             "there can be no detection; simulated gammas and protons may help a model as --simulated GAMMAS PROTONS. "
             f"Events to be searched need the columns {needed}"
         )
