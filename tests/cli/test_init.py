@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from ctapipe_files import write_ctapipe
 from helpers import SHARED
 from helpers import run_command as run
 
@@ -251,6 +252,18 @@ def test_csv_files_of_an_unknown_telescope(tmp_path, capsys):
     assert result["models"]["tree"]["significance"] > result["observation"]["significance"]
 
 
+def test_lists_of_observations_say_what_is_assumed(runs, tmp_path, capsys):
+    (tmp_path / "list.yaml").write_text(
+        f"early: {{events: '{runs[0]}'}}\nlate: {{events: ['{runs[1]}', '{runs[2]}']}}\n"
+    )
+    options = ("-m", "tree", "--no-null-test", "-o", tmp_path / "out", "--exclude", "energy")
+    assert run("detect", tmp_path / "list.yaml", *options) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[1] == "Features: multip, hil_msw; 16 other columns are none"
+    assert lines[2] == "On and Off: by the regions of each observation; groups: night"
+    assert load_config(tmp_path / "out" / "config.yaml").features == ("multip", "hil_msw")
+
+
 @public
 @pytest.mark.slow
 def test_joint_crab_needs_nothing_but_the_name_of_the_source(tmp_path, capsys):
@@ -305,3 +318,45 @@ def test_a_hawc_map_has_regions_of_the_same_declination():
     assert proposal.config.features == ("rec.nHit", "rec.PINC", "rec.CxPE40")
     assert proposal.config.regions.method == "same_declination"
     assert proposal.obstacle is None
+
+
+@pytest.fixture(scope="module")
+def ctapipe_runs(tmp_path_factory):
+    pytest.importorskip("ctapipe")
+    folder = tmp_path_factory.mktemp("ctapipe")
+    write_ctapipe(folder / "observed.dl2.h5", 1200, n_signal=150)
+    write_ctapipe(folder / "images.dl1.h5", 60, stereo=False)
+    write_ctapipe(folder / "simulated.dl1.h5", 60, stereo=False, simulated=True)
+    return folder
+
+
+def test_two_commands_from_a_ctapipe_file_to_a_detection(ctapipe_runs, tmp_path, capsys):
+    path = ctapipe_runs / "observed.dl2.h5"
+    assert run("init", path, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
+    text = said(capsys)
+    assert "taken as ctapipe" in text
+    assert "6 regions around Crab, theta^2 < 0.02; groups: night" in text
+    assert "for --reference: Classifier_prediction" in text
+    config = load_config(tmp_path / "my.yaml")
+    assert {"HillasReconstructor_h_max", "Forest_energy", "hillas_width_mean", "n_telescopes"} <= set(config.features)
+    assert not any(name.endswith(("_min", "_max", "_prediction")) for name in config.features[2:])
+    options = ("-m", "tree", "--no-null-test", "--json", "-o", tmp_path / "out")
+    assert run("detect", path, "-c", tmp_path / "my.yaml", *options) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["observation"]["n_read"] == 1350  # showers, not images
+    assert result["models"]["tree"]["significance"] > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("observed.dl2.h5", "the position of the source is needed"),
+        ("images.dl1.h5", r"no way to tell On from Off: .*\(ra, dec missing\)"),
+        ("simulated.dl1.h5", "holds simulated events .* there can be no detection"),
+    ],
+)
+def test_ctapipe_files_that_cannot_have_a_detection_say_why(name, message, ctapipe_runs, tmp_path, capsys):
+    assert run("init", ctapipe_runs / name, "-o", tmp_path / "my.yaml") == 0
+    assert "No detection yet: " in said(capsys)
+    assert run("detect", ctapipe_runs / name, "-o", tmp_path / "out") == 1
+    assert re.search(message, said(capsys))

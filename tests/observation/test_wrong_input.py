@@ -343,9 +343,7 @@ def test_whole_fields_of_view_beside_off_files_get_the_cut_on_theta(tmp_path):
 def test_fits_files_beside_off_files_need_the_source():
     files = sorted((SHARED / "data/fact/joint-crab").glob("2013*_dl3.fits"))[:8]
     config = AnalysisConfig(features=["energy"], derived_features={}, quality_cuts=[], groups="obs_id")
-    with pytest.raises(
-        EventFileError, match=r"the position of the source is needed .* \(--source-ra and --source-dec\)"
-    ):
+    with pytest.raises(EventFileError, match=r"the position of the source is needed .* \(--source\)"):
         observe(files[:4], config, off=files[4:], alpha=1.0)
     observed = observe(files[:4], config, off=files[4:], alpha=1.0, source=(83.6333, 22.0133))
     assert observed.census.n_outside > 0.9 * observed.census.n_read

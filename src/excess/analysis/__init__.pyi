@@ -3,7 +3,7 @@ from .demo import run_demo, simulate_files
 from .description import count_on_off, describe_file
 from .gamma_counting import efficiency
 from .gamma_efficiency import Efficiency
-from .initial_config import Proposal, check_input, config_of, propose_config, write_config
+from .initial_config import Proposal, check_input, config_of, propose_config, propose_listed, write_config
 from .models import MODELS, make_model
 from .output_paths import check_model_path, check_outputs, check_report_path, claim_run_folder, listed_files
 from .references import split_references
@@ -37,6 +37,7 @@ __all__ = [
     "observe_several",
     "prepare_folder",
     "propose_config",
+    "propose_listed",
     "read_run",
     "run_demo",
     "search",

@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 
 from excess._core.files import prepare_folder, write_text
 from excess.analysis.output_paths import check_outputs
+from excess.events import load_observation_list
 from excess.observation.observing import check_input
 from excess.observation.proposal import Proposal, propose_config
-from excess.observation.settings import config_of
+from excess.observation.settings import config_of, propose_for_list
 
-__all__ = ["Proposal", "check_input", "config_of", "propose_config", "write_config"]
+__all__ = ["Proposal", "check_input", "config_of", "propose_config", "propose_listed", "write_config"]
+
+
+def propose_listed(path: str | PathLike[str], *, features: Sequence[str] = (), exclude: Sequence[str] = ()) -> Proposal:
+    """Propose features, cuts and groups for the observations that a YAML file lists; each has regions of its own.
+
+    Parameters
+    ----------
+    path : path
+        The list, as for `observe_several`.
+    features, exclude
+        As for `propose_config`.
+
+    Returns
+    -------
+    Proposal
+        What `observe_several` takes where there is no configuration.
+    """
+    return propose_for_list(load_observation_list(path), features=features, exclude=exclude)
 
 
 def write_config(

@@ -64,6 +64,8 @@ def assume_config(events: EventOptions, silent: bool, *, like: Any = None) -> An
     features and cuts are those of another configuration.
     """
     if events.lists_observations:
+        if events.config is None:
+            _say_listed(events, silent)
         return events.config
     source = events.position  # which may be given wrongly
     if events.config is not None:
@@ -85,10 +87,24 @@ def assume_config(events: EventOptions, silent: bool, *, like: Any = None) -> An
             typer.echo(f"{counts}")
         raise typer.Exit
     config = config_of(proposal)
+    _say_assumed(proposal, events, silent)
+    return config
+
+
+def _say_listed(events: EventOptions, silent: bool) -> None:
+    """Say what is assumed about all observations of a list."""
+    with exit_at_interrupts():
+        from excess.analysis import propose_listed
+
+    features, exclude = events.features or [], events.exclude or []
+    _say_assumed(propose_listed(events.files[0], features=features, exclude=exclude), events, silent)
+
+
+def _say_assumed(proposal: Proposal, events: EventOptions, silent: bool) -> None:
+    """Say what is assumed, unless that is as usual."""
     if not proposal.usual:
         shown = proposal if events.groups is None else replace(proposal, grouping=events.groups)
         say(f"No -c, so assumed: {shown.describe()}", silent)
-    return config
 
 
 def assumed_rows(assumed: dict[str, Any] | None) -> dict[str, str]:

@@ -42,7 +42,7 @@ def find_offset(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -
             return None
         raise EventFileError(
             f"{described[0].path}: is a list of all events in the field of view, so the position of the source is "
-            "needed for the cut on theta^2: give source_ra and source_dec (--source-ra and --source-dec)"
+            'needed for the cut on theta^2: give source, such as Crab or "83.6333 22.0133" (--source)'
         )
     pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
     found = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from excess.observation.proposal import Proposal, propose_config
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["as_config", "config_of", "settle_config", "settle_configs"]
+__all__ = ["as_config", "config_of", "propose_for_list", "settle_config", "settle_configs"]
 
 logger = logging.getLogger("excess.observation")
 
@@ -95,11 +96,8 @@ def settle_configs(
     dict of str to AnalysisConfig
         By the names of the observations.
     """
-    events, off, join = (
-        [Path(path) for entry in entries.values() for path in getattr(entry, kind) or ()]
-        for kind in ("events", "off", "join")
-    )
     if config is not None:
+        events, _, join = _files_of(entries)
         shared = settle_config(events, config, join=join, features=features, exclude=exclude, references=references)
         return {name: entry.settings(shared) for name, entry in entries.items()}
     regions = {}
@@ -108,13 +106,43 @@ def settle_configs(
         source = given if isinstance(given, str) else None
         with prefix_errors(name):
             regions[name] = propose_config(entry.events, off=entry.off, join=entry.join, source=source).regions
-    proposal = propose_config(events, off=off or None, join=join or None, features=features, exclude=exclude)
+    proposal = propose_for_list(entries, features=features, exclude=exclude)
     if proposal.config is None:
         raise EventFileError(proposal.no_features())
     shared = as_config(proposal.config, references=references)
     return {
         name: entry.settings(shared.model_copy(update={"regions": regions[name]})) for name, entry in entries.items()
     }
+
+
+def propose_for_list(
+    entries: Mapping[str, ObservationEntry], *, features: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> Proposal:
+    """Propose features, cuts and groups for several observations together; each has regions of its own.
+
+    Parameters
+    ----------
+    entries : mapping of str to ObservationEntry
+        The files of each observation, by its name.
+    features, exclude
+        As for `propose_config`.
+
+    Returns
+    -------
+    Proposal
+        Its regions are of no meaning.
+    """
+    events, off, join = _files_of(entries)
+    found = propose_config(events, off=off or None, join=join or None, features=features, exclude=exclude)
+    return replace(found, on_off="by the regions of each observation", obstacle=None)
+
+
+def _files_of(entries: Mapping[str, ObservationEntry]) -> list[list[Path]]:
+    """Return the files of events, of Off events and to join, of all observations."""
+    return [
+        [Path(path) for entry in entries.values() for path in getattr(entry, kind) or ()]
+        for kind in ("events", "off", "join")
+    ]
 
 
 def config_of(proposal: Proposal) -> AnalysisConfig:
