@@ -330,6 +330,7 @@ def ctapipe_runs(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_two_commands_from_a_ctapipe_file_to_a_detection(ctapipe_runs, tmp_path, capsys):
     path = ctapipe_runs / "observed.dl2.h5"
     assert run("init", path, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
@@ -347,6 +348,7 @@ def test_two_commands_from_a_ctapipe_file_to_a_detection(ctapipe_runs, tmp_path,
     assert result["models"]["tree"]["significance"] > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"),
     [
