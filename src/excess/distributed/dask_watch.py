@@ -24,6 +24,8 @@ _logger = logging.getLogger("excess")
 
 _SILENT = 5
 """A worker that is busy may be silent for this many times the patience, which is 5 minutes, as Dask itself allows."""
+_HEARD = 10.0
+"""Seconds for which it is known what a worker executes; later, it may be any task that it was sent."""
 _WARNING = 0.25
 """Part of the patience after which a standstill is told."""
 _NOT_RECEIVED = "not received"
@@ -199,13 +201,14 @@ def look_at_tasks(keys: Collection[Any], admitted: Collection[str], dask_schedul
     for address in admitted:
         worker = dask_scheduler.workers.get(address)
         if worker is not None:
-            metrics = worker.metrics
+            metrics, silent = worker.metrics, now - worker.last_seen
+            executing = worker.executing if silent < _HEARD else worker.processing  # it may have begun since
             transfer = metrics.get("transfer", {})
             workers[address] = {
                 "status": worker.status.name,
-                "silent": now - worker.last_seen,
-                "n_executing": len(worker.executing),
-                "n_own": sum(task in seen for task in worker.executing),
+                "silent": silent,
+                "n_executing": len(executing),
+                "n_own": sum(task in seen for task in executing),
                 "n_receiving": transfer.get("incoming_count", 0),
                 "memory": metrics.get("memory", 0),
                 "limit": worker.memory_limit or 0,
