@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from excess.report.exploration import MAX_BYTES, counts_text, explore
+from excess.report.field_data import bin_data, bin_rows, feature_data, rate_data, sky_data
 from excess.report.numbers import result_numbers
 from excess.report.plot_data import (
     importance_data,
@@ -50,11 +51,13 @@ def model_content(
     no_forward: str = "",
     max_bytes: int = MAX_BYTES,
     max_rows: int = MAX_ROWS,
+    number: int = 0,
+    n_models: int = 1,
 ) -> dict[str, Any]:
     """Return the content of the page about one model.
 
-    The verdict is that on this model alone, unless it is given. ``data``, for JSON, is the input of the plots and the
-    slider; the rest are texts for the template.
+    The verdict is that on this model alone, unless it is given. ``number`` is that of the model among ``n_models``.
+    ``data``, for JSON, is the input of the plots and the slider; the rest are texts for the template.
     """
     missing: list[str] = []
     judged = detection.held_out
@@ -76,6 +79,9 @@ def model_content(
     verdict = judge(detection, forward, null_test) if verdict is None else verdict
     level, stamp = LABELS[verdict.status]
     tuned = counts_text(detection.counts)
+    rates = rate_data(detection, missing, max_rows)
+    features = feature_data(detection, missing, n_models)
+    sky = sky_data(detection, missing, number)
     return {
         "name": name,
         "level": level,
@@ -96,6 +102,12 @@ def model_content(
         "n_groups": len(groups),
         "observations": observation_rows(detection)[:max_rows],
         "groups_follow": explored is not None and explored["groups"] is not None,
+        "with_hours": any(row["hours"] for row in groups),
+        "rates": rates,
+        "sky": sky,
+        "features": None if features is None else [one["name"] for one in features],
+        "binned": bin_rows(detection)[:max_rows],
+        "bin_column": "" if detection.bins is None else detection.bins.column,
         "folds": fold_rows(detection)[:max_rows],
         "n_folds": len(detection.folds),
         "cross_validated": detection.strategy != "applied",
@@ -117,6 +129,10 @@ def model_content(
             "time": time_data(detection, missing),
             "importances": importance_data(detection, missing),
             "null": null_data(detection, null_test, missing),
+            "rates": rates,
+            "features": features,
+            "sky": sky,
+            "binned": bin_data(detection),
         },
         "missing": missing,
     }

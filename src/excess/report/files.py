@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from excess._core.files import prepare_folder
-from excess.report.feature_plots import plot_feature_importances
-from excess.report.group_plots import plot_light_curve
+from excess.report.bin_plots import plot_bins
+from excess.report.feature_plots import plot_feature_histograms, plot_feature_importances
+from excess.report.group_plots import plot_excess_rate, plot_light_curve
 from excess.report.histograms import has_score
 from excess.report.likelihood_plots import plot_likelihood
 from excess.report.null_plots import plot_null_test
@@ -19,8 +20,10 @@ from excess.report.plots import (
     plot_theta_squared,
     plot_threshold_curve,
 )
+from excess.report.rates import has_rates
 from excess.report.series import has_light_curve
 from excess.report.simulation_plots import plot_simulation_agreement
+from excess.report.sky_plots import plot_sky_map
 from excess.report.style import FORMATS
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
@@ -38,6 +41,12 @@ _PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
     "light_curve": (plot_light_curve, has_light_curve),
     "over_time": (plot_significance_over_time, lambda found: bool(found.held_out.any())),
     "importances": (plot_feature_importances, lambda found: found.importances is not None),
+    "features": (partial(plot_feature_histograms, n_features=40), lambda found: bool(found.features)),
+    "excess_rate": (plot_excess_rate, lambda found: has_rates(found, "group")),
+    "excess_rate_by_night": (partial(plot_excess_rate, by="night"), lambda found: has_rates(found, "night")),
+    "sky_map": (plot_sky_map, lambda found: found.sky is not None and "selected" in found.sky.layers),
+    "sky_map_all": (partial(plot_sky_map, events="all"), lambda found: found.sky is not None),
+    "bins": (plot_bins, lambda found: found.bins is not None),
 }
 """Plots of a detection, and whether it has the data for them."""
 

@@ -27,6 +27,8 @@ from excess.validation.verdict import judge_all
 
 __all__ = ["write_report"]
 
+_SCRIPTS = ("layout.js", "plots.js", "field_plots.js", "tables.js", "downloads.js", "page.js")
+"""Parts of the script, in their order."""
 _UNKNOWN_RUN: dict[str, Any] = {"command": None, "seed": None, "options": {}, "files": []}
 
 
@@ -114,16 +116,24 @@ def write_report(
             )
     verdicts = judge_all(detections, forwards, tests)
     max_bytes, max_rows = MAX_BYTES // len(detections), min(MAX_ROWS, 4 * MAX_ROWS // len(detections))
-    limits: Any = {"no_forward": no_forward, "max_bytes": max_bytes, "max_rows": max_rows}
+    limits: Any = {
+        "no_forward": no_forward,
+        "max_bytes": max_bytes,
+        "max_rows": max_rows,
+        "n_models": len(detections),
+    }
     models = [
-        model_content(name, found, forwards.get(name), tests.get(name), verdict=verdicts[name], **limits)
-        for name, found in detections.items()
+        model_content(name, found, forwards.get(name), tests.get(name), verdict=verdicts[name], number=number, **limits)
+        for number, (name, found) in enumerate(detections.items())
     ]
     if simulation is not None and not isinstance(simulation, SimulationAgreement):
         raise TypeError(f"simulation must be a SimulationAgreement, got {type(simulation).__name__}")
     checked = None if simulation is None else simulation_content(simulation)
-    data = {"models": [model.pop("data") for model in models], "compared": _comparison_bars(detections)}
+    data: dict[str, Any] = {"models": [model.pop("data") for model in models]}
+    data["compared"] = _comparison_bars(detections)
     data["panels"] = [] if checked is None else checked.pop("panels")
+    data["title"] = title or "report"
+    data["sky"] = _shared_layer(data["models"])
     page = _environment().get_template("page.html")
     text = page.render(
         title=title or "A search for a source",
@@ -137,7 +147,7 @@ def write_report(
         data=_as_script(data),
         plotly=require("plotly.offline", "writing a report", extra="report").get_plotlyjs(),
         css=_asset("page.css"),
-        javascript=_asset("page.js"),
+        javascript=_script(),
     )
     write_text(target, text)
     return target
@@ -219,6 +229,27 @@ def _as_script(value: Any) -> str:
     """Return a value as JSON that cannot end its script element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=True)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _shared_layer(models: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Take the map of all events out of the data of the models, if it is the same for all, so that it is there once."""
+    layers = [model["sky"]["layers"] for model in models if model["sky"] is not None]
+    if not layers or any("all" not in own or own["all"] != layers[0]["all"] for own in layers):
+        return None
+    shared = layers[0]["all"]
+    for model in models:
+        if model["sky"] is not None:
+            model["sky"] = {
+                **model["sky"],
+                "layers": {name: layer for name, layer in model["sky"]["layers"].items() if name != "all"},
+            }
+    return dict(shared)
+
+
+def _script() -> str:
+    """Return the script of the page: files that share their names, and nobody else sees them."""
+    parts = "\n".join(_asset(name) for name in _SCRIPTS)
+    return f'"use strict";\n(() => {{\n{parts}}})();\n'
 
 
 @cache

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from excess._core.checks import FloatArray, as_int
-from excess.report.style import GREY, OFF, ON, OTHER, paper_axes
+from excess._core.checks import as_int
+from excess.report.style import GREY, OFF, ON, OTHER, draw_logarithmic, paper_axes
 from excess.validation.feature_comparison import FeatureComparison
 from excess.validation.simulation_agreement import SimulationAgreement
 
@@ -23,8 +23,6 @@ _PANEL = (1.75, 1.6)
 _LEGEND_HEIGHT = 0.4
 _LABEL_SIZE, _LONG_NAME = 7.0, 22
 """Size of the names of features in points, and number of characters from which it is smaller."""
-_MOST_TICKS = 4
-"""Numbers below a logarithmic axis."""
 _LOOKS = {
     "signal": (ON, OTHER, r"On - $\alpha$ Off, by P(signal)", "simulated gammas, by P(signal)"),
     "background": (OFF, GREY, "Off", "simulated protons"),
@@ -109,10 +107,7 @@ def _draw(ax: Axes, one: FeatureComparison) -> None:
     ax.stairs(high, one.edges, baseline=low, fill=True, color=simulated_color, alpha=0.35, linewidth=0)
     ax.stairs(one.simulated, one.edges, baseline=None, color=simulated_color, label=simulated_label)
     if one.logarithmic:
-        ax.set_xscale("log")
-        ax.set_xticks(_logarithmic_ticks(one.edges[0], one.edges[-1]))
-        ax.xaxis.set_major_formatter("{x:g}")
-        ax.xaxis.set_minor_formatter("")
+        draw_logarithmic(ax, one.edges[0], one.edges[-1])
         middle = np.sqrt(one.edges[1:] * one.edges[:-1])
     else:
         middle = (one.edges[1:] + one.edges[:-1]) / 2
@@ -136,14 +131,3 @@ def _draw(ax: Axes, one: FeatureComparison) -> None:
     differs = "differs: " if one.flagged else ""
     shift = "" if np.isnan(one.shift) else rf"shift {one.shift:+.2f} $\pm$ {one.shift_error:.2f}"
     ax.set_title(f"{differs}{shift}\np = {one.p_value:.1g} (adjusted {one.adjusted_p_value:.1g})", fontsize="small")
-
-
-def _logarithmic_ticks(low: float, high: float) -> FloatArray:
-    """Return a few round numbers between two positive ones: powers of ten, with 2 and 5 where there is room."""
-    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
-    for factors in ((1, 2, 3, 4, 5, 7), (1, 2, 5), (1, 3), (1,)):
-        ticks = np.outer(decades, factors).ravel()
-        ticks = ticks[(ticks >= low) & (ticks <= high)]
-        if len(ticks) <= _MOST_TICKS:
-            return ticks
-    return ticks[:: -(-len(ticks) // _MOST_TICKS)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from excess._core.checks import FloatArray
 from excess._core.errors import require
 from excess._core.files import replacing
 
@@ -59,6 +60,8 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 """What goes to ``savefig`` for each suffix; no dates and no versions, so that the same plot is the same file."""
 
+_MOST_TICKS = 4
+"""Numbers below a logarithmic axis."""
 _FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}
 """Repeatable names inside SVG files; fonts inside PDF files that journals take."""
 
@@ -133,6 +136,25 @@ def leave_room(ax: Axes, shown: OnOffHistogram, factor: float) -> None:
     """Let the axis of counts start at 0, and end above them with room for the legend."""
     highest = np.maximum(shown.on + np.sqrt(shown.on), shown.alpha * (shown.off + np.sqrt(shown.off))).max()
     ax.set_ylim(0, factor * max(highest, 1.0))
+
+
+def draw_logarithmic(ax: Axes, low: float, high: float) -> None:
+    """Make the first axis logarithmic, with a few round numbers between two positive ones below it."""
+    ax.set_xscale("log")
+    ax.set_xticks(_logarithmic_ticks(low, high))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter("")
+
+
+def _logarithmic_ticks(low: float, high: float) -> FloatArray:
+    """Return a few round numbers between two positive ones: powers of ten, with 2 and 5 where there is room."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for factors in ((1, 2, 3, 4, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = np.outer(decades, factors).ravel()
+        ticks = ticks[(ticks >= low) & (ticks <= high)]
+        if len(ticks) <= _MOST_TICKS:
+            return ticks
+    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
 
 
 def label_significance(ax: Axes, alpha: float) -> None:

@@ -29,6 +29,11 @@ def group_rows(detection: Detection, missing: list[str]) -> list[dict[str, Any]]
             "strength": text_if_known(
                 "{:.2f} ({:.2f} to {:.2f})", *(numbers[f"relative_strength{end}"] for end in ("", "_low", "_high"))
             ),
+            "hours": text_if_known("{:.2f}", numbers.get("hours", float("nan"))),
+            "rate": text_if_known(
+                "{:,.1f} ± {:,.1f}",
+                *(numbers.get(f"excess_per_hour{end}", float("nan")) for end in ("", "_error")),
+            ),
         }
         for (group, counts), numbers in zip(detection.counts_by_group.items(), found, strict=True)
     ]

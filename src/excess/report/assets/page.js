@@ -1,294 +1,142 @@
-"use strict";
-// Shows what Python computed beforehand: every number on the page is a text from the data, and no significance is computed here.
-(() => {
-  const data = JSON.parse(document.getElementById("data").textContent);
-  const print = window.matchMedia("print");
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const narrow = window.matchMedia("(max-width: 34rem)");
-  const config = { displaylogo: false, responsive: true, displayModeBar: false };
+// The page: a view of each model with its slider, tabs, and what changes in print.
+// a plot that is as high as its rows need says so to the page, so that nothing that follows is covered
+function showPlot(node) {
+  const [traces, drawn] = node.makeFigure();
+  node.style.height = drawn.height ? `${drawn.height}px` : "";
+  return Plotly.react(node, traces, drawn, config);
+}
 
-  // labels of plots may hold markup, which Plotly would show as such
-  const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const views = [...document.querySelectorAll("article.model")].map((article) => new View(article, data.models[Number(article.dataset.model)]));
 
-  function layout(x, y, more = {}) {
-    const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), tickcolor: color("line"), fixedrange: true };
-    const { xaxis, yaxis, ...rest } = more;
-    return {
-      margin: { l: narrow.matches ? 48 : 60, r: narrow.matches ? 12 : 20, t: 28, b: 48 },
-      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest", autosize: true,
-      font: { family: getComputedStyle(document.body).fontFamily, color: color("text"), size: 12 },
-      hoverlabel: { bgcolor: color("card"), bordercolor: color("line"), font: { color: color("text") } },
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
-      xaxis: { ...axis, title: { text: x, standoff: 8 }, ...xaxis },
-      yaxis: { ...axis, title: { text: y, standoff: 6 }, ...yaxis },
-      ...rest,
-    };
-  }
-  const line = (shape) => ({ type: "line", xref: "x", yref: "paper", y0: 0, y1: 1, line: { color: color("muted"), width: 1.5, dash: "dash" }, ...shape });
-  const middles = (edges) => edges.slice(1).map((edge, i) => (edge + edges[i]) / 2);
-  // the two sides of every bin, so that a line through them is the outline of a histogram
-  const outline = (edges, values) => ({
-    x: edges.flatMap((edge) => [edge, edge]),
-    y: [0, ...values.flatMap((value) => [value, value]), 0],
-  });
+function View(article, model) {
+  let at = null; // the stop of the slider; null is the tuned cut
+  const slider = article.querySelector("[data-action=threshold]");
+  const feature = article.querySelector("[data-action=feature]");
+  const sky = article.querySelector("[data-action=sky]");
+  const reset = article.querySelector("[data-action=reset]");
+  const explorer = article.querySelector("[data-section=explorer]");
+  const show = (name, text) => article.querySelectorAll(`[data-value=${name}]`).forEach((node) => { if (node.textContent !== text) node.textContent = text; });
+  const follows = ["curve", "theta", "groups"];
+  const has = { ...model, curve: model.explore, groups: model.groups.length > 0, before: model.features, after: model.features,
+    rate_group: model.rates?.group, rate_night: model.rates?.night };
 
-  const plots = {
-    curve(model, at) {
-      const { explore } = model;
-      const x = explore.threshold.map(Number);
-      const traces = [
-        { x: explore.curve.start, y: explore.curve.significance, mode: "lines", line: { color: color("off"), width: 2, shape: "hv" }, name: "hold-out events",
-          hovertemplate: "threshold %{x:.4f}: %{y:.2f} σ<extra></extra>" },
-      ];
-      if (model.thresholds.length) {
-        traces.push({ x: model.thresholds, y: model.thresholds.map(() => 0), mode: "markers", name: "tuned thresholds",
-          marker: { symbol: "line-ns", size: 14, line: { width: 2, color: color("text") } }, hovertemplate: "tuned to %{x:.4f}<extra></extra>" });
-      }
-      if (at !== null) {
-        traces.push({ x: [x[at]], y: [explore.height[at]], mode: "markers", name: "slider", marker: { color: color("on"), size: 13 }, hoverinfo: "skip" });
-      }
-      return [traces, layout("threshold on the score", "significance / σ", {
-        xaxis: { range: [x[0], x[x.length - 1]] },
-        shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: model.cut_significance, y1: model.cut_significance, line: { color: color("found"), width: 1.5, dash: "dot" } })],
-        annotations: [{ xref: "paper", x: 1, xanchor: "right", y: model.cut_significance, yanchor: "bottom", showarrow: false, text: `tuned cut: ${model.tuned.significance} σ`, font: { color: color("found") } }],
-      })];
-    },
-    likelihood(model) {
-      const { ticks, on, off, signal, significance, selected, texts } = model.likelihood;
-      const x = on.map((_, i) => i);
-      const edges = [...x.map((i) => i - 0.5), on.length - 0.5];
-      const total = off.map((n, i) => n + signal[i]);
-      const heights = [...on, ...off].filter((n) => n > 0);
-      const log = heights.length > 0 && Math.max(...heights) > 10 * Math.min(...heights);
-      const floor = log ? Math.min(...heights) / 2 : 0;
-      const top = 1.1 * Math.max(1, ...total, ...on.map((n) => n + Math.sqrt(n)));
-      const hover = { text: texts, hovertemplate: "%{text}<extra></extra>" };
-      const steps = outline(edges, total.map((n) => Math.max(n, floor)));
-      const bars = (wanted, fill) => ({ type: "bar", yaxis: "y2", showlegend: false, x: x.filter((i) => selected[i] === wanted), y: significance.filter((_, i) => selected[i] === wanted),
-        marker: { color: fill, line: { color: color("other"), width: 1.5 } }, width: 0.8, text: texts.filter((_, i) => selected[i] === wanted), textposition: "none", hovertemplate: "%{text}<extra></extra>" });
-      const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), fixedrange: true };
-      return [[
-        { type: "bar", x, y: off, name: `Off × ${+model.alpha.toPrecision(4)}`, width: 1, marker: { color: color("off-fill"), line: { color: color("off"), width: 1.2 } }, ...hover, textposition: "none" },
-        { x: steps.x.slice(1, -1), y: steps.y.slice(1, -1), mode: "lines", name: "+ fitted signal", line: { color: color("other"), width: 2 }, hoverinfo: "skip" },
-        { x, y: on, mode: "markers", name: "On", marker: { color: color("on"), size: 7 }, error_y: { type: "data", array: on.map(Math.sqrt), color: color("on"), thickness: 1.2, width: 0 }, ...hover },
-        bars(true, color("other")), bars(false, "rgba(0,0,0,0)"),
-      ], layout("signal ratio (signal / background density)", "events", {
-        barmode: "overlay",
-        xaxis: { anchor: "y2", range: [-0.5, on.length - 0.5], tickvals: ticks.at, ticktext: ticks.text, ticks: "outside", tickangle: 0, showgrid: false, zeroline: false, tickfont: { size: narrow.matches ? 9 : 11 } },
-        yaxis: { domain: [0.44, 1], type: log ? "log" : "linear", dtick: log ? 1 : undefined, range: log ? [Math.log10(floor), Math.log10(top)] : [0, top] },
-        yaxis2: { ...axis, domain: [0, 0.38], title: { text: "significance / σ", standoff: 6 } },
-      })];
-    },
-    light(model) {
-      const { groups, strength, low, high } = model.light;
-      const many = groups.length > 60;
-      return [[{ x: groups.map(plain), y: strength, mode: "markers", marker: { color: color("other"), size: many ? 4 : 8 },
-        error_y: { type: "data", symmetric: false, array: high.map((v, i) => v - strength[i]), arrayminus: low.map((v, i) => strength[i] - v), color: color("other"), thickness: 1.4, width: many ? 0 : 4 },
-        customdata: low.map((v, i) => [v, high[i]]), hovertemplate: "%{x}: %{y:.2f} (%{customdata[0]:.2f} to %{customdata[1]:.2f})<extra></extra>" }],
-      layout(many ? `${groups.length} groups in order` : "group", "strength / mean", { xaxis: { type: "category", automargin: true, showticklabels: !many }, yaxis: { rangemode: "tozero" }, showlegend: false,
-        shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })] })];
-    },
-    theta(model, at) {
-      const { edges, alpha, cut } = model.theta;
-      const counts = at === null ? model.theta : { on: model.explore.theta.on[at], off: model.explore.theta.off[at] };
-      const off = counts.off.map((n) => alpha * n);
-      const on = { x: middles(edges), y: counts.on, mode: "markers", name: "On", marker: { color: color("on"), size: 6 },
-        error_y: { type: "data", array: counts.on.map(Math.sqrt), color: color("on"), thickness: 1.2, width: 0 }, hovertemplate: "%{x:.4f} deg²: On %{y}<extra></extra>" };
-      return [[
-        { ...outline(edges, off), mode: "lines", name: `Off × ${+alpha.toPrecision(4)}`, line: { color: color("off"), width: 1.5 }, fill: "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
-        on,
-      ], layout("θ² / deg²", "events", { xaxis: { range: [0, edges[edges.length - 1]] }, yaxis: { rangemode: "tozero" }, shapes: [line({ x0: cut, x1: cut })],
-        annotations: [{ x: cut, xanchor: "left", yref: "paper", y: 1, yanchor: "top", showarrow: false, text: ` θ² < ${cut}`, font: { color: color("muted") } }] })];
-    },
-    groups(model, at) {
-      const rows = model.groups;
-      const texts = at === null || !model.explore.groups ? null : model.explore.groups[at];
-      const number = (text) => Number(text.replaceAll(",", ""));
-      const value = texts ? texts.excess.map(number) : rows.map((row) => row.bar);
-      const error = texts ? texts.excess_error.map(number) : rows.map((row) => row.bar_error);
-      return [[{ type: "bar", x: rows.map((row) => plain(row.group)), y: value, marker: { color: color("off") }, name: "excess",
-        error_y: { type: "data", array: error, color: color("text"), thickness: 1.2, width: rows.length > 60 ? 0 : 4, visible: rows.length <= 120 }, hovertemplate: "%{x}: %{y:.1f}<extra></extra>" }],
-      layout(rows.length > 60 ? `${rows.length} groups in order` : "group", "excess / events", { xaxis: { type: "category", automargin: true, showticklabels: rows.length <= 60 }, showlegend: false, bargap: rows.length > 60 ? 0 : 0.4 })];
-    },
-    scores(model) {
-      const { edges, on, off, alpha } = model.scores;
-      const scaled = off.map((n) => alpha * n);
-      const counts = [...on, ...scaled].filter((n) => n > 0);
-      const log = Math.max(...counts) > 100 * Math.min(...counts);
-      const floor = log ? Math.min(...counts) / 2 : 0;
-      const shown = (values) => { const { x, y } = outline(edges, values); return { x, y: y.map((v) => Math.max(v, floor)) }; };
-      return [[
-        { ...shown(scaled), mode: "lines", name: `Off × ${+alpha.toPrecision(4)}`, line: { color: color("off"), width: 1.5 }, fill: log ? "none" : "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
-        { ...shown(on), mode: "lines", name: "On", line: { color: color("on"), width: 2 }, hoverinfo: "skip" },
-      ], layout("score", "events", { yaxis: { type: log ? "log" : "linear", dtick: log ? 1 : undefined },
-        shapes: model.thresholds.map((t) => line({ x0: t, x1: t, line: { color: color("muted"), width: 1, dash: "dot" } })) })];
-    },
-    time(model) {
-      const { exposure, significance, unit } = model.time;
-      const last = exposure.length - 1;
-      const root = exposure.map((t) => significance[last] * Math.sqrt(t / exposure[last]));
-      return [[
-        { x: [0, ...exposure], y: [0, ...significance], mode: "lines", line: { color: color("off"), width: 2 }, name: "significance", hovertemplate: "%{x:.2f}: %{y:.2f} σ<extra></extra>" },
-        { x: [0, ...exposure], y: [0, ...root], mode: "lines", line: { color: color("muted"), width: 1.5, dash: "dash" }, name: "∝ √t", hoverinfo: "skip" },
-      ], layout(unit === "h" ? "observation time / h" : "hold-out events", "significance / σ", { xaxis: { rangemode: "tozero" } })];
-    },
-    importances(model) {
-      const { names, values } = model.importances;
-      return [[{ type: "bar", orientation: "h", x: values, y: names.map(plain), marker: { color: color("other") }, hovertemplate: "%{y}: %{x:.3f}<extra></extra>" }],
-        layout("importance", "", { margin: { l: 20, r: 20, t: 10, b: 44 }, height: 80 + 18 * names.length, yaxis: { automargin: true, autorange: "reversed", type: "category", dtick: 1, tickfont: { size: narrow.matches ? 9 : 11 } }, showlegend: false })];
-    },
-    null(model) {
-      const { regions, significances } = model.null;
-      const band = (size, opacity) => ({ type: "rect", xref: "paper", x0: 0, x1: 1, y0: -size, y1: size, fillcolor: color("off"), opacity, line: { width: 0 }, layer: "below" });
-      return [[
-        { x: regions, y: significances, mode: "markers", name: "Off regions", marker: { color: color("off"), size: 11 }, hovertemplate: "%{x}: %{y:.2f} σ<extra></extra>" },
-        { x: ["On"], y: [model.significance], mode: "markers", name: "On", marker: { color: color("on"), size: 13, symbol: "diamond" }, hovertemplate: "On: %{y:.2f} σ<extra></extra>" },
-      ], layout("region", "significance / σ", { xaxis: { type: "category" }, shapes: [band(2, 0.1), band(1, 0.14)] })];
-    },
-    comparison() {
-      const { names, cut, likelihood, n_uncut } = data.compared;
-      const bars = (values, name, fill, more = {}) => ({ type: "bar", orientation: "h", name, offsetgroup: name, x: values, y: names.map(plain), marker: { color: fill }, ...more,
-        text: values.map((v) => (v === null ? "" : ` ${v.toFixed(1)}`)), textposition: "outside", cliponaxis: false, hovertemplate: `%{y}, ${name}: %{x:.2f} σ<extra></extra>` });
-      const some = (wanted) => cut.map((v, i) => (i < n_uncut) === wanted ? v : null);
-      const traces = [bars(some(true), "no cut", color("muted"), { offsetgroup: "cut", showlegend: false }), bars(some(false), "cut", color("off"))];
-      if (likelihood) traces.unshift(bars(likelihood, "likelihood", color("other")));
-      return [traces, layout("significance / σ", "", { margin: { l: 20, r: 50, t: likelihood ? 34 : 10, b: 44 }, height: 90 + (likelihood ? 52 : 38) * names.length,
-        yaxis: { automargin: true, autorange: "reversed", type: "category" }, showlegend: likelihood !== null, bargap: likelihood ? 0.3 : 0.45, bargroupgap: 0.08 })];
-    },
-  };
-
-  // one feature of observed and simulated events
-  function panel(one) {
-    const { edges, log, observed, observed_error, simulated, simulated_error, sample } = one;
-    const [points, steps] = sample === "signal" ? [color("on"), color("other")] : [color("off"), color("muted")];
-    const side = (values) => { const { x, y } = outline(edges, values); return { x: x.slice(1, -1), y: y.slice(1, -1) }; };
-    const low = side(simulated.map((v, i) => v - simulated_error[i]));
-    const high = side(simulated.map((v, i) => v + simulated_error[i]));
-    const middle = edges.slice(1).map((edge, i) => (log ? Math.sqrt(edge * edges[i]) : (edge + edges[i]) / 2));
-    // few round numbers below a logarithmic axis
-    const roundNumbers = (factors) => Array.from({ length: 40 }, (_, i) => 10 ** (i - 20)).flatMap((unit) => factors.map((f) => Number((f * unit).toPrecision(2))))
-      .filter((tick) => tick >= edges[0] && tick <= edges[edges.length - 1]);
-    const ticks = [[1, 2, 3, 5], [1, 2, 5], [1, 3], [1]].map(roundNumbers).find((found, i) => found.length <= 4 || i === 3);
-    const axis = log ? { type: "log", tickvals: ticks, ticktext: ticks.map(String) } : { type: "linear", nticks: 5 };
-    const none = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
-    return [[
-      { ...low, ...none }, { ...high, ...none, fill: "tonexty", fillcolor: color("off-fill") },
-      { ...side(simulated), mode: "lines", name: one.simulated_name, line: { color: steps, width: 1.5 }, hoverinfo: "skip" },
-      { x: middle, y: observed, mode: "markers", name: one.observed_name, marker: { color: points, size: 5 },
-        error_y: { type: "data", array: observed_error, color: points, thickness: 1.2, width: 0 }, hovertemplate: "%{x:.4g}: %{y:.3f}<extra></extra>" },
-    ], layout("", "", { margin: { l: 42, r: 10, t: 6, b: 28 }, showlegend: false, xaxis: { ...axis, tickangle: 0 }, yaxis: { nticks: 4 } })];
+  for (const figure of article.querySelectorAll("[data-needs]")) figure.hidden = !has[figure.dataset.needs];
+  if (model.null) show("null", `Significance of a search in each Off region, by the ${model.statistic}. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
+  if (model.explore) {
+    slider.max = model.explore.threshold.length - 1;
+    slider.value = model.start;
+    slider.setAttribute("aria-valuetext", "as tuned");
+  } else {
+    explorer.querySelector("figure").hidden = true;
+    show("thresholds", "There are no scores, so no other threshold can be shown.");
   }
 
-  const views = [...document.querySelectorAll("article.model")].map((article) => new View(article, data.models[Number(article.dataset.model)]));
-
-  function View(article, model) {
-    let at = null; // the stop of the slider; null is the tuned cut
-    const slider = article.querySelector("[data-action=threshold]");
-    const reset = article.querySelector("[data-action=reset]");
-    const explorer = article.querySelector("[data-section=explorer]");
-    const show = (name, text) => article.querySelectorAll(`[data-value=${name}]`).forEach((node) => { if (node.textContent !== text) node.textContent = text; });
-    const follows = ["curve", "theta", "groups"];
-    const has = { ...model, curve: model.explore, groups: model.groups.length > 0 };
-
-    for (const figure of article.querySelectorAll("[data-needs]")) figure.hidden = !has[figure.dataset.needs];
-    if (model.null) show("null", `Significance of a search in each Off region, by the ${model.statistic}. Bands: 68 % and 95 % of a standard normal distribution. ${model.null.verdict}`);
-    if (model.explore) {
-      slider.max = model.explore.threshold.length - 1;
-      slider.value = model.start;
-      slider.setAttribute("aria-valuetext", "as tuned");
-    } else {
-      explorer.querySelector("figure").hidden = true;
-      show("thresholds", "There are no scores, so no other threshold can be shown.");
-    }
-
-    function draw(names) {
-      for (const node of article.querySelectorAll(".plot")) {
-        const name = node.dataset.plot;
-        if ((names && !names.includes(name)) || !has[name]) continue;
-        Plotly.react(node, ...plots[name](model, follows.includes(name) ? at : null), config).then(() => {
-          if (name !== "curve" || node.dataset.clickable) return;
-          node.dataset.clickable = "yes";
-          node.addEventListener("click", (event) => {
-            const box = node.querySelector(".bglayer .bg, .plotbg, .xy")?.getBoundingClientRect() ?? slider.getBoundingClientRect();
-            const share = (event.clientX - box.left) / box.width;
-            if (share >= 0 && share <= 1) go(Math.round(share * (model.explore.threshold.length - 1)));
-          });
+  function draw(names) {
+    for (const node of article.querySelectorAll(".plot")) {
+      const name = node.dataset.plot;
+      if ((names && !names.includes(name)) || !has[name]) continue;
+      node.makeFigure = () => plots[name](model, follows.includes(name) ? at : null);
+      showPlot(node).then(() => {
+        if (name !== "curve" || node.dataset.clickable) return;
+        node.dataset.clickable = "yes";
+        node.addEventListener("click", (event) => {
+          const box = node.querySelector(".bglayer .bg, .plotbg, .xy")?.getBoundingClientRect() ?? slider.getBoundingClientRect();
+          const share = (event.clientX - box.left) / box.width;
+          if (share >= 0 && share <= 1) go(Math.round(share * (model.explore.threshold.length - 1)));
         });
-      }
+      });
     }
-    function go(stop) {
-      at = stop;
-      const { explore } = model;
-      slider.value = stop === null ? model.start : stop;
-      const from = (key) => (stop === null ? model.tuned[key] : explore[key][stop]);
-      for (const key of ["n_on", "n_off", "excess", "excess_error", "significance"]) show(key, from(key));
-      show("threshold", stop === null ? "as tuned" : explore.threshold[stop]);
-      show("state", stop === null ? "Tuned cut" : "Exploration");
-      show("explanation", stop === null ? `These are the numbers of the ${model.statistic === "cut" ? "result" : "cut"}.`
-        : "Not a result: the significance is too large if the threshold is chosen by looking at these events.");
-      slider.setAttribute("aria-valuetext", stop === null ? "as tuned"
-        : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, On ${explore.n_on[stop]}, Off ${explore.n_off[stop]}, exploration`);
-      explorer.classList.toggle("exploring", stop !== null);
-      const table = article.querySelector("[data-table=groups] tbody");
-      if (table && explore.groups) {
-        [...table.rows].forEach((row, i) => {
-          const texts = stop === null ? model.groups[i] : Object.fromEntries(Object.entries(explore.groups[stop]).map(([key, list]) => [key, list[i]]));
-          const cells = row.querySelectorAll("td");
-          cells[0].textContent = texts.significance;
-          cells[1].textContent = texts.n_on;
-          cells[2].textContent = texts.n_off;
-          cells[3].textContent = `${texts.excess} ± ${texts.excess_error}`;
-        });
-      }
-      draw(follows);
+  }
+  function go(stop) {
+    at = stop;
+    const { explore } = model;
+    slider.value = stop === null ? model.start : stop;
+    const from = (key) => (stop === null ? model.tuned[key] : explore[key][stop]);
+    for (const key of ["n_on", "n_off", "excess", "excess_error", "significance"]) show(key, from(key));
+    show("threshold", stop === null ? "as tuned" : explore.threshold[stop]);
+    show("state", stop === null ? "Tuned cut" : "Exploration");
+    show("explanation", stop === null ? `These are the numbers of the ${model.statistic === "cut" ? "result" : "cut"}.`
+      : "Not a result: the significance is too large if the threshold is chosen by looking at these events.");
+    slider.setAttribute("aria-valuetext", stop === null ? "as tuned"
+      : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, On ${explore.n_on[stop]}, Off ${explore.n_off[stop]}, exploration`);
+    explorer.classList.toggle("exploring", stop !== null);
+    const table = article.querySelector("[data-table=groups] tbody");
+    if (table && explore.groups) {
+      [...table.rows].forEach((row) => {
+        const i = Number(row.dataset.row); // rows may have been sorted
+        const texts = stop === null ? model.groups[i] : Object.fromEntries(Object.entries(explore.groups[stop]).map(([key, list]) => [key, list[i]]));
+        const cells = row.querySelectorAll("td");
+        cells[0].textContent = texts.significance;
+        cells[1].textContent = texts.n_on;
+        cells[2].textContent = texts.n_off;
+        cells[3].textContent = `${texts.excess} ± ${texts.excess_error}`;
+      });
     }
-    let waiting = null;
-    slider.addEventListener("input", () => {
-      const stop = Number(slider.value);
-      if (waiting === null) requestAnimationFrame(() => { const next = waiting; waiting = null; go(next); });
-      waiting = stop;
-    });
-    reset.addEventListener("click", () => { go(null); slider.focus(); });
-    this.draw = draw;
-    this.shown = () => article.classList.contains("chosen");
-    this.article = article;
+    draw(follows);
   }
-
-  function drawAll(everything = false) {
-    for (const view of views) if (everything || view.shown()) view.draw();
-    const comparison = document.querySelector("[data-plot=comparison]");
-    if (comparison) Plotly.react(comparison, ...plots.comparison(), config);
-    for (const node of document.querySelectorAll("[data-panel]")) Plotly.react(node, ...panel(data.panels[Number(node.dataset.panel)]), config);
-  }
-
-  const tabs = [...document.querySelectorAll("[role=tab]")];
+  // the feature that is compared, and what the map shows
   function choose(number) {
-    tabs.forEach((tab, i) => { tab.setAttribute("aria-selected", i === number); tab.tabIndex = i === number ? 0 : -1; });
-    views.forEach((view, i) => view.article.classList.toggle("chosen", i === number));
-    views[number].draw();
+    model.feature = (number + model.features.length) % model.features.length;
+    feature.value = model.feature;
+    draw(["before", "after"]);
   }
-  tabs.forEach((tab, number) => {
-    tab.addEventListener("click", () => choose(number));
-    tab.addEventListener("keydown", (event) => {
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step) return;
-      const next = (number + step + tabs.length) % tabs.length;
-      choose(next);
-      tabs[next].focus();
-    });
-  });
-  // on paper all models are shown, one after the other
-  function fit(printing = print.matches) {
-    drawAll(printing);
-    for (const node of document.querySelectorAll(".js-plotly-plot")) if (node.offsetParent) Plotly.Plots.resize(node);
+  if (model.features) {
+    feature.addEventListener("change", () => choose(Number(feature.value)));
+    for (const button of article.querySelectorAll("[data-step]")) button.addEventListener("click", () => choose((model.feature ?? 0) + Number(button.dataset.step)));
   }
-  for (const query of [print, dark, narrow]) query.addEventListener("change", () => fit());
-  window.addEventListener("beforeprint", () => {
-    for (const node of document.querySelectorAll("details")) node.open = true;
-    fit(true);
+  if (model.sky) {
+    const known = skyLayers(model);
+    for (const option of [...sky.options]) if (!(option.value.split(" ")[0] in known)) option.remove();
+    const check = () => show("sky", model.sky.checks[sky.value.split(" ")[0]]);
+    sky.value = firstSky(model);
+    check();
+    sky.addEventListener("change", () => { model.shownSky = sky.value; check(); draw(["sky"]); });
+  }
+  let waiting = null;
+  slider.addEventListener("input", () => {
+    const stop = Number(slider.value);
+    if (waiting === null) requestAnimationFrame(() => { const next = waiting; waiting = null; go(next); });
+    waiting = stop;
   });
-  window.addEventListener("afterprint", () => fit());
-  drawAll();
-  document.documentElement.dataset.ready = "yes";
-})();
+  reset.addEventListener("click", () => { go(null); slider.focus(); });
+  this.draw = draw;
+  this.shown = () => article.classList.contains("chosen");
+  this.article = article;
+}
+
+function drawAll(everything = false) {
+  for (const view of views) if (everything || view.shown()) view.draw();
+  const comparison = document.querySelector("[data-plot=comparison]");
+  if (comparison) { comparison.makeFigure = () => plots.comparison(); showPlot(comparison); }
+  for (const node of document.querySelectorAll("[data-panel]")) { node.makeFigure = () => panel(data.panels[Number(node.dataset.panel)]); showPlot(node); }
+}
+
+const tabs = [...document.querySelectorAll("[role=tab]")];
+function choose(number) {
+  tabs.forEach((tab, i) => { tab.setAttribute("aria-selected", i === number); tab.tabIndex = i === number ? 0 : -1; });
+  views.forEach((view, i) => view.article.classList.toggle("chosen", i === number));
+  views[number].draw();
+}
+tabs.forEach((tab, number) => {
+  tab.addEventListener("click", () => choose(number));
+  tab.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const next = (number + step + tabs.length) % tabs.length;
+    choose(next);
+    tabs[next].focus();
+  });
+});
+// on paper all models are shown, one after the other
+function fit(printing = print.matches) {
+  drawAll(printing);
+  for (const node of document.querySelectorAll(".js-plotly-plot")) if (node.offsetParent) Plotly.Plots.resize(node);
+}
+for (const query of [print, dark, narrow]) query.addEventListener("change", () => fit());
+window.addEventListener("beforeprint", () => {
+  for (const node of document.querySelectorAll("details")) node.open = true;
+  fit(true);
+});
+window.addEventListener("afterprint", () => fit());
+drawAll();
+document.documentElement.dataset.ready = "yes";
