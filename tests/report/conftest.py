@@ -6,16 +6,19 @@ import shutil
 import pytest
 
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
+from excess.events import AnalysisConfig
 from excess.observation import observe, simulate_observation
 from excess.report import write_report
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.significance import OnOffCounts
 from excess.validation.outcome import Outcome
 
+CRAB = (83.6333, 22.0133)
+
 
 @pytest.fixture(scope="session")
 def observation():
-    return observe(simulate_observation(60_000, 400, random_state=1))
+    return observe(simulate_observation(60_000, 400, source=CRAB, random_state=1), AnalysisConfig().with_source(*CRAB))
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from excess._core.locks import locked
 from excess.analysis.output_paths import check_outputs
 from excess.analysis.run_folder import Run
 from excess.analysis.source_search import search
-from excess.events import write_events
+from excess.events import AnalysisConfig, write_events
 from excess.observation.observing import observe
 from excess.observation.simulation import simulate_labelled, simulate_observation
 
@@ -20,6 +20,8 @@ __all__ = ["FILE_FORMATS", "run_demo", "simulate_files"]
 
 FILE_FORMATS = ("hdf5", "parquet", "csv")
 """Formats of simulated files; the first is FACT's layout."""
+CRAB = (83.6333, 22.0133)
+"""Right ascension and declination of the Crab Nebula in deg."""
 
 
 def run_demo(
@@ -48,7 +50,8 @@ def run_demo(
         A forest, a tree, k-means and a supervised forest, with null tests of the first three.
     """
     tell(f"Simulating {n_events:,} events, {n_signal:,} of them gammas")
-    observation = observe(simulate_observation(n_events, n_signal, random_state=seed))
+    crab = AnalysisConfig().with_source(*CRAB)
+    observation = observe(simulate_observation(n_events, n_signal, source=CRAB, random_state=seed), crab)
     tell(str(observation))
     tell("Simulating 20,000 gammas and protons with known labels, for a reference")
     truth = simulate_labelled(random_state=seed + 1)

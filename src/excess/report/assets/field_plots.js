@@ -58,10 +58,12 @@ Object.assign(plots, {
     const circle = ([x, y], name, dash) => ({ type: "circle", x0: x - region_radius, x1: x + region_radius, y0: y - region_radius, y1: y + region_radius, line: { color: color(name), width: 2, dash } });
     const scale = diverging ? { zmin: -largest, zmax: largest, colorscale: [[0, color("off")], [0.5, color("paper")], [1, color("on")]] }
       : { zmin: 0, colorscale: [[0, color("paper")], [1, color("off")]] };
-    return [[{ type: "heatmap", name: what, x: axis, y: axis, z, ...scale, colorbar: { title: { text: label, side: "right" }, thickness: narrow.matches ? 10 : 16, outlinewidth: 0 },
+    return [[{ type: "heatmap", name: what, x: axis, y: axis, z, ...scale, colorbar: { thickness: narrow.matches ? 10 : 16, outlinewidth: 0 },
       hoverongaps: false, hovertemplate: `%{x:.2f}° east, %{y:.2f}° north: %{z:.${digits}f}<extra></extra>` }],
     layout("east of the source / deg", "north of the source / deg", { xaxis: { range: [half_width, -half_width], constrain: "domain", showgrid: false, zeroline: false }, yaxis: { range: [-half_width, half_width], scaleanchor: "x", constrain: "domain", showgrid: false, zeroline: false },
-      shapes: [...off_centers.map((center) => circle(center, "muted", "dot")), circle([0, 0], "text", "solid")], margin: { l: narrow.matches ? 44 : 60, r: 10, t: 12, b: 48 } })];
+      shapes: [...off_centers.map((center) => circle(center, "muted", "dot")), circle([0, 0], "text", "solid")], margin: { l: narrow.matches ? 44 : 60, r: 10, t: 34, b: 48 },
+      height: print.matches ? 384 : Math.round(Math.min(544, 0.92 * document.documentElement.clientWidth)),
+      title: { text: `${label}, ${stage} events`, font: { size: 13 }, x: 0.5, y: 0.985, yanchor: "top" } })];
   },
 });
 const skyLayers = (model) => ({ ...(data.sky ? { all: data.sky } : {}), ...model.sky.layers });

@@ -46,7 +46,7 @@ function addSearch(table, tools) {
     const wanted = input.value.trim().toLowerCase();
     let shown = 0;
     for (const row of table.tBodies[0].rows) {
-      row.hidden = wanted !== "" && !row.textContent.toLowerCase().includes(wanted);
+      row.hidden = wanted !== "" && ![...row.cells].some((one) => one.textContent.toLowerCase().includes(wanted));
       shown += !row.hidden;
     }
     found.textContent = wanted ? `${shown} of ${table.tBodies[0].rows.length} rows` : "";
