@@ -106,6 +106,7 @@ def test_a_share_of_too_many_events_is_drawn_whatever_the_chunks(table, tmp_path
     assert found[0].near.sum() == whole.nearby.near.sum()
     assert (~found[0].near).sum() == pytest.approx(n_far / 4, rel=0.1)
     assert (found[0].sky[~found[0].near, 4] < 0.25).all()
+    assert observe(table, CONFIG).nearby.share == 0.25
 
 
 @pytest.mark.parametrize("chunk_rows", [500, 200_000])

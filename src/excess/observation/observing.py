@@ -216,6 +216,7 @@ def _join_chunks(
     """
     import pandas as pd
 
+    chunks = thin_field(chunks)
     census = Census()
     for chunk in chunks:
         census.add(chunk.census)

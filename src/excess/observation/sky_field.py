@@ -28,7 +28,7 @@ __all__ = [
     "sky_offsets",
 ]
 
-MAX_FIELD_EVENTS = 200_000
+MAX_FIELD_EVENTS = 400_000
 """Largest number of events outside of all regions that are kept for a map; of more, a part is drawn."""
 _MAX_FITTED = 2_000
 """Events of a pointing that the centres of its regions are found from."""

@@ -14,11 +14,11 @@ from excess.validation.feature_histograms import FeatureHistogram, OnOffBins
 
 __all__ = ["bin_data", "bin_rows", "feature_data", "rate_data", "sky_data"]
 
-_BYTES_OF_FEATURES = 500_000
-_BYTES_PER_FEATURE = 1_500
-_MIN_FEATURES = 10
+_BYTES_OF_FEATURES = 250_000
+_BYTES_PER_FEATURE = 1_300
+_MIN_FEATURES = 5
 """Size of the histograms of features of all models together, of one feature, and features of a model at least."""
-_MAX_MAPS = 8
+_MAX_MAPS = 4
 """Largest number of models that have a map of the sky on the page."""
 MAX_CIRCLES = 40
 """Largest number of Off regions that are drawn into a map; of more, none is."""
@@ -52,6 +52,9 @@ def order_features(detection: Detection) -> list[FeatureHistogram]:
 
 
 def _feature(one: FeatureHistogram) -> dict[str, Any]:
+    """Return one histogram; from what a run folder keeps, so that the report of a finished run is that of the run."""
+    kept = FeatureHistogram.from_dict(one.to_dict())
+
     def stage(bins: OnOffBins) -> dict[str, Any]:
         return {
             "on": bins.n_on.tolist(),
@@ -59,13 +62,13 @@ def _feature(one: FeatureHistogram) -> dict[str, Any]:
             "off_error": bins.background_error.round(2).tolist(),
         }
 
-    edges = [float(f"{edge:.5g}") for edge in one.edges]
+    edges = [float(f"{edge:.5g}") for edge in kept.edges]
     return {
-        "name": one.feature,
-        "edges": edges if len(set(edges)) == len(edges) else one.edges.tolist(),
-        "log": one.logarithmic,
-        "before": stage(one.before),
-        "after": stage(one.after),
+        "name": kept.feature,
+        "edges": edges if len(set(edges)) == len(edges) else kept.edges.tolist(),
+        "log": kept.logarithmic,
+        "before": stage(kept.before),
+        "after": stage(kept.after),
     }
 
 
