@@ -65,7 +65,7 @@ def test_nights_are_shown_where_groups_are_something_else(found):
     assert data["hours"] == "4.00"
     some = replace(by_run, exposure=Exposure("ontime", ("run 0",), ("",), np.array([0.5])))
     assert excess_rates(some).n_unknown == 7
-    assert "7 of 8" in plot_excess_rate(some).get_legend().get_texts()[-1].get_text()
+    assert "1 of 8" in plot_excess_rate(some).get_legend().get_texts()[-1].get_text()
     rate_data(some, missing, 300)
     assert missing == ["The observation time of 7 of 8 groups is not known."]
     with pytest.raises(ValueError, match="no observation times of a group"):
@@ -186,7 +186,6 @@ def test_several_models_share_the_map_of_all_events(found, tmp_path):
         write_report({f"model {i}": found for i in range(n)}, tmp_path / f"{n}.html").read_text(encoding="utf-8")
         for n in (1, 4)
     )
-    size = len(json.dumps(found.sky.to_dict()["layers"]["all"]["counts"], separators=(",", ":")))
     counts = json.dumps(found.sky.to_dict()["layers"]["all"]["counts"], separators=(",", ":"))
-    assert size > 5_000
+    assert len(counts) > 5_000
     assert one.count(counts) == four.count(counts) == 1
