@@ -44,7 +44,7 @@ Object.assign(plots, {
     const bars = (values, name, fill) => ({ type: "bar", yaxis: "y2", x, y: values, name, marker: { color: color(fill) }, hovertemplate: `%{x}, ${name}: %{y:.2f} σ<extra></extra>` });
     const traces = [{ x, y: excess, mode: "markers", name: "excess", marker: { color: color("on"), size: 7 }, error_y: errorBars(error, "on", { width: 4 }), hovertemplate: "%{x}: %{y:.1f}<extra></extra>" }, bars(cut, "cut", "off")];
     if (likelihood.some((value) => value !== null)) traces.push(bars(likelihood, "likelihood", "other"));
-    return [traces, layout(plain(column), "excess / events", { barmode: "group", xaxis: { type: "category", anchor: "y2", automargin: true }, yaxis: { domain: [0.5, 1] },
+    return [traces, layout(plain(column), "excess / events", { barmode: "group", xaxis: { type: "category", anchor: "y2", automargin: true }, yaxis: { domain: [0.5, 1], rangemode: "tozero" },
       yaxis2: { ...axis, domain: [0, 0.42], title: { text: "significance / σ", standoff: 6 } } })];
   },
   sky(model) {
