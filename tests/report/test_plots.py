@@ -313,10 +313,10 @@ def test_plots_without_data_are_left_out(found, tmp_path):
     def names(detection):
         return {path.stem.removeprefix("x_") for path in write_plots({"x": detection}, tmp_path, "svg")}
 
-    always = {"theta_squared", "scores", "threshold_curve", "over_time", "importances"}
-    assert names(found) == {*always, "likelihood", "light_curve"}
-    assert names(replace(found, groups=None)) == {*always, "likelihood"}
-    assert names(replace(found, ratio=None, statistic="cut")) == always
+    always = {"theta_squared", "scores", "threshold_curve", "over_time", "importances", "features"}
+    assert names(found) == {*always, "likelihood", "light_curve", "excess_rate"}
+    assert names(replace(found, groups=None)) == {*always, "likelihood", "excess_rate_by_night"}
+    assert names(replace(found, ratio=None, statistic="cut", exposure=None)) == always
 
 
 @pytest.mark.parametrize("plot", PLOTS)
