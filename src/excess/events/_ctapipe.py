@@ -25,7 +25,7 @@ from excess.events._images import N_TELESCOPES, aggregate, multiplicity, paramet
 from excess.events.telescopes import Location, Telescope, find_telescope
 from excess.events.times import MJD_RANGE, unix_from_mjd
 
-__all__ = ["chunks", "columns", "count", "data_level", "origin"]
+__all__ = ["chunks", "columns", "count", "count_showers", "data_level", "image_chunks", "origin", "shower_chunks"]
 
 logger = logging.getLogger("excess.events")
 
@@ -48,7 +48,12 @@ def count(path: Path) -> int:
     if layout.events is not None:
         return layout.events.n_rows
     with open_hdf5(path) as file:
-        return len(ImageReader(file, layout, []).event_keys()["obs_id"])
+        return count_showers(file, layout)
+
+
+def count_showers(file: Any, layout: Layout) -> int:
+    """Return the number of array events by the keys of their images, where they have no table of their own."""
+    return len(ImageReader(file, layout, []).event_keys()["obs_id"])
 
 
 def origin(path: Path) -> Origin:
@@ -88,11 +93,11 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
     layout = read_layout(path)
     with open_hdf5(path) as file:
         if layout.is_single or not set(names) <= set(layout.columns):
-            yield from _images(file, layout, names, chunk_rows)
+            yield from image_chunks(file, layout, names, chunk_rows)
         elif not layout.units or set(names) <= set(layout.event_fields):
             yield from _events(file, layout, names, chunk_rows)
         else:
-            yield from _showers(file, layout, names, chunk_rows)
+            yield from shower_chunks(file, layout, names, chunk_rows)
 
 
 def _events(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
@@ -105,7 +110,7 @@ def _events(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | N
         yield pd.DataFrame({name: found[name] for name in names}, copy=False)
 
 
-def _showers(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+def shower_chunks(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield array events with statistics of their images."""
     wanted = [layout.shower_columns[name] for name in names if name in layout.shower_columns]
     parameters = parameters_needed(wanted, layout.image_dtypes)
@@ -125,7 +130,7 @@ def _showers(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | 
         yield pd.DataFrame({name: np.empty(0) for name in names})
 
 
-def _images(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+def image_chunks(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield images, with what belongs to their array event."""
     stored = [layout.image_columns[name] for name in names if name in layout.image_columns]
     events = _EventColumns(file, layout, [name for name in names if name not in layout.image_columns])

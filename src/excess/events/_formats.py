@@ -11,7 +11,7 @@ import pandas as pd
 
 from excess._core.errors import EventFileError, require, wrap_errors
 from excess._core.inputs import check_regular_file
-from excess.events import _csv, _ctapipe, _fact, _fits, _parquet
+from excess.events import _csv, _ctapipe, _fact, _fits, _lstchain, _parquet
 from excess.events._derived import Origin
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 
@@ -33,10 +33,13 @@ class Format(NamedTuple):
     origin: Callable[[Path], Origin] = lambda path: Origin()
 
 
+_LSTCHAIN = Format(_lstchain.columns, _lstchain.count, _lstchain.chunks, _lstchain.origin)
 _CTAPIPE = Format(_ctapipe.columns, _ctapipe.count, _ctapipe.chunks, _ctapipe.origin)
 
 FORMATS = {
     "FACT HDF5": Format(_fact.columns, _fact.count, _fact.chunks, _fact.origin),
+    "lstchain HDF5 DL2": _LSTCHAIN,
+    "lstchain HDF5 DL1": _LSTCHAIN,
     "ctapipe HDF5 DL2": _CTAPIPE,
     "ctapipe HDF5 DL1": _CTAPIPE,
     "FITS event list": Format(_fits.columns, _fits.count, _fits.chunks, _fits.origin),
@@ -75,12 +78,13 @@ def _hdf5_layout(path: Path) -> str:
     with wrap_errors(path, "reading HDF5"), open_hdf5(path) as file:
         if isinstance(stored_node(file, _fact.GROUP), h5py.Group):
             return "FACT HDF5"
-        level = _ctapipe.data_level(file)
-        if level:
-            return f"ctapipe HDF5 {level}"
+        for name, level in (("lstchain", _lstchain.data_level(file)), ("ctapipe", _ctapipe.data_level(file))):
+            if level is not None:
+                return f"{name} HDF5 {level}"
         found = ", ".join(stored_names(file)[:8]) or "nothing"
     raise EventFileError(
-        f"{path}: this HDF5 file has neither a group '{_fact.GROUP}' nor ctapipe's tables of events; it holds {found}"
+        f"{path}: this HDF5 file has neither a group '{_fact.GROUP}' nor ctapipe's or lstchain's tables of events; "
+        f"it holds {found}"
     )
 
 

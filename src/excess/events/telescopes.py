@@ -67,7 +67,7 @@ _ROQUE = (-17.8904, 28.7619, 2200.0)
 _KNOWN: tuple[tuple[str, str, tuple[float, float, float] | None], ...] = (
     ("FACT", r"fact", (-17.8907, 28.7618, 2199.4)),
     ("MAGIC", r"magic(-?(i|ii|1|2|stereo))?", _ROQUE),
-    ("LST-1", r"(cta-?)?lst[-_]?1|lst[-_]lstcam", (-17.89139, 28.76139, 2184.0)),
+    ("LST-1", r"(cta-?)?lst[-_]?1|lst[-_]lstcam", (-17.891497, 28.761526, 2200.0)),
     ("CTAO North", r"cta[o-]*(north|n)|alpha configuration north|lapalma|la palma", (-17.8920, 28.7622, 2156.0)),
     ("CTAO South", r"cta[o-]*(south|s)|alpha configuration south|paranal", (-70.3163, -24.6834, 2147.0)),
     ("H.E.S.S.", r"hess(-?(i|ii|iu|1|2))?", (16.5003, -23.2717, 1835.0)),
