@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess.events._ctapipe_layout import KEYS, MASK, POINTING_COLUMNS, TEL_KEYS, Layout, Unit
+from excess.events._ctapipe_pointing import TelescopePointing, read_pointing
 from excess.events._ctapipe_tables import StoredTable
 
 __all__ = ["ImageReader", "Images", "lookup"]
@@ -47,6 +48,7 @@ class ImageReader:
 
     def __init__(self, file: Any, layout: Layout, names: Sequence[str]) -> None:
         self.file, self.layout = file, layout
+        self._pointings: dict[int, TelescopePointing | None] = {}
         self.names = [name for name in names if name not in TEL_KEYS]
         self.common = {name: layout.image_dtypes[name] for name in self.names}
         self.of_trigger = [name for name in self.names if layout.trigger is not None and name in layout.trigger.fields]
@@ -176,12 +178,18 @@ class ImageReader:
         wanted = [name for name in POINTING_COLUMNS if name in self.names]
         if wanted:
             both = np.full((2, len(columns["tel_id"])), np.nan)
-            for number, pointing in self.layout.pointings.items():
+            for number in self.layout.pointings:
                 rows = np.flatnonzero(columns["tel_id"] == number)
-                if pointing.key in columns:
+                pointing = self._pointing_of(number)
+                if pointing is not None and pointing.key in columns:
                     both[:, rows] = pointing.of(columns[pointing.key][rows])
             columns |= dict(zip(POINTING_COLUMNS, both, strict=True))
         return columns
+
+    def _pointing_of(self, number: int) -> TelescopePointing | None:
+        if number not in self._pointings:
+            self._pointings[number] = read_pointing(self.file, self.layout.pointings[number])
+        return self._pointings[number]
 
     def event_keys(self) -> Columns:
         """Return the identifiers of all array events; those of images, in order, where events have no table."""

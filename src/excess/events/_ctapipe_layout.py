@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from excess._core.errors import require
-from excess.events._ctapipe_pointing import TelescopePointing, telescope_pointings
+from excess.events._ctapipe_pointing import telescope_pointings
 from excess.events._ctapipe_tables import Field, StoredTable, find_tables, open_table
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 from excess.events._images import N_TELESCOPES, ShowerColumn, shower_columns
@@ -59,8 +59,8 @@ class Layout:
         Triggers of single telescopes, one row per image.
     mask : tuple of int or None
         Telescopes that the mask of triggered telescopes stands for; None if there is no mask.
-    pointings : dict of int to TelescopePointing
-        Pointing of each telescope.
+    pointings : dict of int to str
+        Table with the pointing of each telescope.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Layout:
         units: tuple[Unit, ...],
         trigger: StoredTable | None,
         mask: tuple[int, ...] | None,
-        pointings: dict[int, TelescopePointing],
+        pointings: dict[int, str],
         is_single: bool,
     ) -> None:
         self.path, self.events, self.added, self.units = path, events, added, units

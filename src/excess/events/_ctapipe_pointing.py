@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -11,11 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
-from excess.events._ctapipe_tables import StoredTable, find_tables, open_table
+from excess.events._ctapipe_tables import find_tables, open_table
 from excess.events._derived import Derivation
 from excess.events._hdf5 import stored_node
 
-__all__ = ["TelescopePointing", "array_pointing", "telescope_pointings"]
+__all__ = ["TelescopePointing", "array_pointing", "read_pointing", "telescope_pointings"]
 
 MONITORING = "/dl0/monitoring/telescope/pointing"
 FIXED = "/configuration/telescope/pointing"
@@ -45,10 +44,10 @@ class TelescopePointing(NamedTuple):
         return tuple(np.where(known, angle[position], np.nan) for angle in (self.altitude, self.azimuth))  # type: ignore[return-value]
 
 
-def telescope_pointings(file: Any) -> dict[int, TelescopePointing]:
-    """Return the pointing of each telescope; monitoring tables come before fixed directions, as in ctapipe."""
+def telescope_pointings(file: Any) -> dict[int, str]:
+    """Return the table with the pointing of each telescope; monitoring comes before fixed directions, as in ctapipe."""
     for group in (MONITORING, FIXED):
-        found = dict(_pointings(file, group))
+        found = _tables(file, group)
         if found:
             return found
     return {}
@@ -63,16 +62,32 @@ def array_pointing(file: Any) -> Derivation | None:
     blocks = _blocks(file)
     if blocks is not None and (blocks["frame"] == ICRS).all():
         return Derivation(("pointing_ra", "pointing_dec"), ("obs_id",), partial(_of_block, blocks=blocks))
-    for pointing in (
-        _array_monitoring(file),
-        *telescope_pointings(file).values(),
-        *dict(_pointings(file, OLD_MONITORING)).values(),
-    ):
+    paths = [*find_tables(file, ARRAY_MONITORING), *telescope_pointings(file).values()]
+    for path in (*paths, *_tables(file, OLD_MONITORING).values()):
+        pointing = read_pointing(file, path)
         if pointing is not None:
             return Derivation(("pointing_alt", "pointing_az"), (pointing.key,), partial(_in_degrees, pointing=pointing))
     if blocks is not None and (blocks["frame"] == ALTAZ).all():
         return Derivation(("pointing_az", "pointing_alt"), ("obs_id",), partial(_of_block, blocks=blocks))
     return None
+
+
+def read_pointing(file: Any, path: str) -> TelescopePointing | None:
+    """Return the directions of a table, None if it lacks a column or is empty."""
+    table = open_table(file, path)
+    key = "obs_id" if path.startswith(FIXED) else "time"
+    found = {}
+    for wanted in (key, "altitude", "azimuth"):
+        name = next((name for name in table.fields if name == wanted or name.endswith(f"_{wanted}")), None)
+        if name is None or table.n_rows == 0:
+            return None
+        found[wanted] = table.fields[name]
+    rows = table.read(file)
+    at, altitude, azimuth = (field.of(rows) for field in found.values())
+    order = np.argsort(at, kind="stable")
+    return TelescopePointing(
+        key, at[order], altitude[order].astype(np.float64), azimuth[order].astype(np.float64), found["altitude"].degrees
+    )
 
 
 def _in_degrees(table: pd.DataFrame, pointing: TelescopePointing) -> tuple[FloatArray, FloatArray]:
@@ -100,33 +115,7 @@ def _blocks(file: Any) -> pd.DataFrame | None:
     return blocks if np.isfinite(blocks[["lon", "lat"]]).all(axis=None) else None
 
 
-def _pointings(file: Any, group: str) -> Iterator[tuple[int, TelescopePointing]]:
-    for path in find_tables(file, group):
-        name = path.rpartition("_")[2]
-        table = open_table(file, path)
-        pointing = _pointing(file, table, "time" if group != FIXED else "obs_id")
-        if name.isdigit() and pointing is not None:
-            yield int(name), pointing
-
-
-def _array_monitoring(file: Any) -> TelescopePointing | None:
-    if not find_tables(file, ARRAY_MONITORING):
-        return None
-    table = open_table(file, find_tables(file, ARRAY_MONITORING)[0])
-    return _pointing(file, table, "time")
-
-
-def _pointing(file: Any, table: StoredTable, key: str) -> TelescopePointing | None:
-    """Return the directions of a table, None if it lacks a column or is empty."""
-    found = {}
-    for wanted in (key, "altitude", "azimuth"):
-        name = next((name for name in table.fields if name == wanted or name.endswith(f"_{wanted}")), None)
-        if name is None or table.n_rows == 0:
-            return None
-        found[wanted] = table.fields[name]
-    rows = table.read(file)
-    at, altitude, azimuth = (field.of(rows) for field in found.values())
-    order = np.argsort(at, kind="stable")
-    return TelescopePointing(
-        key, at[order], altitude[order].astype(np.float64), azimuth[order].astype(np.float64), found["altitude"].degrees
-    )
+def _tables(file: Any, group: str) -> dict[int, str]:
+    """Return the tables of a group by the number of their telescope."""
+    paths = {path.rpartition("_")[2]: path for path in find_tables(file, group)}
+    return {int(number): path for number, path in paths.items() if number.isdigit()}

@@ -149,8 +149,10 @@ def find_tables(file: Any, inside: str) -> list[str]:
     if not isinstance(node, h5py.Group):
         return []
     # PyTables keeps its indices beside the tables, in names that start with an underscore.
-    paths = [f"{inside}/{name}" for name in stored_names(node) if not name.startswith("_")]
-    return [path for path in paths if getattr(getattr(stored_node(file, path), "dtype", None), "names", None)]
+    names = [name for name in stored_names(node) if not name.startswith("_")]
+    return [
+        f"{inside}/{name}" for name in names if getattr(getattr(stored_node(node, name), "dtype", None), "names", None)
+    ]
 
 
 def open_table(file: Any, inside: str) -> StoredTable:

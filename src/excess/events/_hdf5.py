@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,11 @@ def open_hdf5(path: Path) -> Iterator[Any]:
         yield file
 
 
+@cache  # looking for a library takes longer than looking for a name in a file
+def _h5py() -> Any:
+    return require("h5py", "reading HDF5")
+
+
 def stored_names(group: Any) -> list[str]:
     """Return the names in a group, in order, including links that cannot be followed."""
     check_columns(Path(group.file.filename), len(group.id))
@@ -43,18 +49,20 @@ def stored_names(group: Any) -> list[str]:
 
 
 def stored_node(file: Any, inside: str) -> Any:
-    """Return a group or dataset by its path inside a file, None if there is none; one of another file is an error."""
-    h5py = require("h5py", "reading HDF5")
+    """Return a group or dataset by its path inside a file or group, None if there is none; no other file is read."""
+    h5py = _h5py()
     node = file
     for name in inside.strip("/").split("/"):
         key = name.encode("utf-8", "surrogateescape")
         if not isinstance(node, h5py.Group) or not node.id.links.exists(key):
             return None
         if node.id.links.get_info(key).type != h5py.h5l.TYPE_HARD:
-            raise EventFileError(f"{file.filename}: {node.name.rstrip('/')}/{name} is a link; store the data itself")
+            raise EventFileError(
+                f"{file.file.filename}: {node.name.rstrip('/')}/{name} is a link; store the data itself"
+            )
         node = node[key]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-        raise EventFileError(f"{file.filename}: {node.name} is stored in another file; store the data itself")
+        raise EventFileError(f"{file.file.filename}: {node.name} is stored in another file; store the data itself")
     return node
 
 
