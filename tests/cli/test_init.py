@@ -9,6 +9,7 @@ import pytest
 from ctapipe_files import write_ctapipe
 from helpers import SHARED
 from helpers import run_command as run
+from lstchain_file import lst_events, write_lstchain
 
 from excess.events import AnalysisConfig, describe, find_source, load_config, write_events
 from excess.observation import observe, propose_config, simulate_observation
@@ -362,3 +363,53 @@ def test_ctapipe_files_that_cannot_have_a_detection_say_why(name, message, ctapi
     assert "No detection yet: " in said(capsys)
     assert run("detect", ctapipe_runs / name, "-o", tmp_path / "out") == 1
     assert re.search(message, said(capsys))
+
+
+@pytest.fixture(scope="module")
+def lstchain_run(tmp_path_factory):
+    """An observation of the Crab in lstchain's DL2, of two nights, with directions relative to the horizon."""
+    coordinates = pytest.importorskip("astropy.coordinates")
+    units = pytest.importorskip("astropy.units")
+    times = pytest.importorskip("astropy.time")
+    n_events, random = 3000, np.random.default_rng(0)
+    events = lst_events(n_events)
+    later = np.arange(n_events) >= n_events // 2
+    unix = 1_605_920_400 + 86_400 * later + np.sort(random.uniform(0, 3000, n_events))
+    crab = coordinates.SkyCoord(*CRAB, unit="deg")
+    pointing = crab.directional_offset_by(30 * units.deg, 0.4 * units.deg)
+    signal = random.random(n_events) < 0.1
+    center, spread = (np.where(signal, 0.0, 0.4), np.where(signal, 0.06, 0.6))
+    angle = random.uniform(0, 360, n_events) * units.deg
+    sky = crab.directional_offset_by(30 * units.deg, center * units.deg)
+    sky = sky.directional_offset_by(angle, random.rayleigh(spread) * units.deg)
+    frame = coordinates.AltAz(
+        obstime=times.Time(unix, format="unix"),
+        location=coordinates.EarthLocation.from_geodetic(-17.8915, 28.7615, 2200),
+    )
+    for names, place in ((("reco_alt", "reco_az"), sky), (("alt_tel", "az_tel"), pointing)):
+        horizon = place.transform_to(frame)
+        events = events.assign(**{names[0]: horizon.alt.rad, names[1]: horizon.az.rad})
+    events["width"] -= 0.02 * signal
+    events["event_type"] = np.where(random.random(n_events) < 0.05, 2, 32).astype(np.uint8)
+    more = {"psi": random.uniform(-3, 3, n_events), "reco_disp_dx": random.random(n_events), "mc_type": -9999}
+    path = tmp_path_factory.mktemp("lstchain") / "dl2_run.h5"
+    write_lstchain(path, events.assign(dragon_time=unix, obs_id=2929 + later, **more))
+    return path
+
+
+@pytest.mark.slow
+def test_two_commands_from_an_lstchain_file_to_a_detection(lstchain_run, tmp_path, capsys):
+    assert run("init", lstchain_run, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
+    text = said(capsys)
+    assert "lstchain HDF5 DL2 of LST-1, taken as lstchain" in text
+    assert "4 regions around Crab, theta^2 < 0.04; groups: night" in text
+    assert "for --reference: gammaness" in text
+    config = load_config(tmp_path / "my.yaml")
+    assert config.features == ("intensity", "width", "length", "wl", "reco_energy")
+    assert config.quality_cuts == ("event_type == 32", "intensity > 50", "wl > 0.01")
+    options = ("-m", "tree", "--no-null-test", "--json", "-o", tmp_path / "out")
+    assert run("detect", lstchain_run, "-c", tmp_path / "my.yaml", *options) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["models"]["tree"]["significance"] > 5
+    assert run("detect", lstchain_run, "-o", tmp_path / "other") == 1
+    assert "the position of the source is needed" in said(capsys)

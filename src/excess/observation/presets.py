@@ -177,7 +177,8 @@ PRESETS: dict[str, Preset] = {
             "lstchain",
             _is_lstchain,
             _LSTCHAIN,
-            quality_cuts=("intensity > 50", "leakage_intensity_width_2 < 0.2", "wl > 0.01"),
+            # events of the sky have the type 32; others are for the calibration
+            quality_cuts=("event_type == 32", "intensity > 50", "leakage_intensity_width_2 < 0.2", "wl > 0.01"),
             theta_squared_cut=0.04,
             n_regions=4,
         ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from excess.events import AnalysisConfig, RegionConfig
+from excess.events import AnalysisConfig, RegionConfig, evaluate
 from excess.events.expressions import names_in
 from excess.observation.column_roles import (
     energy_column,
@@ -357,10 +357,16 @@ def _derived(preset: Preset, found: Inspection) -> dict[str, str]:
 
 
 def _cuts(preset: Preset, found: Inspection, derived: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the quality cuts of a preset whose columns are there."""
-    return tuple(
-        cut for cut in preset.quality_cuts if all(one in found.columns or one in derived for one in names_in(cut))
-    )
+    """Return the quality cuts of a preset whose columns are there, and that leave some events."""
+    known = [cut for cut in preset.quality_cuts if all(one in found.columns or one in derived for one in names_in(cut))]
+    if preset.fixed:
+        return tuple(known)
+    return tuple(cut for cut in known if not set(names_in(cut)) <= set(found.columns) or _leaves_events(cut, found))
+
+
+def _leaves_events(cut: str, found: Inspection) -> bool:
+    """Say whether a cut leaves events of the sample; it may be in other units, or a type may have another number."""
+    return len(found.sample) == 0 or bool(evaluate(cut, found.sample).any())
 
 
 def _groups(found: Inspection, asked: str | None) -> tuple[str, str]:
