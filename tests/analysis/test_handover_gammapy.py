@@ -158,8 +158,9 @@ def test_the_command_line(trained, runs, tmp_path, capsys):
     )
     capsys.readouterr()
     assert run_command("info", out) == 0
-    n_selected = len(read_events(out))
-    assert f"{n_selected} of {n_selected} events" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"{len(read_events(out)):,}" in shown
+    assert "night_selected │ On " in shown  # around the source that the header names
     with fits.open(out) as hdus:
         header = hdus["EVENTS"].header
         assert (header["EVTSEL"], header["EVTALL"]) == ("NIGHT_SELECTED", N_EVENTS)

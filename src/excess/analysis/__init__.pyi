@@ -10,7 +10,7 @@ from .references import split_references
 from .run_folder import Run, prepare_folder, read_run
 from .source_search import Observation, observe, observe_several, search, stack
 from .trained_model import TrainedModel, load_model
-from .training import train, train_in_chunks
+from .training import check_chunked_model, train, train_in_chunks
 
 __all__ = [
     "MODELS",
@@ -21,6 +21,7 @@ __all__ = [
     "Run",
     "TrainedModel",
     "apply",
+    "check_chunked_model",
     "check_input",
     "check_model_path",
     "check_outputs",

@@ -31,7 +31,7 @@ from excess.observation.observation import Observation
 from excess.observation.pipeline import NO_GROUPS
 from excess.observation.settings import settle_config
 
-__all__ = ["train", "train_in_chunks"]
+__all__ = ["check_chunked_model", "train", "train_in_chunks"]
 
 
 def train(
@@ -142,9 +142,7 @@ def train_in_chunks(
         With ``save(path)``.
     """
     estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
-    if not isinstance(estimator, OnOffForestClassifier):
-        forests = ", ".join(name for name in MODELS if name.endswith("forest"))
-        raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
+    check_chunked_model(estimator)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     check_one_telescope(paths)
     settings = settle_config(paths, config, source=source, features=features, exclude=exclude, groups=groups)
@@ -174,6 +172,13 @@ def train_in_chunks(
         fitted = fit_forest(with_alpha(estimator, alpha), dataset, executor=workers)
     record = _record(model, seed, {"events": paths})
     return TrainedModel(without_run_settings(fitted), settings, sorted(total.groups), record, total)
+
+
+def check_chunked_model(model: Any) -> None:
+    """Raise ArgumentError unless a model, or the one of a name, can be trained in chunks."""
+    if not isinstance(make_model(model) if isinstance(model, str) else model, OnOffForestClassifier):
+        forests = ", ".join(name for name in MODELS if name.endswith("forest"))
+        raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
 
 
 @dataclass

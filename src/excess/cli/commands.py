@@ -362,7 +362,14 @@ def train(
 ) -> None:
     """Train a model on all On and Off events, to be applied to others."""
     with exit_at_interrupts():
-        from excess.analysis import check_model_path, make_model, split_references, train, train_in_chunks
+        from excess.analysis import (
+            check_chunked_model,
+            check_model_path,
+            make_model,
+            split_references,
+            train,
+            train_in_chunks,
+        )
 
     check_model_path(output, _inputs(events, references), overwrite=run.overwrite)
     replaces = output.exists()
@@ -376,6 +383,7 @@ def train(
     }
     if chunk_rows is not None or dask is not None:
         _check_chunked(events, references)
+        check_chunked_model(name)
     config = assume_config(events, run.as_json)
     if chunk_rows is None and dask is None:
         columns, others = split_references(references.reference or [], n_jobs=run.jobs)

@@ -260,7 +260,7 @@ def propose_config(
     >>> events = simulate_observation(1_000, 10, random_state=0).drop(columns="size")
     >>> proposal = propose_config(events, exclude=["photoncharge*"])
     >>> len(proposal.config.features), proposal.reasons["theta_deg"]
-    (14, 'it is the distance to the source or to an Off region')
+    (18, 'it is the distance to the source or to an Off region')
     """
     found = _inspect(events, join, off)
     preset = find_preset(found)
