@@ -240,6 +240,17 @@ def test_files_of_off_events_need_no_regions(tmp_path):
     assert (found.counts.n_on, found.counts.n_off) == (400, 400)
 
 
+def test_columns_of_joined_files_are_features_as_well(tmp_path):
+    table = events_of(0, 2000).assign(event_num=np.arange(2000), run_id=np.arange(2000) // 100)
+    keys = ["event_num", "night", "run_id"]
+    angles = [name for name in table if name.startswith("theta")]
+    table[[*keys, "width", "psi"]].to_csv(tmp_path / "dl2.csv", index=False)
+    table[[*keys, "islands", *angles]].iloc[::-1].to_csv(tmp_path / "dl3.csv", index=False)
+    found = observe(tmp_path / "dl2.csv", join=tmp_path / "dl3.csv")
+    assert found.names == ("width", "islands")
+    assert (found.group_column, found.regions.n_regions) == ("run_id", 4)
+
+
 def test_a_list_of_observations_needs_no_configuration(tmp_path):
     for number in range(2):
         events_of(number, 3000, night=20131101 + number, n_off=2 + number).to_csv(

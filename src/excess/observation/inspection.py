@@ -61,31 +61,34 @@ class Inspection:
         return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
 
     @cached_property
-    def sample(self) -> pd.DataFrame:
-        """The first events of some files, with the number of their file in ``attrs["file_numbers"]``."""
+    def _sampled(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """The sample, and the number of the file of each of its events."""
         import pandas as pd
 
         if self.table is not None:
             sample = self.table.head(_MAX_EVENTS)
-            sample.attrs["file_numbers"] = np.zeros(len(sample), dtype=np.int64)
-            return sample
-        tables = []
+            return sample, np.zeros(len(sample), dtype=np.int64)
+        tables, numbers = [], []
         for paths, columns in self.parts:
             chosen = _spread(paths)
             rows = max(_MAX_EVENTS // len(chosen), 1)
             found = [next(iter_events(path, columns, chunk_rows=rows)) for path in chosen]
-            numbers = np.repeat(np.arange(len(found)), [len(one) for one in found])
+            numbers.append(np.repeat(np.arange(len(found)), [len(one) for one in found]))
             tables.append(pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True))
-            tables[-1].attrs["file_numbers"] = numbers
         # events of files to join are others than those beside them, which does no harm to what is asked of a sample
-        sample = pd.concat([one.head(min(map(len, tables))) for one in tables], axis=1)
-        sample.attrs["file_numbers"] = tables[0].attrs["file_numbers"][: len(sample)]
-        return sample
+        n_events = min(map(len, tables))
+        sample = tables[0] if len(tables) == 1 else pd.concat([one.head(n_events) for one in tables], axis=1)
+        return sample, numbers[0][: len(sample)]
+
+    @property
+    def sample(self) -> pd.DataFrame:
+        """The first events of some files."""
+        return self._sampled[0]
 
     @property
     def file_numbers(self) -> NDArray[np.int64]:
         """The number of the file of each event of the sample."""
-        return np.asarray(self.sample.attrs["file_numbers"])
+        return self._sampled[1]
 
     def varies(self, column: str) -> bool:
         """Say whether a column has at least two values; files are read as far as that takes, in constant memory."""
