@@ -70,6 +70,19 @@ def test_what_other_tools_read(path, events, inside, tmp_path):
         np.testing.assert_array_equal(after.get_node(SRC_DEP)[:], before.get_node(SRC_DEP)[:])
 
 
+@pytest.mark.parametrize("n_rows", [1, 7, 1000])
+def test_images_of_one_shower_get_its_score(events, tmp_path, n_rows):
+    images = events.loc[np.repeat(events.index, 1 + events.index % 4)].reset_index(drop=True)
+    write_lstchain(tmp_path / "run.h5", images)
+    new = scores(events)
+    write_copy(tmp_path / "run.h5", tmp_path / "scored.h5", new, n_rows)
+    found = pd.read_hdf(tmp_path / "scored.h5", key=DL2)
+    pd.testing.assert_frame_equal(found[list(images)], images)
+    pd.testing.assert_frame_equal(
+        found[list(new)], images[["obs_id", "event_id"]].merge(new, on=["obs_id", "event_id"])
+    )
+
+
 def test_the_old_table_makes_room_for_the_new_one(tmp_path):
     events = lst_events(20_000)
     write_lstchain(tmp_path / "run.h5", events)
@@ -81,9 +94,9 @@ def test_the_old_table_makes_room_for_the_new_one(tmp_path):
 def test_what_is_refused(path, events, tmp_path):
     new = scores(events)
     cases = [
-        (new.assign(event_id=new["event_id"] + 1), "not read in the order of"),
+        (new.assign(event_id=new["event_id"] + 1), "event with obs_id 2008, event_id 11 is not where it was expected"),
         (new[:10], "columns of 10 rows do not fit to a file of 300"),
-        (pd.concat([new, new]), "more rows than the 300"),
+        (pd.concat([new, new]), "is not where it was expected"),
         (new.rename(columns={"excess_score": "gammaness"}), "has 'gammaness' already, and no column is replaced"),
     ]
     for table, message in cases:

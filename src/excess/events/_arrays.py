@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["INDEX_COLUMNS", "as_native", "slices"]
+__all__ = ["INDEX_COLUMNS", "as_native", "event_words", "slices"]
 
 INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})
 """Columns that only number the rows, as written by table libraries."""
@@ -28,3 +28,8 @@ def slices(n_rows: int, chunk_rows: int | None) -> Iterator[slice]:
     step = max(n_rows, 1) if chunk_rows is None else chunk_rows
     for start in range(0, max(n_rows, 1), step):
         yield slice(start, min(start + step, n_rows))
+
+
+def event_words(keys: Sequence[str], event: Sequence[Any]) -> str:
+    """Return words for an event by what identifies it."""
+    return f"the event with {', '.join(f'{key} {value}' for key, value in zip(keys, event, strict=True))}"

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError
 from excess._core.interrupts import defer_interrupts
+from excess.events._arrays import event_words
 from excess.events._ctapipe_layout import KEYS, TRIGGER
 from excess.events._hdf5 import stored_node
 from excess.events._pytables import StoredRows, create_group, create_rows, describe_columns, row_type, set_text
@@ -161,7 +162,7 @@ class _EventIndex:
         if not self._index.is_unique:
             twice = self._index[self._index.duplicated()][0]
             raise EventFileError(
-                f"{path}: {_words(twice)} is there twice in {TRIGGER}, so that its score would not find its row"
+                f"{path}: {event_words(KEYS, twice)} is twice in {TRIGGER}, so that its score would not find its row"
             )
 
     def find(self, rows: NDArray[Any]) -> NDArray[np.int64]:
@@ -169,16 +170,14 @@ class _EventIndex:
         given = pd.MultiIndex.from_arrays([rows[key] for key in KEYS], names=KEYS)
         places = self._index.get_indexer(given)
         if (places < 0).any():
-            raise EventFileError(f"{self._path}: {_words(given[places < 0][0])} is not in {TRIGGER}; is it complete?")
+            raise EventFileError(
+                f"{self._path}: {event_words(KEYS, given[places < 0][0])} is not in {TRIGGER}; is it complete?"
+            )
         again = self._used[places] | pd.Series(places).duplicated().to_numpy()
         if again.any():
             raise EventFileError(
-                f"{self._path}: {_words(given[again][0])} has several rows with a score, such as images of several "
-                "telescopes; aggregate them, or write to a file with the suffix .parquet"
+                f"{self._path}: {event_words(KEYS, given[again][0])} has several rows with a score, such as images "
+                "of several telescopes; aggregate them, or write to a file with the suffix .parquet"
             )
         self._used[places] = True
         return places
-
-
-def _words(event: Any) -> str:
-    return f"the event with {', '.join(f'{key} {value}' for key, value in zip(KEYS, event, strict=True))}"

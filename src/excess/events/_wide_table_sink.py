@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError, require
 from excess._core.interrupts import defer_interrupts
+from excess.events._arrays import event_words
 from excess.events._hdf5 import open_hdf5, stored_names, stored_node
 from excess.events._pytables import StoredRows, add_members, copy_attributes, create_rows, describe_columns, set_text
 from excess.events._writable_hdf5 import WritableHdf5
@@ -83,28 +84,56 @@ class WideTableCopy:
     @defer_interrupts()
     def append(self, chunk: pd.DataFrame) -> None:
         """Write the next rows with their new columns."""
-        stop = self._n_rows + len(chunk)
-        if stop > len(self._source):
-            raise ValueError(f"more rows than the {len(self._source)} of {self._inside} in {self._copy.path}")
-        rows = self._source.read(self._n_rows, stop)
-        self._check_keys(rows, chunk)
+        rows, places = self._next_rows(chunk)
         added = np.empty(len(chunk), dtype=self._dtype)
         for name in self._dtype.names or ():
             added[name] = chunk[name].to_numpy()
-        wide = np.empty((len(chunk), self._target.row_bytes), dtype=np.uint8)
+        wide = np.empty((len(rows), self._target.row_bytes), dtype=np.uint8)
         wide[:, : self._source.row_bytes] = rows
-        wide[:, self._source.row_bytes :] = added.view(np.uint8).reshape(len(chunk), self._dtype.itemsize)
+        wide[:, self._source.row_bytes :] = added[places].view(np.uint8).reshape(len(rows), self._dtype.itemsize)
         self._target.write(self._n_rows, wide)
-        self._n_rows = stop
+        self._n_rows += len(rows)
         self._hdf5.check()
 
-    def _check_keys(self, rows: NDArray[np.uint8], chunk: pd.DataFrame) -> None:
-        stored = rows.view(self._stored_dtype).reshape(len(rows))
-        for name in self._keys:
-            if not np.array_equal(stored[name], chunk[name].to_numpy()):
-                raise EventFileError(
-                    f"{self._copy.path}: events were not read in the order of {self._inside}; {name} differs"
-                )
+    def _next_rows(self, chunk: pd.DataFrame) -> tuple[NDArray[np.uint8], Any]:
+        """Return the rows of the file that belong to a chunk, and to which of its events each of them does.
+
+        Mostly there is one row for each event. Where rows are images of several telescopes, those of an event follow
+        each other.
+        """
+        n_events = len(chunk)
+        stop = min(self._n_rows + n_events + 1, len(self._source))  # one more, which may be of the last event
+        rows = self._source.read(self._n_rows, stop)
+        stored = self._keys_of(rows)
+        same = [np.array_equal(stored[key][:n_events], chunk[key].to_numpy()) for key in self._keys]
+        if all(same) and (n_events == 0 or len(rows) == n_events or stored[n_events - 1] != stored[n_events]):
+            return rows[:n_events], slice(None)
+        events = pd.MultiIndex.from_frame(chunk[list(self._keys)])
+        places = self._find(events, stored)
+        while len(rows) and (places >= 0).all() and stop < len(self._source):
+            start, stop = stop, min(stop + len(chunk), len(self._source))
+            more = self._source.read(start, stop)
+            rows, places = (
+                np.concatenate([rows, more]),
+                np.concatenate([places, self._find(events, self._keys_of(more))]),
+            )
+        n_rows = len(rows) if (places >= 0).all() else int(np.argmax(places < 0))
+        missing = set(range(len(chunk))) - set(places[:n_rows].tolist())
+        if missing:
+            event = event_words(self._keys, events[min(missing)])
+            raise EventFileError(
+                f"{self._copy.path}: {event} is not where it was expected in {self._inside}; write to a file with the "
+                "suffix .parquet"
+            )
+        return rows[:n_rows], places[:n_rows]
+
+    def _keys_of(self, rows: NDArray[np.uint8]) -> NDArray[Any]:
+        return rows.view(self._stored_dtype).reshape(len(rows))[list(self._keys)]
+
+    def _find(self, events: pd.MultiIndex, stored: NDArray[Any]) -> NDArray[np.int64]:
+        if not events.is_unique:
+            return np.full(len(stored), -1)
+        return events.get_indexer(pd.MultiIndex.from_arrays([stored[key] for key in self._keys]))
 
     @defer_interrupts()
     def close(self) -> None:
