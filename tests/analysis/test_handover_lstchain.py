@@ -8,7 +8,6 @@ from lstchain_file import DL1, DL2, SRC_DEP, lst_events, write_lstchain
 
 from excess.analysis import apply, observe, train
 from excess.events import AnalysisConfig, EventFileError, FileCopy, read_events
-from excess.events._formats import FORMATS
 from excess.events._sinks import COPIES
 from excess.observation import simulate_observation
 
@@ -17,7 +16,6 @@ tables = pytest.importorskip("tables")
 
 N_EVENTS = 300
 NEW = ["excess_score", "excess_signal_probability", "excess_selected"]
-READS = pytest.mark.skipif("lstchain HDF5 DL2" not in FORMATS, reason="lstchain's files are not read")
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +107,6 @@ def test_what_is_refused(path, events, tmp_path):
         write_copy(path, tmp_path / "out.h5", new)
 
 
-@READS
 def test_applying_a_model(path, events, inside, tmp_path):
     names = ["intensity", "width", "length", "wl"]
     given = dict(zip(["size", "width", "length", "area"], names, strict=True))
