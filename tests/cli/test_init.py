@@ -12,7 +12,6 @@ from helpers import run_command as run
 from lstchain_file import lst_events, write_lstchain
 
 from excess.events import AnalysisConfig, describe, find_source, load_config, write_events
-from excess.events._formats import FORMATS
 from excess.observation import observe, propose_config, simulate_observation
 
 fits = pytest.importorskip("astropy.io.fits")
@@ -395,8 +394,6 @@ def lstchain_run(tmp_path_factory):
     more = {"psi": random.uniform(-3, 3, n_events), "reco_disp_dx": random.random(n_events), "mc_type": -9999}
     path = tmp_path_factory.mktemp("lstchain") / "dl2_run.h5"
     write_lstchain(path, events.assign(dragon_time=unix, obs_id=2929 + later, **more))
-    if "lstchain HDF5 DL2" not in FORMATS:
-        pytest.skip("lstchain's files are not read")
     return path
 
 
@@ -416,3 +413,14 @@ def test_two_commands_from_an_lstchain_file_to_a_detection(lstchain_run, tmp_pat
     assert result["models"]["tree"]["significance"] > 5
     assert run("detect", lstchain_run, "-o", tmp_path / "other") == 1
     assert "the position of the source is needed" in said(capsys)
+
+
+@pytest.mark.parametrize(("telescope", "preset"), [("HAWC", "HAWC"), ("LHAASO", "air-shower array event list")])
+def test_arrays_that_see_the_sky_drift_need_no_pointing(telescope, preset, tmp_path, capsys):
+    away = {"TELESCOP": telescope, "RA_PNT": None, "DEC_PNT": None}
+    path = write_run(tmp_path / "map.fits", source=CRAB, columns=("ENERGY", "MULTIP"), **away)
+    assert run("detect", path, "--source", "Crab", "-m", "tree", "--no-null-test", "-o", tmp_path / "out") == 0
+    text = said(capsys)
+    assert f"taken as {preset}" in text
+    assert "6 regions of same declination around Crab, theta^2 < 0.25" in text
+    assert load_config(tmp_path / "out" / "config.yaml").regions.method == "same_declination"

@@ -184,6 +184,12 @@ PRESETS: dict[str, Preset] = {
         ),
         Preset("ctapipe", _is_ctapipe, _CTAPIPE, (*_OF_IMAGES, "*uncert*", "*_err*"), theta_squared_cut=0.02),
         Preset("HAWC", _is_hawc, _HAWC, theta_squared_cut=0.25, n_regions=6, method="same_declination"),
+        Preset(
+            "air-shower array event list",
+            _dl3_of("LHAASO", "ARGO-YBJ"),
+            theta_squared_cut=0.25,
+            method="same_declination",
+        ),
         Preset("FACT event list", _dl3_of("FACT")),
         Preset("MAGIC event list", _dl3_of("MAGIC"), theta_squared_cut=0.02, n_regions=6),
         Preset("H.E.S.S. event list", _dl3_of("H.E.S.S.", "HESS"), theta_squared_cut=0.0125, n_regions=8),
