@@ -65,7 +65,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         The classes that the model names, in sorted order; 0 and 1 if it names none.
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if they are known.
 
     Raises

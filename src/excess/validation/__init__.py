@@ -11,7 +11,7 @@ from excess.validation.feature_histograms import FeatureHistogram
 from excess.validation.null_tests import NullTest, null_test
 from excess.validation.outcome import Outcome
 from excess.validation.simulation_agreement import SimulationAgreement, simulation_agreement
-from excess.validation.sky_map import SkyMap
+from excess.validation.sky_map import SkyMap, map_sky
 from excess.validation.verdict import Verdict, judge
 from excess.validation.warning_signs import WarningSign
 
@@ -35,6 +35,7 @@ __all__ = [
     "cross_val_thresholds",
     "detect",
     "judge",
+    "map_sky",
     "null_test",
     "simulation_agreement",
 ]
