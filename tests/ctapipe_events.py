@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from ctapipe_file import make_subarray
+from ctapipe_files import make_subarray
 
 
 def draw_images(n_events, seed=0):
@@ -59,7 +59,7 @@ def write_images(path, images):
         datalevels = (DataLevel.DL1_PARAMETERS,)
         simulation_config = atmosphere_density_profile = None
         obs_ids = (1,)
-        subarray = make_subarray()
+        subarray = make_subarray(2)
         observation_blocks = {1: ObservationBlockContainer(obs_id=number, sb_id=number, producer_id="test")}  # noqa: RUF012
         scheduling_blocks = {1: SchedulingBlockContainer(sb_id=number, producer_id="test")}  # noqa: RUF012
 

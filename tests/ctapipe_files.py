@@ -1,4 +1,4 @@
-"""Files of ctapipe, written with ctapipe's own functions: an observation of the Crab, or simulated events."""
+"""Files of ctapipe, written with ctapipe's own functions, and the array of telescopes that they are of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pytest
 
 PLACE = (-17.89139, 28.76139, 2184.0)
 CRAB = (83.6333, 22.0133)
@@ -191,3 +193,32 @@ def write_stereo(write: Any, keys: Any, horizon: Any, is_signal: Any, mask: Any,
     write(keys | energy, "/dl2/event/subarray/energy/Forest")
     gammaness = {"Classifier_prediction": np.clip(rng.normal(0.4 + 0.3 * is_signal, 0.2), 0, 1)}
     write(keys | gammaness, "/dl2/event/subarray/particle_type/Classifier")
+
+
+def write_ctapipe_dl2(path: Path, events: pd.DataFrame) -> None:
+    """Write a DL2 file event by event, with ``h_max`` and ``energy``; ``obs_id`` is 1 to 3, ``event_id`` from 0."""
+    pytest.importorskip("ctapipe")
+    import astropy.units as u
+    from astropy.time import Time
+    from ctapipe import containers
+    from ctapipe.io import HDF5TableWriter
+
+    make_subarray(2).to_hdf(path)
+    with HDF5TableWriter(path, add_prefix=True, mode="a") as writer:
+        for number, event in enumerate(events.itertuples()):
+            index = containers.EventIndexContainer(obs_id=np.int32(1 + number % 3), event_id=np.int64(number))
+            telescopes = np.array([True, number % 2 == 0])
+            trigger = containers.TriggerContainer(
+                time=Time(59000 + number / 1e5, format="mjd", scale="tai"), tels_with_trigger=telescopes
+            )
+            writer.write("dl1/event/subarray/trigger", [index, trigger])
+            geometry = containers.ReconstructedGeometryContainer(
+                h_max=event.h_max * u.m, is_valid=True, telescopes=telescopes, prefix="HillasReconstructor"
+            )
+            writer.write("dl2/event/subarray/geometry/HillasReconstructor", [index, geometry])
+            energy = containers.ReconstructedEnergyContainer(
+                energy=event.energy * u.TeV, is_valid=True, telescopes=telescopes, prefix="Regressor"
+            )
+            writer.write("dl2/event/subarray/energy/Regressor", [index, energy])
+            shower = containers.SimulatedShowerContainer(energy=(event.energy + 0.5) * u.TeV)
+            writer.write("simulation/event/subarray/shower", [index, shower])

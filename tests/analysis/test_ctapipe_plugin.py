@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from ctapipe_events import draw_images, make_events, write_images
-from ctapipe_file import make_subarray
+from ctapipe_files import make_subarray
 
 from excess import OnOffTreeClassifier
 from excess.analysis import load_model
@@ -67,7 +67,7 @@ def image_model(images, tmp_path_factory):
 def make_classifier(path, **settings):
     from excess.analysis.ctapipe_plugin import ExcessClassifier
 
-    return ExcessClassifier(make_subarray(), load_path=path, **settings)
+    return ExcessClassifier(make_subarray(2), load_path=path, **settings)
 
 
 def expected(path, table):
@@ -106,7 +106,7 @@ def test_showers_in_the_event_loop(shower_model, images):
             }
         }
     )
-    process = ShowerProcessor(make_subarray(), config=settings)
+    process = ShowerProcessor(make_subarray(2), config=settings)
     table = to_showers(images, load_model(shower_model).config.columns_needed())
     judged = expected(shower_model, table)
     for number, event in enumerate(make_events(images)):
@@ -177,7 +177,7 @@ def test_settings_that_are_wrong(shower_model, images, tmp_path):
     from excess.analysis.ctapipe_plugin import ExcessClassifier
 
     with pytest.raises(TraitError, match="load_path is not set; give the model file"):
-        ExcessClassifier(make_subarray())
+        ExcessClassifier(make_subarray(2))
     with pytest.raises(TraitError, match="does not exist"):
         make_classifier(tmp_path / "nothing")
     event = next(iter(make_events(images)))

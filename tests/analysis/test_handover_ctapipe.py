@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from ctapipe_file import write_ctapipe_dl2
+from ctapipe_files import write_ctapipe_dl2
 from helpers import SHARED, files_limited_to, run_command
 
 from excess.analysis import apply, observe, train
