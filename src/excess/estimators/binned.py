@@ -16,8 +16,6 @@ from excess._core.checks import (
     BoolArray,
     FloatArray,
     as_binary_target,
-    as_column,
-    as_counts,
     as_int,
     as_labels,
     as_random_state,
@@ -26,14 +24,14 @@ from excess._core.checks import (
     check_event_numbers,
     check_same_length,
 )
-from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
+from excess.estimators.base import OnOffMixin, weight_parameter
 from excess.estimators.calibration import SignalCalibration, calibrate
-from excess.estimators.event_weights import EventWeights
+from excess.estimators.event_weights import counted_weights
 from excess.estimators.forest import OnOffForestClassifier
-from excess.estimators.holdout import check_classifier, learn_and_score, score_events
+from excess.estimators.holdout import learn_and_score, score_events
 from excess.estimators.model_file import from_bytes
 from excess.estimators.model_state import State, StoredArrays, require, saveable
-from excess.estimators.nested_models import nested_bytes, with_threads
+from excess.estimators.nested_models import nested_bytes, prepare_learner, with_threads
 from excess.stats.curve import events_curve
 from excess.stats.thresholds import out_of_bag_rule
 
@@ -247,17 +245,10 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             check_same_length(y=labels, groups=groups)
         classes = np.array(binary_classes(labels))
         on = np.asarray(labels == classes[1])
-        weights = None
-        # weights of 1 are none
-        if sample_weight is not None and EventWeights.of(sample_weight, on, np.inf).rows is not None:
-            weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
+        weights = counted_weights(sample_weight, on)
         features, number = self._split(X, edges)
 
-        learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
-        check_classifier(learner)
-        learner = with_alpha(learner, alpha)
-        if "random_state" in learner.get_params() and learner.random_state is None:
-            learner.set_params(random_state=int(random.randint(2**31 - 1)))
+        learner = prepare_learner(self.estimator, alpha, self.n_jobs, random)
         named = weight_parameter(learner)
         fit_params = {} if weights is None or named is None else {named: weights}
         estimator, score = learn_and_score(learner, features, labels, groups, self.cv, fit_params, self.n_jobs)

@@ -75,6 +75,14 @@ class EventWeights:
             return total / np.bincount(rows, minlength=n_events)
 
 
+def counted_weights(sample_weight: ArrayLike | None, on: BoolArray) -> FloatArray | None:
+    """Return the number of events that each event stands for, after checks; None where all stand for one."""
+    # weights of 1 are none
+    if sample_weight is None or EventWeights.of(sample_weight, on, np.inf).rows is None:
+        return None
+    return as_counts("sample_weight", as_column("sample_weight", sample_weight))
+
+
 def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]:
     """Weights with which events of different exposure ratios have one, for any classifier that takes weights.
 

@@ -16,8 +16,6 @@ from excess._core.checks import (
     BoolArray,
     FloatArray,
     as_binary_target,
-    as_column,
-    as_counts,
     as_labels,
     as_random_state,
     as_scalar_alpha,
@@ -25,15 +23,15 @@ from excess._core.checks import (
     check_event_numbers,
     check_same_length,
 )
-from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
+from excess.estimators.base import OnOffMixin, weight_parameter
 from excess.estimators.calibration import SignalCalibration, calibrate
-from excess.estimators.event_weights import EventWeights
+from excess.estimators.event_weights import counted_weights
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import check_classifier, learn_and_score, score_events
 from excess.estimators.model_file import from_bytes
 from excess.estimators.model_header import as_json
 from excess.estimators.model_state import State, StoredArrays, require, saveable
-from excess.estimators.nested_models import nested_bytes, with_threads
+from excess.estimators.nested_models import nested_bytes, prepare_learner, with_threads
 from excess.stats.curve import events_curve
 from excess.stats.thresholds import out_of_bag_rule
 
@@ -209,17 +207,10 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             self.check_groups(groups)
         classes = np.array(binary_classes(labels))
         on = np.asarray(labels == classes[1])
-        counted = None
-        # weights of 1 are none
-        if sample_weight is not None and EventWeights.of(sample_weight, on, np.inf).rows is not None:
-            counted = as_counts("sample_weight", as_column("sample_weight", sample_weight))
+        counted = counted_weights(sample_weight, on)
         features, reference_scores = self._split(X, references)
 
-        learner = OnOffForestClassifier(n_jobs=self.n_jobs) if self.estimator is None else self.estimator
-        check_classifier(learner)
-        learner = with_alpha(learner, alpha)
-        if "random_state" in learner.get_params() and learner.random_state is None:
-            learner.set_params(random_state=int(random.randint(2**31 - 1)))
+        learner = prepare_learner(self.estimator, alpha, self.n_jobs, random)
         inputs = {LABELS: features}
         if references:
             inputs[LABELS_AND_REFERENCES] = np.column_stack([features, *reference_scores.values()])

@@ -1,4 +1,4 @@
-"""Models inside of models: their bytes in a model file, and their threads."""
+"""Models inside of models: what they are before they are fitted, their bytes in a model file, and their threads."""
 
 from __future__ import annotations
 
@@ -8,8 +8,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess.estimators.base import OnOffMixin
+from excess.estimators.base import OnOffMixin, with_alpha
+from excess.estimators.forest import OnOffForestClassifier
+from excess.estimators.holdout import check_classifier
 from excess.estimators.model_file import to_bytes
+
+
+def prepare_learner(estimator: Any, alpha: float, n_jobs: int | None, random: np.random.RandomState) -> Any:
+    """Return the classifier that learns inside of another one, a forest by default, with exposure ratio and seed."""
+    learner = OnOffForestClassifier(n_jobs=n_jobs) if estimator is None else estimator
+    check_classifier(learner)
+    learner = with_alpha(learner, alpha)
+    if "random_state" in learner.get_params() and learner.random_state is None:
+        learner.set_params(random_state=int(random.randint(2**31 - 1)))
+    return learner
 
 
 def nested_bytes(what: str, model: Any, instead: str = "") -> NDArray[np.uint8]:
