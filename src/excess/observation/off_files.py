@@ -127,6 +127,8 @@ def match_events(on: Sequence[ObservedChunk], off: Sequence[ObservedChunk], conf
     EventFileError
         If a live time, or what runs are matched by, is not known; or if no runs match.
     """
+    import pandas as pd
+
     chunks = [*on, *off]
     sides = [join_runs(run for chunk in side for run in chunk.runs) for side in (on, off)]
     for runs in sides:
@@ -148,14 +150,17 @@ def match_events(on: Sequence[ObservedChunk], off: Sequence[ObservedChunk], conf
     }
     region = np.concatenate([chunk.region for chunk in chunks])
     labels = concatenate([_as_objects(chunk.run) for chunk in chunks])
-    own = [known.get(key) for key in zip(region.tolist(), labels.tolist(), strict=True)]
-    kept = np.array([match is not None for match in own], dtype=np.bool_)
-    alpha = np.array([np.nan if match is None else match.alpha for match in own])
+    # runs of either side by number, so that each is looked up once
+    number, names = pd.factorize(labels, use_na_sentinel=False)
+    key, of_event = np.unique(2 * number + region, return_inverse=True)
+    own = [known.get((one % 2, names[one // 2])) for one in key.tolist()]
+    kept = np.array([match is not None for match in own], dtype=np.bool_)[of_event]
+    alpha = np.array([np.nan if match is None else match.alpha for match in own])[of_event]
     groups = None
     given = concatenate([chunk.groups for chunk in chunks])
     notes = [_describe_matches(matches, unmatched, all(run.dead_time_known for runs in sides for run in runs.values()))]
     if len(matches) > 1 and given is not None:
-        names_of = np.array(["" if match is None else match.name for match in own], dtype=object)
+        names_of = np.array(["" if match is None else match.name for match in own], dtype=object)[of_event]
         groups = given.astype(object)
         groups[kept], together = merge_labels(names_of[kept], given[kept])
         if not together:
