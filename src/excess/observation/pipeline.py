@@ -16,7 +16,7 @@ from excess.events import LOCATION_COLUMNS, AnalysisConfig, add_night, describe,
 from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
 from excess.observation.census import Census
 from excess.observation.exposure import TIME_OF_RUN_COLUMNS, recorded_intervals
-from excess.observation.placement import Placement, find_excluded, find_source
+from excess.observation.placement import Placement, find_excluded, source_direction
 from excess.observation.region_methods import SKY_COLUMNS, choose_method
 from excess.observation.regions import place_events
 from excess.observation.runs import RUN_COLUMNS, Run, list_runs, run_labels
@@ -251,7 +251,7 @@ class Pipeline:
         settings = self.config.regions
         event = unit_vectors(ra, dec)
         if self.region == 0:
-            center = find_source(settings)
+            center = source_direction(settings)
         else:
             offset, direction = self.offset or (0.0, 0.0)
             center = place_in_field(*pointing, offset=offset, direction=direction)

@@ -21,10 +21,10 @@ __all__ = [
     "Placement",
     "excluded_circles",
     "find_excluded",
-    "find_source",
     "is_crowded",
     "read_directions",
     "read_pointings",
+    "source_direction",
 ]
 
 POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
@@ -70,15 +70,15 @@ def read_pointings(table: pd.DataFrame) -> tuple[FloatArray, NDArray[np.intp]]:
     return unit_vectors(distinct.real, distinct.imag, POINTING_COLUMNS), number
 
 
-def find_source(config: RegionConfig) -> FloatArray:
+def source_direction(config: RegionConfig) -> FloatArray:
     """Return the direction of the source; ValueError where it is not known, or lies in an exclusion.
 
     Examples
     --------
     >>> from excess.events import RegionConfig
-    >>> from excess.observation.placement import find_source
+    >>> from excess.observation.placement import source_direction
     >>> star = {"name": "star", "ra": 83.7, "dec": 22.0, "radius": 0.2}
-    >>> find_source(RegionConfig(source_ra=83.63, source_dec=22.01, exclusion=[star]))
+    >>> source_direction(RegionConfig(source_ra=83.63, source_dec=22.01, exclusion=[star]))
     Traceback (most recent call last):
         ...
     ValueError: the exclusion star (ra 83.7, dec 22, radius 0.2 deg) overlaps the On region, 0.07 deg away; ...

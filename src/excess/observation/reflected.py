@@ -11,10 +11,10 @@ from excess.observation.placement import (
     Placement,
     excluded_circles,
     find_excluded,
-    find_source,
     is_crowded,
     read_directions,
     read_pointings,
+    source_direction,
 )
 from excess.observation.sky import angles_between, rotation_between, turn_about
 
@@ -32,7 +32,7 @@ _ROUNDING = 1e-9
 
 def place_reflected(table: pd.DataFrame, config: RegionConfig) -> Placement:
     """Return angles to the source, and to its reflections about the pointing of each event; see `reflect`."""
-    source = find_source(config)
+    source = source_direction(config)
     event = read_directions(table, ("ra", "dec"))
     pointings, number = read_pointings(table)
     center = reflect(pointings, source, config)

@@ -18,10 +18,10 @@ from excess._core.checks import FloatArray
 from excess.observation.placement import (
     Placement,
     find_excluded,
-    find_source,
     is_crowded,
     read_directions,
     read_pointings,
+    source_direction,
 )
 from excess.observation.sky import angles_between, rotation_between, turn_about
 
@@ -47,7 +47,7 @@ _FREE_RADII = 0.5
 
 def place_ring(table: pd.DataFrame, config: RegionConfig) -> Placement:
     """Return the regions of events: the circle around the source, and segments of the ring around the pointing."""
-    source = find_source(config)
+    source = source_direction(config)
     event = read_directions(table, ("ra", "dec"))
     pointings, number = read_pointings(table)
     radius = np.radians(config.radius)
@@ -131,7 +131,7 @@ def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig
 def _exposure_near(x: float, y: float, z: float, config: RegionConfig) -> FloatArray:
     """Return `ring_exposure` of a direction that is rounded, because pointings move a little while they are held."""
     pointing = np.array([x, y, z])
-    return ring_exposure(pointing / np.linalg.norm(pointing), find_source(config), config)
+    return ring_exposure(pointing / np.linalg.norm(pointing), source_direction(config), config)
 
 
 def _count_segments(config: RegionConfig) -> int:

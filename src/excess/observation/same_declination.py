@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from excess._core.checks import FloatArray
-from excess.observation.placement import Placement, find_excluded, find_source, read_directions
+from excess.observation.placement import Placement, find_excluded, read_directions, source_direction
 from excess.observation.sky import angles_between, turn_about, unit_vectors
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _FREE_RADII = 0.5
 
 def place_same_declination(table: pd.DataFrame, config: RegionConfig) -> Placement:
     """Return angles to the source, and to its shifts in right ascension; see `shift`."""
-    center = shift(find_source(config), config)
+    center = shift(source_direction(config), config)
     event = read_directions(table, ("ra", "dec"))
     theta = np.stack([np.degrees(angles_between(one, event)) for one in center], axis=1)
     return Placement(theta, excluded=find_excluded(event, config) if config.exclusion else None)

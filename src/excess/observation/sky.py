@@ -135,9 +135,11 @@ def theta_from_sky(
 
 
 def offset_of_source(
-    pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: float, source_dec: float
+    pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: ArrayLike, source_dec: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
     """Return how far the source is from each pointing, and in which direction, in deg; north is 0, east is 90.
+
+    Or how far each of several directions is from one pointing.
 
     Examples
     --------

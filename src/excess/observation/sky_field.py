@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from excess._core.checks import FloatArray
 from excess._core.rng import row_hashes
 from excess.observation.region_methods import SKY_COLUMNS
+from excess.observation.sky import offset_of_source
 from excess.validation.sky_map import cluster_pointings
 
 if TYPE_CHECKING:
@@ -54,25 +55,16 @@ def sky_offsets(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
     north of the pointing.
     """
     ra, dec, pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
-    found = []
-    for longitude, latitude in ((ra, dec), (pointing_ra, pointing_dec)):
-        distance, direction = _from_source(longitude, latitude, config)
-        found += [distance * np.sin(direction), distance * np.cos(direction)]
-    return np.stack(found, axis=1)
+    event, pointing = (_offsets_from_source(*position, config) for position in ((ra, dec), (pointing_ra, pointing_dec)))
+    return np.stack([*event, *pointing], axis=1)
 
 
-def _from_source(ra: FloatArray, dec: FloatArray, config: RegionConfig) -> tuple[FloatArray, FloatArray]:
-    """Return distances from the source in deg, and directions in rad; north is 0, east is a quarter turn."""
-    known = np.isfinite(ra) & np.isfinite(dec)
-    distance, direction = np.full(len(ra), np.nan), np.full(len(ra), np.nan)
-    source_ra, source_dec = float(config.source_ra or 0.0), float(config.source_dec or 0.0)
-    lon1, lat1, lon2, lat2 = (np.radians(angle) for angle in (source_ra, source_dec, ra[known], dec[known]))
-    east = np.cos(lat2) * np.sin(lon2 - lon1)
-    north = np.cos(lat1) * np.sin(lat2) - np.sin(lat1) * np.cos(lat2) * np.cos(lon2 - lon1)
-    along = np.sin(lat1) * np.sin(lat2) + np.cos(lat1) * np.cos(lat2) * np.cos(lon2 - lon1)
-    distance[known] = np.degrees(np.arctan2(np.hypot(east, north), along))
-    direction[known] = np.arctan2(east, north)
-    return distance, direction
+def _offsets_from_source(ra: FloatArray, dec: FloatArray, config: RegionConfig) -> tuple[FloatArray, FloatArray]:
+    """Return how far directions are to the east and to the north of the source, in deg; NaN where there is none."""
+    center = float(config.source_ra or 0.0), float(config.source_dec or 0.0)
+    distance, direction = offset_of_source(*center, source_ra=ra, source_dec=dec)
+    angle = np.radians(direction)
+    return distance * np.sin(angle), distance * np.cos(angle)
 
 
 def exclusion_offsets(config: RegionConfig) -> FloatArray:
@@ -80,8 +72,7 @@ def exclusion_offsets(config: RegionConfig) -> FloatArray:
     if not config.exclusion:
         return np.empty((0, 3))
     ra, dec, radius = np.array([(one.ra, one.dec, one.radius) for one in config.exclusion]).T
-    distance, direction = _from_source(ra, dec, config)
-    return np.stack([distance * np.sin(direction), distance * np.cos(direction), radius], axis=1)
+    return np.stack([*_offsets_from_source(ra, dec, config), radius], axis=1)
 
 
 def region_centers(sky: FloatArray, theta: FloatArray | None) -> FloatArray:
