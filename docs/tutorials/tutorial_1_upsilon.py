@@ -60,7 +60,7 @@ print(f"{forward.significance:.1f} sigma forward, {forward.uncut.significance:.1
 # The mass of selected events
 # ---------------------------
 # Events between and above the windows have no label; the forest has not seen them. The Upsilon(2S) and (3S), at 10.02
-# and 10.36 GeV, come out as well, although nobody has ever said that they are there.
+# and 10.36 GeV, are selected as well, although no label marks them.
 forest.set_params(alpha=alpha).fit(X[labelled], on[labelled])
 selected = forest.predict(X) == 1
 selected[labelled] = detection.selected

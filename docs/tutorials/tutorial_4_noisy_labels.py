@@ -39,8 +39,8 @@ ours = forest.predict(X[held_out])
 print(f"F1 against the clean labels of {len(held_out):,} hold-out images: {f1_score(clean[held_out], ours):.2f}")
 
 # %%
-# A forest that believes its labels
-# ---------------------------------
+# A forest without a model of the noise
+# -------------------------------------
 from sklearn.ensemble import RandomForestClassifier
 
 naive = RandomForestClassifier(100, min_samples_leaf=5, random_state=0, n_jobs=2).fit(X[train], noisy[train])

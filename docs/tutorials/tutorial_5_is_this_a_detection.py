@@ -35,8 +35,8 @@ cut = excess.significance_threshold(on, score, alpha)
 print(excess.count_selected(on, score > cut, alpha=alpha))
 
 # %%
-# The classifier has seen the events, and knows their labels by heart. A better habit: score events by models that have
-# not seen them, but still choose the best cut on those scores.
+# The classifier was trained on these events, and reproduces their labels. Better: score events by models that have not
+# seen them, but still choose the best cut on those scores.
 from sklearn.model_selection import cross_val_predict
 
 held_out = cross_val_predict(
@@ -66,7 +66,7 @@ detection = excess.cross_val_detect(
 print(detection)
 
 # %%
-# And where nobody is asked: the same analysis in the Off regions, where no source is.
+# The null test is the same analysis in each of the Off regions, where there is no source.
 region = np.where(on, 0, rng.integers(1, 6, 6000))
 test = excess.null_test(
     excess.OnOffForestClassifier(50, min_samples_leaf=40, random_state=0),

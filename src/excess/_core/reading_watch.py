@@ -1,9 +1,9 @@
-"""Notes of which file is being read, for a process beside this one that can still speak when this one cannot.
+"""Notes of which file is being read, for a second process that names the file when this one crashes or hangs.
 
 A library in C may crash at a damaged file, or never return from it, and then no code of Python runs any more, neither
 to say what happened nor in another thread. So the command line starts a small process, `watching`, and tells it through
 a pipe which files are being read. When the pipe ends while there are some, or nothing is said for long, it says which.
-Without `start_watch`, as in a library, a note costs nothing and nobody is told.
+Without `start_watch`, as in a library, notes go nowhere and cost nothing.
 """
 
 from __future__ import annotations

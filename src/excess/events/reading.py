@@ -37,7 +37,7 @@ _TELESCOPE = "tel_id"
 JOIN_KEYS = ("event_num", "night", "run_id")
 """Columns that identify an event in FACT's files."""
 LOCATION_COLUMNS = ("_file", "_row")
-"""Columns that lead back to the files: the file of an event, and its row there, from 0."""
+"""Columns of where an event comes from: its file, and its row there, from 0."""
 
 
 @dataclass(frozen=True)

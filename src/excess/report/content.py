@@ -71,7 +71,7 @@ def model_content(
     if detection.event_alpha is not None:
         missing.append(
             "Exposure ratios differ between events. The significances take each event's own; the slider and the "
-            "histograms scale Off by the mean."
+            "histograms of theta^2 and of scores scale Off by the mean."
         )
     explored = explore(detection, max_bytes)
     groups = group_rows(detection, missing)
