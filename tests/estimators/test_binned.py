@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVC
 
 import excess
 from excess.estimators.binned import number_bins
+from excess.estimators.holdout import takes_groups
 
 ALPHA = 0.2
 
@@ -172,3 +173,18 @@ def test_bad_settings(binned_events, settings, message):
     table = pd.DataFrame(X, columns=["a", "b", "c"])
     with pytest.raises(ValueError, match="which X does not have"):
         _model(column="energy").fit(table, on)
+
+
+@pytest.mark.parametrize(
+    ("learner", "cv", "expected"),
+    [
+        (excess.OnOffTreeClassifier(), "auto", True),  # five folds, which must not split a night
+        (None, "auto", False),  # a forest, out of bag
+        (excess.OnOffForestClassifier(), "auto", False),
+        (excess.OnOffForestClassifier(), 3, True),
+        (excess.OnOffForestClassifier(), "oob", False),
+    ],
+)
+def test_folds_for_tuning_get_the_groups(learner, cv, expected):
+    model = excess.OnOffBinnedClassifier(learner, 0, edges=[1.0], cv=cv)
+    assert takes_groups(model, np.array([1, 1, 2, 2])) is expected

@@ -35,7 +35,8 @@ def takes_groups(estimator: Any, groups: NDArray[Any] | None) -> bool:
     if groups is None or not has_fit_parameter(estimator, "groups") or not (groups != groups[0]).any():
         return False  # a single group cannot be left out
     if hasattr(estimator, "cv"):
-        return not isinstance(estimator.cv, str)  # out of bag, or on a fitted estimator, there are no folds
+        # out of bag, or on a fitted estimator, there are no folds
+        return not isinstance(_settle_cv(estimator.cv, getattr(estimator, "estimator", None)), str)
     return requests_groups(estimator)
 
 
@@ -116,6 +117,13 @@ def has_out_of_bag_scores(estimator: Any) -> bool:
     return getattr(estimator, "_has_out_of_bag_scores", False) or "oob_score" in estimator.get_params(deep=False)
 
 
+def _settle_cv(cv: Any, learner: Any) -> Any:
+    """Return where scores for tuning come from if ``cv`` is ``"auto"``; None as learner is a forest."""
+    if not isinstance(cv, str) or cv != "auto":
+        return cv
+    return "oob" if learner is None or has_out_of_bag_scores(learner) else 5
+
+
 def learn_and_score(
     estimator: Any,
     X: Any,
@@ -130,8 +138,7 @@ def learn_and_score(
     ``cv`` is ``"oob"``, a number of folds or a splitter; ``"auto"`` is out of bag where the estimator has such scores,
     else five folds.
     """
-    if isinstance(cv, str) and cv == "auto":
-        cv = "oob" if has_out_of_bag_scores(estimator) else 5
+    cv = _settle_cv(cv, estimator)
     if isinstance(cv, str):
         if cv != "oob":
             raise ValueError(f"cv must be 'oob', a number or a splitter, got {cv!r}")
