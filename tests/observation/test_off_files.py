@@ -9,7 +9,7 @@ from excess.analysis import search
 from excess.events import AnalysisConfig, EventFileError, RegionConfig
 from excess.observation import observe
 from excess.observation.matching import match_runs, merge_labels
-from excess.observation.runs import Run, join_runs, list_runs
+from excess.observation.runs import TelescopeRun, join_runs, list_runs
 
 RATE = 0.2
 """Events per second of live time."""
@@ -178,14 +178,16 @@ def test_several_live_times_of_a_run():
 
 
 def test_unknown_zenith_distance():
-    runs = {1: Run(1, 10, 100.0)}
+    runs = {1: TelescopeRun(1, 10, 100.0)}
     with pytest.raises(EventFileError, match="cannot be matched by zenith distance, which is not known for 1"):
-        match_runs(runs, {2: Run(2, 10, 100.0, 20.0)}, RegionConfig(match="zenith"))
+        match_runs(runs, {2: TelescopeRun(2, 10, 100.0, 20.0)}, RegionConfig(match="zenith"))
 
 
 def test_every_run_has_the_nearest_partner():
     rng = np.random.default_rng(1)
-    on, off = ({k: Run(k, 1, rng.uniform(1, 9), z) for k, z in enumerate(rng.uniform(0, 60, n))} for n in (12, 30))
+    on, off = (
+        {k: TelescopeRun(k, 1, rng.uniform(1, 9), z) for k, z in enumerate(rng.uniform(0, 60, n))} for n in (12, 30)
+    )
     matches, unmatched = match_runs(on, off, RegionConfig(match="zenith"))
     assert not unmatched
     assert sum(len(one.on) for one in matches) == 12

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excess._core.checks import FloatArray
-from excess.validation.exposure import Exposure
+from excess.observation.runs import RUN_LABELS, TIME_OF_RUN_COLUMNS
+from excess.validation.exposure import LONGEST_PAUSE, Exposure
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TIME_OF_RUN_COLUMNS", "join_intervals", "recorded_intervals"]
+__all__ = ["join_intervals", "recorded_intervals"]
 
-TIME_OF_RUN_COLUMNS = ("livetime", "ontime")
-"""Columns that hold the observation time of an event's run in seconds; the first that is known is used."""
-LONGEST_PAUSE = 900.0
-"""Longest time in seconds between consecutive events that counts as observation time."""
-_RUN_COLUMNS = ("obs_id", "night", "run_id")
-"""Columns that tell runs apart."""
 _HOUR = 3600.0
 
 
@@ -37,7 +32,7 @@ def recorded_intervals(
     if seconds is None and not own:
         return None
     times = np.zeros(len(table)) if seconds is None else seconds
-    runs = [name for name in _RUN_COLUMNS if name in table]
+    runs = [name for name in RUN_LABELS if name in table]
     parts = list(dict.fromkeys([*runs, *([group_column] if group_column in table else [])]))
     known = np.isfinite(times)
     if parts:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError
-from excess.observation.runs import Run
+from excess.observation.runs import TelescopeRun
 
 if TYPE_CHECKING:
     from excess.events import RegionConfig
@@ -26,12 +26,12 @@ class Match:
 
     Attributes
     ----------
-    on, off : tuple of Run
+    on, off : tuple of TelescopeRun
         Runs of either side, at least one.
     """
 
-    on: tuple[Run, ...]
-    off: tuple[Run, ...]
+    on: tuple[TelescopeRun, ...]
+    off: tuple[TelescopeRun, ...]
 
     @property
     def alpha(self) -> float:
@@ -52,12 +52,14 @@ class Match:
         return " / ".join(sides)
 
 
-def match_runs(on: Mapping[Any, Run], off: Mapping[Any, Run], config: RegionConfig) -> tuple[list[Match], list[Run]]:
+def match_runs(
+    on: Mapping[Any, TelescopeRun], off: Mapping[Any, TelescopeRun], config: RegionConfig
+) -> tuple[list[Match], list[TelescopeRun]]:
     """Match On and Off runs by live time alone, by zenith distance, by time, or as a list of pairs says.
 
     Parameters
     ----------
-    on, off : mapping of object to Run
+    on, off : mapping of object to TelescopeRun
         Runs by name.
     config : RegionConfig
         ``match`` and ``match_within``, or ``pairs``.
@@ -67,16 +69,16 @@ def match_runs(on: Mapping[Any, Run], off: Mapping[Any, Run], config: RegionConf
     matches : list of Match
         All runs together with ``match: none``. By zenith distance or time, every run is matched with the nearest one of
         the other side, and runs that have one in common belong to one match.
-    unmatched : list of Run
+    unmatched : list of TelescopeRun
         Runs without a partner.
 
     Examples
     --------
     >>> from excess.events import RegionConfig
     >>> from excess.observation.matching import match_runs
-    >>> from excess.observation.runs import Run
-    >>> on = {name: Run(name, 10, 1200.0, zenith) for name, zenith in (("a", 10.0), ("b", 40.0))}
-    >>> off = {name: Run(name, 10, 2400.0, zenith) for name, zenith in (("c", 12.0), ("d", 38.0), ("e", 39.0))}
+    >>> from excess.observation.runs import TelescopeRun
+    >>> on = {name: TelescopeRun(name, 10, 1200.0, zenith) for name, zenith in (("a", 10.0), ("b", 40.0))}
+    >>> off = {name: TelescopeRun(name, 10, 2400.0, zenith) for name, zenith in (("c", 12.0), ("d", 38.0), ("e", 39.0))}
     >>> matches, _ = match_runs(on, off, RegionConfig(match="zenith"))
     >>> [(match.name, match.alpha) for match in matches]
     [('a / c', 0.5), ('b / d + e', 0.25)]
@@ -86,22 +88,30 @@ def match_runs(on: Mapping[Any, Run], off: Mapping[Any, Run], config: RegionConf
     return MATCHINGS[config.match](list(on.values()), list(off.values()), config.match_within)
 
 
-def _all_together(on: list[Run], off: list[Run], within: float | None) -> tuple[list[Match], list[Run]]:
+def _all_together(
+    on: list[TelescopeRun], off: list[TelescopeRun], within: float | None
+) -> tuple[list[Match], list[TelescopeRun]]:
     del within
     return [Match(tuple(on), tuple(off))], []
 
 
-def _by_zenith(on: list[Run], off: list[Run], within: float | None) -> tuple[list[Match], list[Run]]:
+def _by_zenith(
+    on: list[TelescopeRun], off: list[TelescopeRun], within: float | None
+) -> tuple[list[Match], list[TelescopeRun]]:
     """Match runs of similar zenith distance; ``within`` is in deg."""
     return _by_nearest(on, off, lambda run: run.zenith, "zenith distance", within)
 
 
-def _by_time(on: list[Run], off: list[Run], within: float | None) -> tuple[list[Match], list[Run]]:
+def _by_time(
+    on: list[TelescopeRun], off: list[TelescopeRun], within: float | None
+) -> tuple[list[Match], list[TelescopeRun]]:
     """Match runs that were taken one after the other; ``within`` is in hours."""
     return _by_nearest(on, off, lambda run: run.time / _HOUR, "time", within)
 
 
-MATCHINGS: dict[str, Callable[[list[Run], list[Run], float | None], tuple[list[Match], list[Run]]]] = {
+MATCHINGS: dict[
+    str, Callable[[list[TelescopeRun], list[TelescopeRun], float | None], tuple[list[Match], list[TelescopeRun]]]
+] = {
     "none": _all_together,
     "zenith": _by_zenith,
     "time": _by_time,
@@ -110,8 +120,12 @@ MATCHINGS: dict[str, Callable[[list[Run], list[Run], float | None], tuple[list[M
 
 
 def _by_nearest(
-    on: list[Run], off: list[Run], value_of: Callable[[Run], float], what: str, within: float | None
-) -> tuple[list[Match], list[Run]]:
+    on: list[TelescopeRun],
+    off: list[TelescopeRun],
+    value_of: Callable[[TelescopeRun], float],
+    what: str,
+    within: float | None,
+) -> tuple[list[Match], list[TelescopeRun]]:
     """Match every run with the nearest one of the other side."""
     runs = [*on, *off]
     values = np.array([value_of(run) for run in runs])
@@ -139,7 +153,9 @@ def _by_nearest(
     return matches, unmatched
 
 
-def _by_pairs(on: Mapping[Any, Run], off: Mapping[Any, Run], config: RegionConfig) -> tuple[list[Match], list[Run]]:
+def _by_pairs(
+    on: Mapping[Any, TelescopeRun], off: Mapping[Any, TelescopeRun], config: RegionConfig
+) -> tuple[list[Match], list[TelescopeRun]]:
     """Match runs as the configuration lists them."""
     names = {(side, str(name)): run for side, runs in (("on", on), ("off", off)) for name, run in runs.items()}
     used: set[tuple[str, str]] = set()

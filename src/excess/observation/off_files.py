@@ -17,7 +17,7 @@ from excess.observation.joining import concatenate
 from excess.observation.matching import Match, match_runs, merge_labels
 from excess.observation.pipeline import ObservedChunk
 from excess.observation.region_methods import SKY_COLUMNS
-from excess.observation.runs import LIVE_TIME_COLUMNS, Run, join_runs
+from excess.observation.runs import TIME_OF_RUN_COLUMNS, TelescopeRun, join_runs
 from excess.observation.sky import offset_of_source
 
 __all__ = ["MatchedEvents", "alpha_of_groups", "check_live_times", "find_offset", "match_events"]
@@ -78,7 +78,7 @@ def check_live_times(files: Mapping[str, tuple[Path, ...]]) -> None:
     """Raise ArgumentError where live times are needed for the exposure ratio, and files have none."""
     for paths in files.values():
         present = describe(paths[0]).columns
-        if not set(LIVE_TIME_COLUMNS[:2]) & set(present):
+        if not set(TIME_OF_RUN_COLUMNS) & set(present):
             raise ArgumentError(
                 "alpha",
                 f"is needed with `off`: the exposure ratio On/Off, which does not follow from live times, because "
@@ -168,7 +168,7 @@ def match_events(on: Sequence[ObservedChunk], off: Sequence[ObservedChunk], conf
     return MatchedEvents(kept, alpha, groups, notes)
 
 
-def _describe_matches(matches: Sequence[Match], unmatched: Sequence[Run], dead_time_known: bool) -> str:
+def _describe_matches(matches: Sequence[Match], unmatched: Sequence[TelescopeRun], dead_time_known: bool) -> str:
     """Return where the exposure ratio comes from, in words."""
     on, off = (sum(match.live_times[side] for match in matches) / 3600 for side in (0, 1))
     kind = "live times" if dead_time_known else "observation times, of which dead time is not known"

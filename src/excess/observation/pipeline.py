@@ -15,11 +15,11 @@ from excess._core.errors import EventFileError
 from excess.events import LOCATION_COLUMNS, AnalysisConfig, add_night, describe, iter_events, to_features
 from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
 from excess.observation.census import Census
-from excess.observation.exposure import TIME_OF_RUN_COLUMNS, recorded_intervals
+from excess.observation.exposure import recorded_intervals
 from excess.observation.placement import Placement, find_excluded, source_direction
 from excess.observation.region_methods import SKY_COLUMNS, choose_method
 from excess.observation.regions import place_events
-from excess.observation.runs import RUN_COLUMNS, Run, list_runs, run_labels
+from excess.observation.runs import RUN_COLUMNS, TIME_OF_RUN_COLUMNS, TelescopeRun, list_runs, run_labels
 from excess.observation.sky import angles_between, place_in_field, unit_vectors
 from excess.observation.sky_field import field_radius, has_sky, row_draws, sky_offsets
 
@@ -97,7 +97,7 @@ class ObservedChunk:
     sky: FloatArray | None = None
     intervals: pd.DataFrame | None = None
     run: NDArray[Any] | None = None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[TelescopeRun, ...] = ()
 
     @property
     def on(self) -> NDArray[np.int64]:

@@ -14,21 +14,34 @@ from excess._core.errors import EventFileError
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["RUN_COLUMNS", "Run", "join_runs", "list_runs", "run_labels"]
+__all__ = [
+    "RUN_COLUMNS",
+    "RUN_LABELS",
+    "TIME_OF_RUN_COLUMNS",
+    "TelescopeRun",
+    "join_runs",
+    "list_runs",
+    "run_labels",
+]
 
-LIVE_TIME_COLUMNS = ("livetime", "ontime", "deadc")
-"""Live time of a run in seconds, or its observation time and the share of it that is live."""
+RUN_LABELS = ("obs_id", "night", "run_id")
+"""Columns that tell runs apart."""
+TIME_OF_RUN_COLUMNS = ("livetime", "ontime")
+"""Live time and observation time of an event's run in seconds; the first column that is known is used."""
+LIVE_SHARE_COLUMN = "deadc"
+"""Share of the observation time that is live."""
 ZENITH_COLUMNS = ("zenith", "zd_tracking", "pointing_position_zd", "pointing_zd")
 """Columns of the zenith distance of the pointing in deg."""
 ALTITUDE_COLUMN = "pointing_alt"
-RUN_COLUMNS = ("obs_id", "night", "run_id", *LIVE_TIME_COLUMNS, *ZENITH_COLUMNS, ALTITUDE_COLUMN)
+_NUMBERS = (*TIME_OF_RUN_COLUMNS, LIVE_SHARE_COLUMN, *ZENITH_COLUMNS, ALTITUDE_COLUMN)
+RUN_COLUMNS = (*RUN_LABELS, *_NUMBERS)
 """Columns that say something about runs; none of them has to be there."""
 _SAME_TIME = 1e-6
 """Relative difference up to which live times are the same."""
 
 
 @dataclass(frozen=True)
-class Run:
+class TelescopeRun:
     """One run.
 
     Attributes
@@ -46,8 +59,8 @@ class Run:
 
     Examples
     --------
-    >>> from excess.observation.runs import Run
-    >>> Run("a", 100, 1200.0, 20.0).add(Run("a", 300, 1200.0, 24.0)).zenith
+    >>> from excess.observation.runs import TelescopeRun
+    >>> TelescopeRun("a", 100, 1200.0, 20.0).add(TelescopeRun("a", 300, 1200.0, 24.0)).zenith
     23.0
     """
 
@@ -58,7 +71,7 @@ class Run:
     time: float = float("nan")
     dead_time_known: bool = True
 
-    def add(self, other: Run) -> Run:
+    def add(self, other: TelescopeRun) -> TelescopeRun:
         """Return the run with the events of another chunk of it."""
         n = self.n_events + other.n_events
         if abs(self.live_time - other.live_time) > _SAME_TIME * abs(self.live_time):
@@ -67,7 +80,7 @@ class Run:
             (self.n_events * one + other.n_events * another) / n
             for one, another in ((self.zenith, other.zenith), (self.time, other.time))
         )
-        return Run(self.name, n, self.live_time, zenith, time, self.dead_time_known and other.dead_time_known)
+        return TelescopeRun(self.name, n, self.live_time, zenith, time, self.dead_time_known and other.dead_time_known)
 
 
 def run_labels(table: pd.DataFrame) -> NDArray[Any]:
@@ -89,7 +102,7 @@ def run_labels(table: pd.DataFrame) -> NDArray[Any]:
     return np.full(len(table), str(table.attrs.get("file", "all events")), dtype=object)
 
 
-def list_runs(table: pd.DataFrame, seconds: NDArray[Any] | None) -> list[Run]:
+def list_runs(table: pd.DataFrame, seconds: NDArray[Any] | None) -> list[TelescopeRun]:
     """Return the runs of a table, whose events may be those of any region; ``seconds`` are their times.
 
     Raises
@@ -100,18 +113,18 @@ def list_runs(table: pd.DataFrame, seconds: NDArray[Any] | None) -> list[Run]:
     import pandas as pd
 
     labels = run_labels(table)
-    columns = {name: table[name].to_numpy(dtype=np.float64) for name in RUN_COLUMNS[3:] if name in table}
+    columns = {name: table[name].to_numpy(dtype=np.float64) for name in _NUMBERS if name in table}
     frame = pd.DataFrame({"run": labels, **columns, "time": np.nan if seconds is None else seconds})
     found = []
     for name, own in frame.groupby("run", sort=True):
         live_time, dead_time_known = _live_time(name, own)
-        found.append(Run(name, len(own), live_time, _zenith(own), float(own["time"].mean()), dead_time_known))
+        found.append(TelescopeRun(name, len(own), live_time, _zenith(own), float(own["time"].mean()), dead_time_known))
     return found
 
 
-def join_runs(runs: Iterable[Run]) -> dict[Any, Run]:
+def join_runs(runs: Iterable[TelescopeRun]) -> dict[Any, TelescopeRun]:
     """Return runs by name, those of several chunks together."""
-    found: dict[Any, Run] = {}
+    found: dict[Any, TelescopeRun] = {}
     for run in runs:
         found[run.name] = found[run.name].add(run) if run.name in found else run
     return found

@@ -14,12 +14,11 @@ from excess.stats.curve import ThresholdCurve
 from excess.stats.likelihood import compute_likelihood
 from excess.stats.significance import li_ma_significance
 from excess.validation.detection import Detection
+from excess.validation.exposure import LONGEST_PAUSE
 from excess.validation.outcome import count_events
 
 _MAX_POINTS = 2_000
 """Points of a curve that are shown; more could not be distinguished."""
-_LONGEST_PAUSE = 900.0
-"""Longest time in seconds between consecutive events that counts as observation time."""
 _N_MOMENTS = {"cut": 100, "likelihood": 50}
 _MANY_EVENTS = 200_000
 """Events above which the likelihood is computed at fewer moments, so that it takes seconds for a million of them."""
@@ -101,7 +100,7 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
     if detection.time is not None and np.isfinite(detection.time[judged]).all():
         judged = judged[np.argsort(detection.time[judged], kind="stable")]
         steps = np.diff(detection.time[judged], prepend=detection.time[judged[0]])
-        hours = np.cumsum(np.where(steps > _LONGEST_PAUSE, 0.0, steps)) / 3600
+        hours = np.cumsum(np.where(steps > LONGEST_PAUSE, 0.0, steps)) / 3600
         if hours[-1] > 0:
             exposure, unit = hours, "h"
     elif detection.groups is not None:

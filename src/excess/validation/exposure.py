@@ -10,7 +10,10 @@ import numpy as np
 
 from excess._core.checks import FloatArray
 
-__all__ = ["Exposure"]
+__all__ = ["LONGEST_PAUSE", "Exposure"]
+
+LONGEST_PAUSE = 900.0
+"""Longest time in seconds between consecutive events that counts as observation time."""
 
 
 @dataclass(frozen=True, eq=False)
