@@ -17,7 +17,7 @@ start = time.perf_counter()
 import excess
 imported = time.perf_counter()
 import numpy as np
-excess.OnOffForestClassifier(2, min_samples_leaf=5).fit(np.arange(60.0)[:, None], np.arange(60) % 2)
+excess.OnOffForestClassifier(2, 1 / 5, min_samples_leaf=5).fit(np.arange(60.0)[:, None], np.arange(60) % 2)
 print(imported - start, time.perf_counter() - imported)
 """
 

@@ -28,8 +28,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     X, y = np.arange(1200.0).reshape(-1, 2) % 97, np.arange(600) % 3 == 0
     for order in ("C", "F"):
         for max_bins in (255, None):
-            excess.OnOffTreeClassifier(max_depth=2, max_bins=max_bins).fit(np.asarray(X, order=order), y)
-        excess.OnOffForestClassifier(2).fit(np.asarray(X, order=order), y)
+            excess.OnOffTreeClassifier(max_depth=2, max_bins=max_bins, alpha=1.0).fit(np.asarray(X, order=order), y)
+        excess.OnOffForestClassifier(2, alpha=1.0).fit(np.asarray(X, order=order), y)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -309,7 +309,7 @@ def test_gammas_of_fact(model_path):
 def test_showers_of_cta_are_counted_once(feature, cut, n_quality):
     config = AnalysisConfig(features=[feature], derived_features={}, quality_cuts=[cut])
     table = read_events(CTA_GAMMAS, [feature])
-    tree = OnOffTreeClassifier(max_depth=2).fit(table, np.arange(len(table)) % 2)
+    tree = OnOffTreeClassifier(max_depth=2, alpha=1.0).fit(table, np.arange(len(table)) % 2)
     found = efficiency(TrainedModel(tree, config, [], {}), CTA_GAMMAS, chunk_rows=100)
     assert found.counts["all"].sum() == 1110  # array events, not images
     assert found.counts["quality"].sum() == n_quality

@@ -55,7 +55,7 @@ def test_the_command_says_what_it_wrote(model_path, tmp_path, capsys):
 def test_a_model_that_cannot_be_exported_is_one_sentence(model_path, tmp_path):
     trained = load_model(model_path)
     X, on = np.arange(200.0).reshape(-1, 1) % 7, np.arange(200) % 2
-    inside = SignificanceThresholdClassifier(LogisticRegression()).fit(X, on)
+    inside = SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(X, on)
     config = AnalysisConfig(features=["width"], derived_features={}, quality_cuts=[])
     with pytest.raises(ModelFileError, match="the model: a LogisticRegression cannot be exported to ONNX"):
         replace(trained, model=inside, config=config, path=None).export_onnx(tmp_path / "model.onnx")

@@ -64,7 +64,7 @@ def test_a_folder_of_a_run_with_a_pipe_in_it(tmp_path, capsys):
 def test_the_configuration_in_a_model_is_bounded(tmp_path, capsys):
     """Derived features that use the two before them, and aliases that multiply what the text holds."""
     table = pd.DataFrame({"f79": np.arange(20.0)})
-    model = excess.OnOffTreeClassifier(max_depth=1).fit(table, np.arange(20) > 12)
+    model = excess.OnOffTreeClassifier(max_depth=1, alpha=1.0).fit(table, np.arange(20) > 12)
     derived = {"f1": "width", "f2": "width * 2"} | {f"f{k}": f"f{k - 1} + f{k - 2}" for k in range(3, 80)}
     config = AnalysisConfig(features=["f79"], derived_features=derived, quality_cuts=[]).to_yaml()
     events, output = write_csv(tmp_path / "events.csv"), tmp_path / "scored.csv"
@@ -83,7 +83,7 @@ def test_info_prints_texts_of_bounded_length(tmp_path, capsys):
     path.write_text(f"{','.join(names)}\n{','.join(['1'] * len(names))}\n")
     assert run("info", path) == 0
     assert len(capsys.readouterr().out) < 3 * LONGEST_TEXT
-    model = excess.OnOffTreeClassifier(max_depth=1).fit(np.arange(20.0)[:, None], np.arange(20) > 12)
+    model = excess.OnOffTreeClassifier(max_depth=1, alpha=1.0).fit(np.arange(20.0)[:, None], np.arange(20) > 12)
     save(model, tmp_path / "model", metadata={"config": "x" * 3_000_000, "notes": {str(k): k for k in range(100_000)}})
     assert run("info", tmp_path / "model") == 0
     assert len(capsys.readouterr().out) < LONGEST_TEXT

@@ -26,7 +26,7 @@ def binned_events():
 
 
 def _model(**settings):
-    forest = excess.OnOffForestClassifier(40, min_samples_leaf=40, random_state=0)
+    forest = excess.OnOffForestClassifier(40, min_samples_leaf=40, random_state=0, alpha=1.0)
     given = {"edges": [1.0], "alpha": ALPHA, "passthrough": False, "random_state": 0, **settings}
     return excess.OnOffBinnedClassifier(forest, **given)
 
@@ -79,7 +79,7 @@ def test_a_calibration_for_each_bin(binned_events):
 
 def test_bins_find_more_than_one_threshold(binned_events):
     X, on = binned_events
-    models = {"one": excess.OnOffForestClassifier(40, min_samples_leaf=40, random_state=0), "bins": _model()}
+    models = {"one": excess.OnOffForestClassifier(40, min_samples_leaf=40, random_state=0, alpha=1.0), "bins": _model()}
     found = {
         "one": excess.cross_val_detect(models["one"], X[:, 1:], on, alpha=ALPHA, random_state=0),
         "bins": excess.cross_val_detect(models["bins"], X, on, alpha=ALPHA, random_state=0),
@@ -134,7 +134,7 @@ def test_a_classifier_without_bags_is_tuned_out_of_fold(binned_events):
 def test_an_event_of_weight_zero_is_none(binned_events):
     X, on = binned_events[0][:3000], binned_events[1][:3000]
     counted = np.arange(3000) % 3 > 0
-    model = excess.OnOffBinnedClassifier(excess.OnOffTreeClassifier(max_depth=3), 0, [1.0], ALPHA, cv=2)
+    model = excess.OnOffBinnedClassifier(excess.OnOffTreeClassifier(max_depth=3, alpha=1.0), 0, [1.0], ALPHA, cv=2)
     model.fit(X, on, sample_weight=counted.astype(float))
     assert sum(tuned.n_events for tuned in model.bins_) == counted.sum()
     assert (model.curve_.n_on[0], model.curve_.n_off[0]) == (on[counted].sum(), (on[counted] == 0).sum())

@@ -35,7 +35,7 @@ def test_clusters_are_counted_and_assigned_exactly(noisy_data):
 
 def test_clusters_are_those_of_scikit_learn_on_scaled_events(noisy_data):
     X = noisy_data.X * np.logspace(-3, 3, noisy_data.X.shape[1]) + 5
-    model = OnOffKMeansClassifier(8, random_state=0).fit(X, noisy_data.y)
+    model = OnOffKMeansClassifier(8, random_state=0, alpha=1.0).fit(X, noisy_data.y)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     centers = (model.cluster_centers_ - X.mean(axis=0)) / X.std(axis=0)
     expected = KMeans(8, n_init=1, init=centers).fit(scaled)
@@ -121,7 +121,7 @@ def test_out_of_bag_scores_are_of_unseen_events():
     """Labels without a pattern: in the bag a cluster of few events knows them by heart, out of it nothing is known."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1000, 6)), rng.integers(0, 2, 1000)
-    model = OnOffKMeansEnsembleClassifier(20, 300, random_state=0).fit(X, y)
+    model = OnOffKMeansEnsembleClassifier(20, 300, random_state=0, alpha=1.0).fit(X, y)
     oob = model.oob_decision_function_[:, 1]
     assert abs(np.corrcoef(oob, y)[0, 1]) < 0.1
     assert np.corrcoef(model.predict_proba(X)[:, 1], y)[0, 1] > 0.5
@@ -131,7 +131,7 @@ def test_out_of_bag_scores_are_of_unseen_events():
 @pytest.mark.parametrize("algorithm", ["lloyd", "mini_batch"])
 def test_same_bits_on_any_number_of_threads(algorithm, noisy_data):
     fitted = [
-        OnOffKMeansEnsembleClassifier(6, 20, algorithm=algorithm, n_jobs=n_jobs, random_state=3).fit(
+        OnOffKMeansEnsembleClassifier(6, 20, algorithm=algorithm, n_jobs=n_jobs, random_state=3, alpha=1.0).fit(
             noisy_data.X, noisy_data.y
         )
         for n_jobs in (1, 2, 4)
@@ -168,9 +168,9 @@ def test_large_samples_are_clustered_in_batches(monkeypatch, noisy_data):
         original = getattr(cluster_cells, name)
         monkeypatch.setattr(cluster_cells, name, lambda *a, _o=original, _n=name, **k: used.append(_n) or _o(*a, **k))
     monkeypatch.setattr(cluster, "MAX_LLOYD_EVENTS", 2000)
-    OnOffKMeansClassifier(8).fit(noisy_data.X[:2000], noisy_data.y[:2000])
-    OnOffKMeansClassifier(8).fit(noisy_data.X, noisy_data.y)
-    OnOffKMeansClassifier(8, algorithm="lloyd").fit(noisy_data.X, noisy_data.y)
+    OnOffKMeansClassifier(8, alpha=1.0).fit(noisy_data.X[:2000], noisy_data.y[:2000])
+    OnOffKMeansClassifier(8, alpha=1.0).fit(noisy_data.X, noisy_data.y)
+    OnOffKMeansClassifier(8, algorithm="lloyd", alpha=1.0).fit(noisy_data.X, noisy_data.y)
     assert used == ["KMeans", "MiniBatchKMeans", "KMeans"]
 
 
@@ -178,7 +178,7 @@ def test_empty_clusters_have_no_events_and_the_overall_score():
     X = np.repeat([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]], 10, axis=0)
     y = np.array([0] * 9 + [1] + [0] * 9 + [1] + [1] * 9 + [0])
     with pytest.warns(ConvergenceWarning, match="distinct clusters"):
-        model = OnOffKMeansClassifier(6, random_state=0).fit(X, y)
+        model = OnOffKMeansClassifier(6, random_state=0, alpha=1.0).fit(X, y)
     empty = model.n_on_ + model.n_off_ == 0
     assert empty.sum() == 3
     assert (model.n_on_ + model.n_off_).sum() == len(X)
@@ -206,17 +206,25 @@ def test_ensemble_with_more_clusters_than_a_bag_has_events(noisy_data):
 @pytest.mark.parametrize(
     ("model", "error", "message"),
     [
-        (OnOffKMeansClassifier(5000), ValueError, "n_clusters must be at most the number of events, n_samples=3000"),
-        (OnOffKMeansClassifier(0), ValueError, "n_clusters must be at least 1, got 0"),
-        (OnOffKMeansClassifier(4.5), TypeError, "n_clusters must be a whole number"),
+        (
+            OnOffKMeansClassifier(5000, alpha=1.0),
+            ValueError,
+            "n_clusters must be at most the number of events, n_samples=3000",
+        ),
+        (OnOffKMeansClassifier(0, alpha=1.0), ValueError, "n_clusters must be at least 1, got 0"),
+        (OnOffKMeansClassifier(4.5, alpha=1.0), TypeError, "n_clusters must be a whole number"),
         (OnOffKMeansClassifier(4, alpha=-1), ValueError, "alpha must be positive"),
-        (OnOffKMeansClassifier(4, algorithm="elkan"), ValueError, "algorithm must be 'auto' or 'lloyd' or"),
-        (OnOffKMeansEnsembleClassifier(0), ValueError, "n_estimators must be at least 1"),
-        (OnOffKMeansEnsembleClassifier(5, 9000), ValueError, "n_clusters must be at most the number of events"),
-        (OnOffKMeansEnsembleClassifier(5, 8, max_features=99), ValueError, "max_features must be at most"),
-        (OnOffKMeansEnsembleClassifier(5, 8, output="soft"), ValueError, "output must be"),
-        (OnOffKMeansEnsembleClassifier(5, 8, threshold="lima"), ValueError, "threshold must be one of"),
-        (OnOffKMeansEnsembleClassifier(5, 8, n_jobs=0), ValueError, "n_jobs must not be 0"),
+        (OnOffKMeansClassifier(4, algorithm="elkan", alpha=1.0), ValueError, "algorithm must be 'auto' or 'lloyd' or"),
+        (OnOffKMeansEnsembleClassifier(0, alpha=1.0), ValueError, "n_estimators must be at least 1"),
+        (
+            OnOffKMeansEnsembleClassifier(5, 9000, alpha=1.0),
+            ValueError,
+            "n_clusters must be at most the number of events",
+        ),
+        (OnOffKMeansEnsembleClassifier(5, 8, max_features=99, alpha=1.0), ValueError, "max_features must be at most"),
+        (OnOffKMeansEnsembleClassifier(5, 8, output="soft", alpha=1.0), ValueError, "output must be"),
+        (OnOffKMeansEnsembleClassifier(5, 8, threshold="lima", alpha=1.0), ValueError, "threshold must be one of"),
+        (OnOffKMeansEnsembleClassifier(5, 8, n_jobs=0, alpha=1.0), ValueError, "n_jobs must not be 0"),
     ],
 )
 def test_bad_parameters(model, error, message, noisy_data):
@@ -226,4 +234,4 @@ def test_bad_parameters(model, error, message, noisy_data):
 
 def test_too_few_events_for_out_of_bag_scores():
     with pytest.raises(ValueError, match="too few events for out-of-bag scores"):
-        OnOffKMeansEnsembleClassifier(1, 1, random_state=0).fit([[0.0], [1.0]], [0, 1])
+        OnOffKMeansEnsembleClassifier(1, 1, random_state=0, alpha=1.0).fit([[0.0], [1.0]], [0, 1])

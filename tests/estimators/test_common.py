@@ -13,20 +13,27 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import excess
 
 ESTIMATORS = [
-    excess.OnOffTreeClassifier(),
-    excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0),
-    excess.OnOffForestClassifier(8, random_state=0),
+    excess.OnOffTreeClassifier(alpha=1.0),
+    excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0, alpha=1.0),
+    excess.OnOffForestClassifier(8, random_state=0, alpha=1.0),
     excess.OnOffHybridClassifier(
-        estimator=excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0), random_state=0
+        estimator=excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0, alpha=1.0),
+        random_state=0,
+        alpha=1.0,
     ),
     excess.OnOffBinnedClassifier(
-        excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0), edges=[0.0], random_state=0
+        excess.OnOffForestClassifier(8, min_samples_leaf=2, random_state=0, alpha=1.0),
+        edges=[0.0],
+        random_state=0,
+        alpha=1.0,
     ),
-    excess.OnOffKMeansClassifier(4, random_state=0),
-    excess.OnOffKMeansEnsembleClassifier(10, 4, random_state=0),
-    excess.SignificanceThresholdClassifier(LogisticRegression(solver="liblinear"), cv=2),
-    excess.SignificanceThresholdClassifier(LinearSVC(), cv=2, n_bootstrap=3, random_state=0),
-    excess.SignificanceThresholdClassifier(RandomForestClassifier(50, random_state=0), cv="oob", method="mithal"),
+    excess.OnOffKMeansClassifier(4, random_state=0, alpha=1.0),
+    excess.OnOffKMeansEnsembleClassifier(10, 4, random_state=0, alpha=1.0),
+    excess.SignificanceThresholdClassifier(LogisticRegression(solver="liblinear"), cv=2, alpha=1.0),
+    excess.SignificanceThresholdClassifier(LinearSVC(), cv=2, n_bootstrap=3, random_state=0, alpha=1.0),
+    excess.SignificanceThresholdClassifier(
+        RandomForestClassifier(50, random_state=0), cv="oob", method="mithal", alpha=1.0
+    ),
 ]
 
 

@@ -70,7 +70,7 @@ def test_forward_goes_through_texts_in_time(with_time):
     groups = np.array([f"night_{11 - one}" if with_time else f"night_{one}" for one in number])
     on = rng.integers(0, 2, len(number))
     found = cross_val_detect(
-        OnOffTreeClassifier(max_depth=2),
+        OnOffTreeClassifier(max_depth=2, alpha=1.0),
         rng.normal(size=(len(number), 2)),
         on,
         alpha=1.0,
@@ -87,7 +87,7 @@ def test_forward_needs_on_and_off_at_the_same_time():
     on = np.repeat([1, 0], 500)
     X = np.random.default_rng(0).normal(size=(1000, 2))
     with pytest.raises(ValueError, match="On and Off events were observed at different times"):
-        cross_val_detect(OnOffTreeClassifier(max_depth=2), X, on, alpha=1.0, strategy="forward")
+        cross_val_detect(OnOffTreeClassifier(max_depth=2, alpha=1.0), X, on, alpha=1.0, strategy="forward")
     runs = np.tile(np.repeat([1, 0], 125), 4)
     with pytest.raises(ValueError, match="On and Off events were observed at different times"):
-        cross_val_detect(OnOffTreeClassifier(max_depth=2), X, runs, alpha=1.0, strategy="forward")
+        cross_val_detect(OnOffTreeClassifier(max_depth=2, alpha=1.0), X, runs, alpha=1.0, strategy="forward")

@@ -166,7 +166,7 @@ def test_mixed_alternates_the_criteria(noisy_data):
 
 
 def test_depth_and_leaf_size_are_kept(noisy_data):
-    model = OnOffForestClassifier(10, max_depth=3, min_samples_leaf=50, random_state=0)
+    model = OnOffForestClassifier(10, max_depth=3, min_samples_leaf=50, random_state=0, alpha=1.0)
     model.fit(noisy_data.X, noisy_data.y)
     assert model._trees.flat.depths.max() == 3
     leaves = model._trees.leaves
@@ -176,7 +176,7 @@ def test_depth_and_leaf_size_are_kept(noisy_data):
 def test_as_good_as_scikit_learns_forest(noisy_data):
     X, y, clean = noisy_data.X, noisy_data.y, noisy_data.clean
     limits = {"max_depth": 8, "min_samples_leaf": 10, "random_state": 0}
-    ours = OnOffForestClassifier(100, criterion="information", **limits).fit(X[::2], y[::2])
+    ours = OnOffForestClassifier(100, noisy_data.alpha, criterion="information", **limits).fit(X[::2], y[::2])
     peer = RandomForestClassifier(100, criterion="entropy", **limits).fit(X[::2], y[::2])
     auc = [roc_auc_score(clean[1::2], model.predict_proba(X[1::2])[:, 1]) for model in (ours, peer)]
     assert auc[0] == pytest.approx(auc[1], abs=0.01)
@@ -204,20 +204,22 @@ class TestUnusualEvents:
         model = OnOffForestClassifier(30, noisy_data.alpha, random_state=0).fit(X[::2], noisy_data.y[::2])
         assert roc_auc_score(noisy_data.clean[1::2], model.predict_proba(X[1::2])[:, 1]) > 0.85
         X[:, 0] = np.nan
-        OnOffForestClassifier(5, random_state=0).fit(X, noisy_data.y).predict(np.full((3, X.shape[1]), np.nan))
+        OnOffForestClassifier(5, random_state=0, alpha=1.0).fit(X, noisy_data.y).predict(
+            np.full((3, X.shape[1]), np.nan)
+        )
 
     def test_infinity(self, noisy_data):
         X = noisy_data.X.copy()
         X[5, 2] = np.inf
         with pytest.raises(ValueError, match="infinity"):
-            OnOffForestClassifier(5).fit(X, noisy_data.y)
-        model = OnOffForestClassifier(5, random_state=0).fit(noisy_data.X, noisy_data.y)
+            OnOffForestClassifier(5, alpha=1.0).fit(X, noisy_data.y)
+        model = OnOffForestClassifier(5, random_state=0, alpha=1.0).fit(noisy_data.X, noisy_data.y)
         with pytest.raises(ValueError, match="infinity"):
             model.predict(X)
 
     def test_constant_columns_and_identical_rows(self):
         y = np.arange(1000) % 4 == 0
-        model = OnOffForestClassifier(5, random_state=0).fit(np.ones((1000, 3)), y)
+        model = OnOffForestClassifier(5, random_state=0, alpha=1.0).fit(np.ones((1000, 3)), y)
         np.testing.assert_allclose(model.predict_proba(np.ones((1, 3)))[0, 1], 0.25, atol=0.03)
 
     def test_a_million_identical_rows(self):
@@ -229,17 +231,17 @@ class TestUnusualEvents:
 
     def test_one_event_per_class(self):
         X, y = [[0.0], [1.0]], [0, 1]
-        model = OnOffForestClassifier(50, min_samples_leaf=1, random_state=0).fit(X, y)
+        model = OnOffForestClassifier(50, min_samples_leaf=1, random_state=0, alpha=1.0).fit(X, y)
         assert model.predict_proba(X).shape == (2, 2)
         with pytest.raises(ValueError, match="too few events for out-of-bag scores: of 1 On and 1 Off"):
-            OnOffForestClassifier(1, min_samples_leaf=1, random_state=0).fit(X, y)
+            OnOffForestClassifier(1, min_samples_leaf=1, random_state=0, alpha=1.0).fit(X, y)
 
     def test_more_features_than_events(self):
         rng = np.random.default_rng(0)
         X = rng.normal(size=(30, 500))
         y = X[:, 0] > 0
         X[:, :50] = X[:, :1]
-        model = OnOffForestClassifier(50, min_samples_leaf=2, random_state=0).fit(X, y)
+        model = OnOffForestClassifier(50, min_samples_leaf=2, random_state=0, alpha=1.0).fit(X, y)
         assert (model.predict(X) == y).mean() > 0.9
 
     @pytest.mark.parametrize("alpha", [1e-6, 1e6])
@@ -254,19 +256,19 @@ class TestUnusualEvents:
 
     def test_any_two_classes(self, noisy_data):
         names = np.array(["Off", "On"])
-        model = OnOffForestClassifier(10, random_state=0).fit(noisy_data.X, names[noisy_data.y])
-        numbers = OnOffForestClassifier(10, random_state=0).fit(noisy_data.X, noisy_data.y)
+        model = OnOffForestClassifier(10, random_state=0, alpha=1.0).fit(noisy_data.X, names[noisy_data.y])
+        numbers = OnOffForestClassifier(10, random_state=0, alpha=1.0).fit(noisy_data.X, noisy_data.y)
         np.testing.assert_array_equal(model.predict(noisy_data.X), names[numbers.predict(noisy_data.X)])
 
 
 def test_huge_limits_are_no_limits(noisy_data):
-    model = OnOffForestClassifier(3, max_depth=10**30, min_samples_leaf=10**30, random_state=0)
+    model = OnOffForestClassifier(3, max_depth=10**30, min_samples_leaf=10**30, random_state=0, alpha=1.0)
     model.fit(noisy_data.X, noisy_data.y)
     assert len(model._trees.n_on) == 3
 
 
 def test_a_failed_fit_does_not_look_fitted(noisy_data):
-    model = OnOffForestClassifier(3, max_features=99)
+    model = OnOffForestClassifier(3, max_features=99, alpha=1.0)
     with pytest.raises(ValueError, match="max_features"):
         model.fit(noisy_data.X, noisy_data.y)
     with pytest.raises(NotFittedError):
@@ -307,13 +309,13 @@ def test_pickle_and_clone(noisy_data):
     ],
 )
 def test_bad_parameters(parameters, error, message, noisy_data):
-    model = OnOffForestClassifier(3).set_params(**parameters)
+    model = OnOffForestClassifier(3, alpha=1.0).set_params(**parameters)
     with pytest.raises(error, match=message):
         model.fit(noisy_data.X, noisy_data.y)
 
 
 def test_progress_bar_goes_to_standard_error(noisy_data, capsys):
-    OnOffForestClassifier(5, min_samples_leaf=20, verbose=1).fit(noisy_data.X, noisy_data.y)
+    OnOffForestClassifier(5, min_samples_leaf=20, verbose=1, alpha=1.0).fit(noisy_data.X, noisy_data.y)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "Growing trees" in captured.err

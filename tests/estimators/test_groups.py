@@ -149,11 +149,13 @@ class TestInFolds:
     def test_groups_are_for_estimators_that_ask_for_them(self):
         groups = np.array([1, 1, 2])
         with config_context(enable_metadata_routing=True):
-            asking, declining = (excess.OnOffForestClassifier().set_fit_request(groups=ask) for ask in (True, False))
+            asking, declining = (
+                excess.OnOffForestClassifier(alpha=1.0).set_fit_request(groups=ask) for ask in (True, False)
+            )
         for forest in (asking, clone(asking)):
             assert takes_groups(forest, groups)
             assert not takes_groups(forest, groups[:2])
             assert not takes_groups(forest, None)
-        for forest in (declining, excess.OnOffForestClassifier()):
+        for forest in (declining, excess.OnOffForestClassifier(alpha=1.0)):
             assert not takes_groups(forest, groups)
-        assert not takes_groups(excess.OnOffTreeClassifier(), groups)
+        assert not takes_groups(excess.OnOffTreeClassifier(alpha=1.0), groups)

@@ -211,7 +211,7 @@ class TestInput:
 
     def test_a_learner_without_bags_takes_folds(self, events, simulated):
         X, _, on, _ = events
-        model = hybrid({"simulation": simulated}, estimator=OnOffKMeansClassifier(16, random_state=0), cv=3)
+        model = hybrid({"simulation": simulated}, estimator=OnOffKMeansClassifier(16, random_state=0, alpha=1.0), cv=3)
         assert model.fit(X, on).trust_["simulation"] > 0.5
         with pytest.raises(ValueError, match="cv='oob' needs an ensemble"):
             model.set_params(cv="oob").fit(X, on)

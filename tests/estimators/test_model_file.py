@@ -35,17 +35,28 @@ from excess.estimators._forest import predictor
 from excess.estimators.model_file import ModelFileError, is_model_file, load, read_header, save
 
 MODELS = {
-    "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=5),
-    "tree of votes": OnOffTreeClassifier(criterion="li_ma", min_samples_leaf=20, output="assignment", max_bins=None),
-    "forest": OnOffForestClassifier(6, random_state=0),
-    "forest of votes": OnOffForestClassifier(
-        5, min_samples_leaf=8, output="assignment", max_bins=None, max_features=0.5, n_jobs=2, random_state=1
+    "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=5, alpha=1.0),
+    "tree of votes": OnOffTreeClassifier(
+        criterion="li_ma", min_samples_leaf=20, output="assignment", max_bins=None, alpha=1.0
     ),
-    "forest that selects nothing": OnOffForestClassifier(4, min_samples_leaf=20, threshold=np.inf, random_state=2),
-    "k-means": OnOffKMeansClassifier(7, random_state=0),
-    "k-means ensemble": OnOffKMeansEnsembleClassifier(6, 9, random_state=0),
+    "forest": OnOffForestClassifier(6, random_state=0, alpha=1.0),
+    "forest of votes": OnOffForestClassifier(
+        5, min_samples_leaf=8, output="assignment", max_bins=None, max_features=0.5, n_jobs=2, random_state=1, alpha=1.0
+    ),
+    "forest that selects nothing": OnOffForestClassifier(
+        4, min_samples_leaf=20, threshold=np.inf, random_state=2, alpha=1.0
+    ),
+    "k-means": OnOffKMeansClassifier(7, random_state=0, alpha=1.0),
+    "k-means ensemble": OnOffKMeansEnsembleClassifier(6, 9, random_state=0, alpha=1.0),
     "k-means ensemble of votes": OnOffKMeansEnsembleClassifier(
-        5, 400, max_features=None, output="assignment", algorithm="mini_batch", threshold="mithal", random_state=0
+        5,
+        400,
+        max_features=None,
+        output="assignment",
+        algorithm="mini_batch",
+        threshold="mithal",
+        random_state=0,
+        alpha=1.0,
     ),
 }
 LABELS = {
@@ -210,7 +221,7 @@ def test_feature_names_come_back_in_order(name, events, tmp_path):
 
 
 def test_tree_of_one_leaf_comes_back(events, tmp_path):
-    model = OnOffTreeClassifier(min_samples_leaf=400).fit(*events)
+    model = OnOffTreeClassifier(min_samples_leaf=400, alpha=1.0).fit(*events)
     model.save(tmp_path / "model")
     assert_same(load(tmp_path / "model"), model, events[0])
 
@@ -370,7 +381,7 @@ class Sapling(OnOffTreeClassifier):
 
 
 def test_other_estimators_are_refused(events, tmp_path):
-    meta = SignificanceThresholdClassifier(LogisticRegression()).fit(*events)
+    meta = SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(*events)
     impostor = type("OnOffTreeClassifier", (OnOffTreeClassifier,), {})().fit(*events)
     for model in (meta, Sapling().fit(*events), impostor, LogisticRegression(), None):
         with pytest.raises(TypeError, match="use joblib for other estimators, at your own risk"):
@@ -388,7 +399,7 @@ def test_models_that_are_not_fitted_are_refused(name, tmp_path):
 
 
 def test_classes_of_an_odd_type_are_refused(events, tmp_path):
-    model = OnOffTreeClassifier(max_depth=2).fit(events[0], events[1].astype(np.float16))
+    model = OnOffTreeClassifier(max_depth=2, alpha=1.0).fit(events[0], events[1].astype(np.float16))
     with pytest.raises(TypeError, match="classes of the dtype float16"):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
@@ -449,7 +460,7 @@ EMPTY = b'{"__metadata__":{"excess":"'
         (b"", "is empty"),
         (b"excess", "is not a model file of excess"),
         (b"\x89HDF\r\n\x1a\n" + bytes(100), "is not a model file of excess"),
-        (pickle.dumps(OnOffTreeClassifier()), "is not a model file of excess"),
+        (pickle.dumps(OnOffTreeClassifier(alpha=1.0)), "is not a model file of excess"),
         (safetensors.numpy.save({"a": np.zeros(3)}), "is not a model file of excess"),
         (safetensors.numpy.save({"a": np.zeros(3)}, {"format": "pt"}), "is not a model file of excess"),
         (safetensors.numpy.save({"a": np.zeros(3)}, {"excess": "{}"}), "damaged or incomplete"),
@@ -665,7 +676,9 @@ def test_memory_of_predictions_follows_the_size_of_the_file(tmp_path):
     """One feature has many edges, and there are many features: padded to a matrix, these would take 2 GB."""
     X = np.zeros((600, 2000))
     X[:, 0] = np.arange(600)
-    model = OnOffTreeClassifier(max_bins=None, max_depth=2, min_samples_leaf=5).fit(X, np.arange(600) % 7 < 2)
+    model = OnOffTreeClassifier(max_bins=None, max_depth=2, min_samples_leaf=5, alpha=1.0).fit(
+        X, np.arange(600) % 7 < 2
+    )
     more = [np.append(model._trees.edges[0], 1000.0 + np.arange(100_000)), *model._trees.edges[1:]]
     model._trees = dataclasses.replace(model._trees, edges=more)
     model.save(tmp_path / "model")

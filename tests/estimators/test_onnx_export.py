@@ -99,7 +99,7 @@ def test_an_event_on_a_cut_goes_the_same_way_in_float32():
     values = np.arange(40) / 5
     X = np.repeat(values, 50)[:, None]
     on = (np.arange(len(X)) % 3 == 0) | (X[:, 0] > 4)
-    tree = OnOffTreeClassifier(max_bins=None).fit(X, on)
+    tree = OnOffTreeClassifier(max_bins=None, alpha=1.0).fit(X, on)
     edges = 0.5 * (values[1:] + values[:-1])
     near = edges.astype(np.float32)
     events = np.concatenate([near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))])

@@ -273,7 +273,7 @@ class TestConventions:
 
     def test_a_threshold_is_tuned_in_folds(self, content, events):
         X, _, on = events
-        model = SignificanceThresholdClassifier(OnnxClassifier(content), cv="prefit")
+        model = SignificanceThresholdClassifier(OnnxClassifier(content), cv="prefit", alpha=1.0)
         assert cross_val_detect(model, X, on, alpha=ALPHA, cv=3, n_jobs=2).significance > 5
 
     def test_one_thread_whatever_the_machine(self, content):
@@ -301,7 +301,7 @@ class TestModelFile:
         simulated, truth, _ = draw_events(1)
         path = tmp_path / "simulation.onnx"
         path.write_bytes(export(clone(CLASSIFIERS[name]).fit(simulated, truth), zipmap=True).SerializeToString())
-        learner = OnOffForestClassifier(10, min_samples_leaf=40)
+        learner = OnOffForestClassifier(10, min_samples_leaf=40, alpha=1.0)
         references = {"simulation": OnnxClassifier(path, feature_names=NAMES)}
         hybrid = OnOffHybridClassifier(references, learner, ALPHA, random_state=0, n_threshold_bootstrap=0)
         table = pd.DataFrame(X, columns=NAMES).assign(other=0.0)[["other", *NAMES]]
@@ -317,7 +317,7 @@ class TestModelFile:
 
     def test_without_onnxruntime_only_predictions_fail(self, content, events, tmp_path, monkeypatch):
         X, _, on = events
-        learner = OnOffForestClassifier(5, min_samples_leaf=40)
+        learner = OnOffForestClassifier(5, min_samples_leaf=40, alpha=1.0)
         hybrid = OnOffHybridClassifier({"simulation": OnnxClassifier(content)}, learner, ALPHA, random_state=0)
         hybrid.fit(X, on).save(tmp_path / "hybrid.excess")
         monkeypatch.setitem(sys.modules, "onnxruntime", None)
@@ -348,7 +348,7 @@ class TestModelFile:
 
     def test_on_off_classifiers_still_need_their_threshold(self, events, tmp_path, monkeypatch):
         X, _, on = events
-        forest = OnOffForestClassifier(2, min_samples_leaf=40, random_state=0).fit(X, on)
+        forest = OnOffForestClassifier(2, min_samples_leaf=40, random_state=0, alpha=1.0).fit(X, on)
         monkeypatch.setattr("excess.estimators.model_file._is_tuned", lambda estimator: False)
         save(forest, tmp_path / "model")
         monkeypatch.undo()

@@ -124,7 +124,7 @@ def test_out_of_bag_scores(forest, noisy_data):
 
 @pytest.mark.filterwarnings("ignore:Some inputs do not have OOB scores")
 def test_events_that_were_never_out_of_bag_are_left_out(noisy_data):
-    model = SignificanceThresholdClassifier(RandomForestClassifier(3, random_state=0), cv="oob")
+    model = SignificanceThresholdClassifier(RandomForestClassifier(3, random_state=0), cv="oob", alpha=1.0)
     model.fit(noisy_data.X, noisy_data.y)
     n_scored = (model.estimator_.oob_decision_function_.sum(axis=1) > 0).sum()
     assert model.curve_.n_on[0] + model.curve_.n_off[0] == n_scored < len(noisy_data.y)
@@ -163,7 +163,7 @@ def test_no_event_is_scored_by_a_model_that_was_trained_on_it(recorded):
 
 @pytest.mark.parametrize("cv", [3, None, LeaveOneGroupOut(), GroupKFold(2)])
 def test_groups_are_never_split(recorded, cv):
-    SignificanceThresholdClassifier(Recorder(), cv=cv).fit(recorded.X, recorded.y, groups=recorded.groups)
+    SignificanceThresholdClassifier(Recorder(), cv=cv, alpha=1.0).fit(recorded.X, recorded.y, groups=recorded.groups)
     folds = Recorder.seen[:-1]
     for (_, trained, _), (_, held_out, _) in zip(folds[::2], folds[1::2], strict=True):
         groups = [set(recorded.groups[rows.astype(int)]) for rows in (trained, held_out)]
@@ -173,7 +173,7 @@ def test_groups_are_never_split(recorded, cv):
 def test_groups_reach_the_splitter_by_metadata_routing(recorded):
     with sklearn.config_context(enable_metadata_routing=True):
         inner = Recorder().set_fit_request(sample_weight=True)
-        model = SignificanceThresholdClassifier(inner, cv=LeaveOneGroupOut())
+        model = SignificanceThresholdClassifier(inner, cv=LeaveOneGroupOut(), alpha=1.0)
         cross_validate(
             model,
             recorded.X,
@@ -189,7 +189,9 @@ def test_groups_reach_the_splitter_by_metadata_routing(recorded):
 
 
 def test_fit_parameters_reach_the_estimator(recorded):
-    SignificanceThresholdClassifier(Recorder(), cv=2).fit(recorded.X, recorded.y, sample_weight=np.arange(3000.0))
+    SignificanceThresholdClassifier(Recorder(), cv=2, alpha=1.0).fit(
+        recorded.X, recorded.y, sample_weight=np.arange(3000.0)
+    )
     for rows, weight in [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]:
         np.testing.assert_array_equal(rows, weight)
 
@@ -217,7 +219,9 @@ def test_other_rules(method, noisy_data, out_of_fold_scores):
 
 def test_bootstrap_follows_its_seed_and_number(noisy_data):
     def threshold(n_bootstrap, seed):
-        model = SignificanceThresholdClassifier(LogisticRegression(), cv=2, n_bootstrap=n_bootstrap, random_state=seed)
+        model = SignificanceThresholdClassifier(
+            LogisticRegression(), cv=2, n_bootstrap=n_bootstrap, random_state=seed, alpha=1.0
+        )
         return model.fit(noisy_data.X, noisy_data.y).threshold_
 
     assert threshold(11, 1) == threshold(11, 1)
@@ -227,7 +231,9 @@ def test_bootstrap_follows_its_seed_and_number(noisy_data):
 @pytest.mark.slow
 def test_same_result_on_any_number_of_jobs(noisy_data):
     thresholds = {
-        SignificanceThresholdClassifier(LogisticRegression(), n_jobs=n_jobs).fit(noisy_data.X, noisy_data.y).threshold_
+        SignificanceThresholdClassifier(LogisticRegression(), n_jobs=n_jobs, alpha=1.0)
+        .fit(noisy_data.X, noisy_data.y)
+        .threshold_
         for n_jobs in (None, 1, 2)
     }
     assert len(thresholds) == 1
@@ -283,7 +289,7 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
     ],
 )
 def test_bad_parameters(parameters, error, message, noisy_data):
-    model = SignificanceThresholdClassifier(LogisticRegression()).set_params(**parameters)
+    model = SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).set_params(**parameters)
     with pytest.raises(error, match=message):
         model.fit(noisy_data.X, noisy_data.y)
 
@@ -299,12 +305,12 @@ def test_bad_parameters(parameters, error, message, noisy_data):
 )
 def test_bad_labels(y, message):
     with pytest.raises(ValueError, match=message):
-        SignificanceThresholdClassifier(LogisticRegression()).fit(np.zeros((60, 2)), y)
+        SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(np.zeros((60, 2)), y)
 
 
 @pytest.mark.parametrize("cv", ["oob", "prefit"])
 def test_groups_that_cannot_be_honoured_are_refused(cv, noisy_data):
-    model = SignificanceThresholdClassifier(RandomForestClassifier(5), cv=cv)
+    model = SignificanceThresholdClassifier(RandomForestClassifier(5), cv=cv, alpha=1.0)
     with pytest.raises(ValueError, match=f"groups cannot be kept apart with cv='{cv}'"):
         model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups)
 
@@ -315,14 +321,14 @@ HALVES = [(np.arange(1500), np.arange(1500, 3000)), (np.arange(1500, 3000), np.a
 @pytest.mark.parametrize("cv", [StratifiedKFold(3), HALVES])
 @pytest.mark.filterwarnings("ignore:The groups parameter is ignored")
 def test_folds_that_split_groups_are_refused(cv, noisy_data):
-    model = SignificanceThresholdClassifier(LogisticRegression(), cv=cv)
+    model = SignificanceThresholdClassifier(LogisticRegression(), cv=cv, alpha=1.0)
     with pytest.raises(ValueError, match="puts events of group 0 on both sides of a fold"):
         model.fit(noisy_data.X, noisy_data.y, groups=noisy_data.groups)
 
 
 def test_more_folds_than_groups(noisy_data):
     X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups // 2
-    five, three = (SignificanceThresholdClassifier(LogisticRegression(), cv=n) for n in (5, 3))
+    five, three = (SignificanceThresholdClassifier(LogisticRegression(), cv=n, alpha=1.0) for n in (5, 3))
     assert five.fit(X, y, groups=groups).threshold_ == three.fit(X, y, groups=groups).threshold_
     with pytest.raises(ValueError, match="cv=5 cannot split these events"):
         clone(five).fit(X, y, groups=np.zeros(len(y)))
@@ -338,13 +344,15 @@ def test_more_folds_than_groups(noisy_data):
 )
 def test_bad_groups(groups, message, noisy_data):
     with pytest.raises(ValueError, match=message):
-        SignificanceThresholdClassifier(LogisticRegression()).fit(noisy_data.X, noisy_data.y, groups=groups)
+        SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(noisy_data.X, noisy_data.y, groups=groups)
 
 
 def test_masks_as_folds(noisy_data):
     first = np.arange(3000) < 1500
     thresholds = {
-        SignificanceThresholdClassifier(LogisticRegression(), cv=cv).fit(noisy_data.X, noisy_data.y).threshold_
+        SignificanceThresholdClassifier(LogisticRegression(), cv=cv, alpha=1.0)
+        .fit(noisy_data.X, noisy_data.y)
+        .threshold_
         for cv in ([(first, ~first), (~first, first)], HALVES)
     }
     assert len(thresholds) == 1
@@ -353,22 +361,22 @@ def test_masks_as_folds(noisy_data):
 def test_estimators_that_score_only_when_fitted_and_precomputed_kernels(noisy_data):
     X, y = noisy_data.X[:300], noisy_data.y[:300]
     stacked = StackingClassifier([("one", LogisticRegression())], cv=2)
-    SignificanceThresholdClassifier(stacked, cv=2).fit(X, y).predict(X)
-    kernel = SignificanceThresholdClassifier(SVC(kernel="precomputed"), cv=2)
+    SignificanceThresholdClassifier(stacked, cv=2, alpha=1.0).fit(X, y).predict(X)
+    kernel = SignificanceThresholdClassifier(SVC(kernel="precomputed"), cv=2, alpha=1.0)
     assert np.isfinite(cross_val_score(kernel, X @ X.T, y, cv=2)).all()
 
 
 def test_a_frozen_estimator_can_be_cross_validated(noisy_data):
     fitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
-    frozen = SignificanceThresholdClassifier(FrozenEstimator(fitted), cv="prefit")
+    frozen = SignificanceThresholdClassifier(FrozenEstimator(fitted), cv="prefit", alpha=1.0)
     assert np.isfinite(cross_val_score(frozen, noisy_data.X, noisy_data.y, cv=2)).all()
     with pytest.raises(NotFittedError, match="FrozenEstimator"):
-        clone(SignificanceThresholdClassifier(fitted, cv="prefit")).fit(noisy_data.X, noisy_data.y)
+        clone(SignificanceThresholdClassifier(fitted, cv="prefit", alpha=1.0)).fit(noisy_data.X, noisy_data.y)
 
 
 def test_aliased_metadata_reaches_the_estimator(recorded):
     with sklearn.config_context(enable_metadata_routing=True):
-        model = SignificanceThresholdClassifier(Recorder().set_fit_request(sample_weight="weight"), cv=2)
+        model = SignificanceThresholdClassifier(Recorder().set_fit_request(sample_weight="weight"), cv=2, alpha=1.0)
         model.fit(recorded.X, recorded.y, weight=np.arange(3000.0))
     for rows, weight in [(rows, weight) for what, rows, weight in Recorder.seen if what == "fit"]:
         np.testing.assert_array_equal(rows, weight)
@@ -376,7 +384,7 @@ def test_aliased_metadata_reaches_the_estimator(recorded):
 
 def test_a_failed_fit_changes_nothing_and_names_do_not_linger(noisy_data):
     frame = pd.DataFrame(noisy_data.X).add_prefix("feature_")
-    model = SignificanceThresholdClassifier(LogisticRegression()).fit(frame, noisy_data.y)
+    model = SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(frame, noisy_data.y)
     before = model.threshold_
     with pytest.raises(ValueError, match="must not be NaN"):
         model.set_params(method=lambda y, score, alpha: np.nan).fit(noisy_data.X[:, :3], noisy_data.y)
@@ -387,7 +395,9 @@ def test_a_failed_fit_changes_nothing_and_names_do_not_linger(noisy_data):
 
 def test_weights_of_another_length(noisy_data):
     with pytest.raises(ValueError, match="y and sample_weight must have the same length"):
-        SignificanceThresholdClassifier(LogisticRegression()).fit(noisy_data.X, noisy_data.y, sample_weight=np.ones(15))
+        SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(
+            noisy_data.X, noisy_data.y, sample_weight=np.ones(15)
+        )
 
 
 def test_scores_that_are_not_finite(noisy_data):
@@ -396,19 +406,19 @@ def test_scores_that_are_not_finite(noisy_data):
             return np.full((len(X), 2), np.nan)
 
     with pytest.raises(ValueError, match="estimator gave scores that are not finite"):
-        SignificanceThresholdClassifier(Broken()).fit(noisy_data.X, noisy_data.y)
+        SignificanceThresholdClassifier(Broken(), alpha=1.0).fit(noisy_data.X, noisy_data.y)
 
 
 def test_weights_that_leave_one_class(noisy_data):
     with pytest.raises(ValueError, match="y where sample_weight is not 0 holds one class only"):
-        SignificanceThresholdClassifier(LogisticRegression()).fit(
+        SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(
             noisy_data.X, noisy_data.y, sample_weight=noisy_data.y.astype(float)
         )
 
 
 def test_prefit_refuses_other_classes_and_fit_parameters(noisy_data):
     fitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
-    model = SignificanceThresholdClassifier(fitted, cv="prefit")
+    model = SignificanceThresholdClassifier(fitted, cv="prefit", alpha=1.0)
     with pytest.raises(ValueError, match="y must hold the classes that estimator was fitted on"):
         model.fit(noisy_data.X, 2 * noisy_data.y)
     with pytest.raises(ValueError, match="cv='prefit' fits nothing, so sample_weight cannot be passed on"):
@@ -424,4 +434,4 @@ def test_missing_values_pass_through_to_an_estimator_that_takes_them(noisy_data)
 
 def test_predict_needs_fit(noisy_data):
     with pytest.raises(NotFittedError):
-        SignificanceThresholdClassifier(LogisticRegression()).predict(noisy_data.X)
+        SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).predict(noisy_data.X)

@@ -171,15 +171,15 @@ def test_values_beyond_those_of_a_node_do_not_go_with_the_missing_ones():
 
 def test_missing_values_that_training_did_not_see_go_with_most_events():
     X, on = np.arange(100.0)[:, None], np.arange(100) >= 70
-    tree = OnOffTreeClassifier().fit(X, on)
+    tree = OnOffTreeClassifier(alpha=1.0).fit(X, on)
     assert tree.predict([[np.nan]])[0] == np.False_
-    assert OnOffTreeClassifier().fit(-X, on).predict([[np.nan]])[0] == np.False_
-    assert OnOffTreeClassifier().fit(X, np.arange(100) >= 30).predict([[np.nan]])[0] == np.True_
+    assert OnOffTreeClassifier(alpha=1.0).fit(-X, on).predict([[np.nan]])[0] == np.False_
+    assert OnOffTreeClassifier(alpha=1.0).fit(X, np.arange(100) >= 30).predict([[np.nan]])[0] == np.True_
 
 
 def test_a_cut_lies_in_the_middle_of_a_gap():
     X = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])[:, None]
-    tree = OnOffTreeClassifier().fit(X, X[:, 0] > 5)
+    tree = OnOffTreeClassifier(alpha=1.0).fit(X, X[:, 0] > 5)
     np.testing.assert_array_equal(tree.predict([[5.9], [6.1]]), [False, True])
 
 
@@ -189,7 +189,7 @@ def test_feature_importances():
     tree = OnOffTreeClassifier(0.3, max_depth=4).fit(X, on)
     assert tree.feature_importances_[1] == 0
     assert tree.feature_importances_.sum() == pytest.approx(1)
-    constant = OnOffTreeClassifier().fit(np.ones((10, 2)), np.arange(10) % 2)
+    constant = OnOffTreeClassifier(alpha=1.0).fit(np.ones((10, 2)), np.arange(10) % 2)
     np.testing.assert_array_equal(constant.feature_importances_, [0, 0])
 
 
@@ -233,14 +233,14 @@ class TestText:
         X = rng.normal(size=(1000, 2))
         X[rng.random(1000) < 0.3, 0] = np.nan
         on = (X[:, 0] > 0) | (np.isnan(X[:, 0]) & (rng.random(1000) < 0.8))
-        line = OnOffTreeClassifier(max_depth=1).fit(X, on).export_text().splitlines()[2]
+        line = OnOffTreeClassifier(max_depth=1, alpha=1.0).fit(X, on).export_text().splitlines()[2]
         assert "or missing" in line
         value = float(line.split(">")[1].split()[0])
         assert f"On {on[~(X[:, 0] <= value)].sum()}" in line
 
     def test_cuts_have_the_digits_they_need(self):
         X = 100_000.0 + np.arange(10).repeat(20)[:, None]
-        text = OnOffTreeClassifier().fit(X, X[:, 0] > 100_006).export_text()
+        text = OnOffTreeClassifier(alpha=1.0).fit(X, X[:, 0] > 100_006).export_text()
         assert "x0 <= 100006.5" in text
 
     def test_alpha_of_the_fit_counts(self):
@@ -251,15 +251,15 @@ class TestText:
 
     def test_deep_trees(self):
         X, on = np.arange(3000.0)[:, None], np.arange(3000) % 2 == 1
-        tree = OnOffTreeClassifier(max_bins=None).fit(X, on)
+        tree = OnOffTreeClassifier(max_bins=None, alpha=1.0).fit(X, on)
         assert tree.get_depth() > 1000
         assert len(tree.export_text().splitlines()) == 2 * tree.get_n_leaves() - 1
 
     def test_names(self):
         X, on = make_events(1, n=500, d=2)
         frame = pd.DataFrame(X, columns=["size", "width"])
-        assert "size" in OnOffTreeClassifier(max_depth=2).fit(frame, on).export_text()
-        tree = OnOffTreeClassifier(max_depth=2).fit(X, on)
+        assert "size" in OnOffTreeClassifier(max_depth=2, alpha=1.0).fit(frame, on).export_text()
+        tree = OnOffTreeClassifier(max_depth=2, alpha=1.0).fit(X, on)
         assert "x0" in tree.export_text()
         with pytest.raises(ValueError, match="feature_names must be 2 names, got 1"):
             tree.export_text(["size"])
@@ -268,7 +268,7 @@ class TestText:
 
     def test_shortened(self):
         X, on = make_events(1, n=500)
-        tree = OnOffTreeClassifier(max_depth=5).fit(X, on)
+        tree = OnOffTreeClassifier(max_depth=5, alpha=1.0).fit(X, on)
         assert len(tree.export_text(max_depth=1).splitlines()) == 3
         assert tree.export_text(max_depth=1).count("...") == 2
         assert len(tree.export_text(max_depth=0).splitlines()) == 1
@@ -313,7 +313,7 @@ def test_plot():
 )
 def test_bad_parameters(parameters, error, message):
     with pytest.raises(error, match=message):
-        OnOffTreeClassifier(**parameters).fit(*make_events(0, n=50))
+        OnOffTreeClassifier(**({"alpha": 1.0} | parameters)).fit(*make_events(0, n=50))
 
 
 @pytest.mark.parametrize(
@@ -329,15 +329,15 @@ def test_bad_parameters(parameters, error, message):
 )
 def test_bad_events(X, y, message):
     with pytest.raises(ValueError, match=message):
-        OnOffTreeClassifier().fit(X, y)
+        OnOffTreeClassifier(alpha=1.0).fit(X, y)
 
 
 def test_needs_fit_and_the_same_features():
     X, on = make_events(0)
     with pytest.raises(NotFittedError):
-        OnOffTreeClassifier().predict(X)
+        OnOffTreeClassifier(alpha=1.0).predict(X)
     with pytest.raises(ValueError, match="X has 3 features, but OnOffTreeClassifier is expecting 4"):
-        OnOffTreeClassifier(max_depth=1).fit(X, on).predict(X[:, :3])
+        OnOffTreeClassifier(max_depth=1, alpha=1.0).fit(X, on).predict(X[:, :3])
 
 
 class TestRandomSplits:
@@ -384,9 +384,9 @@ class TestRandomSplits:
         np.testing.assert_array_equal(n_on[np.unique(leaf)], np.bincount(leaf, on)[np.unique(leaf)])
 
     def test_events_without_a_cut(self):
-        tree = OnOffTreeClassifier(splitter="random").fit(np.ones((10, 2)), np.arange(10) % 2)
+        tree = OnOffTreeClassifier(splitter="random", alpha=1.0).fit(np.ones((10, 2)), np.arange(10) % 2)
         assert tree.get_n_leaves() == 1
 
     def test_unknown_splitter(self):
         with pytest.raises(ValueError, match="splitter must be 'best' or 'random', got 'auto'"):
-            OnOffTreeClassifier(splitter="auto").fit([[0.0], [1.0]], [0, 1])
+            OnOffTreeClassifier(splitter="auto", alpha=1.0).fit([[0.0], [1.0]], [0, 1])

@@ -27,7 +27,7 @@ def simulated(observation):
 @pytest.fixture(scope="module")
 def hybrid(observation, simulated):
     labels = np.repeat([1, 0], [len(part) for part in simulated])
-    forest = OnOffForestClassifier(30, min_samples_leaf=10, random_state=0).fit(np.concatenate(simulated), labels)
+    forest = OnOffForestClassifier(30, 1.0, min_samples_leaf=10, random_state=0).fit(np.concatenate(simulated), labels)
     learner = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
     model = OnOffHybridClassifier({f"simulation {SCRIPT}": forest}, learner, random_state=0)
     shared = {"alpha": observation.alpha, "groups": observation.groups}

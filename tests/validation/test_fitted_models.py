@@ -23,7 +23,7 @@ def test_supervised_reference(noisy_data):
     small = RandomForestClassifier(20, max_depth=6, random_state=0)
     reference = supervised_reference(X[:1000], clean[:1000], estimator=small)
     inside = reference.estimator.estimator
-    models = {"reference": reference, "tree": OnOffTreeClassifier(max_depth=4)}
+    models = {"reference": reference, "tree": OnOffTreeClassifier(max_depth=4, alpha=1.0)}
     found = cross_val_detect(
         models, X[1000:], noisy_data.y[1000:], alpha=noisy_data.alpha, groups=noisy_data.groups[1000:]
     )
@@ -49,7 +49,7 @@ def test_reference_with_other_labels_is_refused(noisy_data):
 def test_frozen_classifiers_keep_their_alpha(noisy_data):
     X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
     forest = OnOffForestClassifier(10, 0.1, min_samples_leaf=20, random_state=0).fit(X[:1000], y[:1000])
-    tuned = SignificanceThresholdClassifier(FrozenEstimator(forest), cv="prefit")
+    tuned = SignificanceThresholdClassifier(FrozenEstimator(forest), cv="prefit", alpha=1.0)
     models = {"tuned": tuned, "as it is": FrozenEstimator(forest)}
     found = cross_val_detect(models, X[1000:], y[1000:], alpha=alpha, random_state=0)
     assert found["tuned"].folds[0].tuned.alpha == alpha

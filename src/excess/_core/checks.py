@@ -13,6 +13,12 @@ from sklearn.utils.validation import _num_samples, column_or_1d
 _BACKGROUND_WORDS = {"off", "background", "bkg", "hadron", "hadrons", "proton", "protons"}
 """Labels that cannot be meant to be On."""
 
+_MISSING_ALPHA = (
+    "alpha is missing, the number of background events expected in On for each one in Off: give the ratio of the exposures "
+    "On/Off, which is 1 / m for m Off regions as large as On, or alpha_from_p_minus(p_minus) where the noise rate of the "
+    "background is known"
+)
+
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 Number = float | np.number[Any]
@@ -61,7 +67,9 @@ def as_counts(name: str, value: ArrayLike) -> FloatArray:
 
 
 def as_alpha(value: ArrayLike) -> FloatArray:
-    """Return exposure ratios as a float64 array: finite and positive."""
+    """Return exposure ratios as a float64 array: finite and positive; None is none."""
+    if value is None:
+        raise ValueError(_MISSING_ALPHA)
     array = as_floats("alpha", value)
     return _refuse("alpha", array, array <= 0, "be positive")
 

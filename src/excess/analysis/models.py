@@ -70,6 +70,7 @@ MODELS: dict[str, Model] = {
         _FOREST,
         {
             "n_estimators": 200,
+            "alpha": 1.0,  # labels are true, so that no gamma is expected among protons; its cut is not tuned
             "criterion": "information",
             "min_samples_leaf": 10,
             "max_features": "sqrt",

@@ -79,7 +79,7 @@ def fit_forest(
     >>> from excess import OnOffForestClassifier
     >>> from excess.distributed import fit_forest
     >>> X, y = np.arange(400.0).reshape(-1, 1) % 97, np.arange(400) % 97 > 60
-    >>> forest = OnOffForestClassifier(20, random_state=0)
+    >>> forest = OnOffForestClassifier(20, alpha=1 / 5, random_state=0)
     >>> fitted = fit_forest(forest, [(X[:150], y[:150]), (X[150:], y[150:])])
     >>> bool((fitted.predict_proba(X) == forest.fit(X, y).predict_proba(X)).all())
     True

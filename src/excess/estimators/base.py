@@ -211,15 +211,18 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
         """Return the scores of events."""
 
 
-def with_alpha(estimator: Any, alpha: float) -> Any:
-    """Return a clone in which every On/Off classifier, however deep, has this exposure ratio."""
+def with_alpha(estimator: Any, alpha: float, *, only_missing: bool = False) -> Any:
+    """Return a clone in which every On/Off classifier, or every one without, however deep, has this exposure ratio."""
     copy = clone(estimator)
     parameters = copy.get_params(deep=True)
     frozen = tuple(f"{name}__" for name, value in parameters.items() if isinstance(value, FrozenEstimator))
     nested = {"": copy, **{f"{name}__": value for name, value in parameters.items() if not name.startswith(frozen)}}
     if isinstance(copy, FrozenEstimator):
         return copy
-    return copy.set_params(**{f"{name}alpha": alpha for name, value in nested.items() if isinstance(value, OnOffMixin)})
+    set_in = [name for name, value in nested.items() if isinstance(value, OnOffMixin)]
+    return copy.set_params(
+        **{f"{name}alpha": alpha for name in set_in if not only_missing or parameters[f"{name}alpha"] is None}
+    )
 
 
 def weight_parameter(estimator: Any) -> str | None:

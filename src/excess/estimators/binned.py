@@ -120,8 +120,8 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
     edges : sequence of float, default=()
         Edges between the bins, ascending: two edges make three bins. An event at an edge belongs to the bin above it.
         Without edges there is one bin.
-    alpha : float, default=1.0
-        Exposure ratio On/Off.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     passthrough : bool, default=True
         Whether the estimator learns from the column, too.
     min_events : int, default=1000
@@ -184,7 +184,7 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         estimator: Any = None,
         column: int | str = 0,
         edges: Sequence[float] = (),
-        alpha: float = 1.0,
+        alpha: float | None = None,
         *,
         passthrough: bool = True,
         min_events: int = 1000,

@@ -106,8 +106,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     ----------
     n_clusters : int, default=48
         Number of clusters.
-    alpha : float, default=1.0
-        Exposure ratio On/Off.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     algorithm : {"auto", "lloyd", "mini_batch"}, default="auto"
         Scikit-learn's ``KMeans`` or ``MiniBatchKMeans``, either with k-means++; ``"auto"`` takes mini-batches above
         100,000 events.
@@ -162,7 +162,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     """
 
     def __init__(
-        self, n_clusters: int = 48, alpha: float = 1.0, *, algorithm: str = "auto", random_state: Any = None
+        self, n_clusters: int = 48, alpha: float | None = None, *, algorithm: str = "auto", random_state: Any = None
     ) -> None:
         self.n_clusters = n_clusters
         self.alpha = alpha
@@ -228,8 +228,8 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         Number of clusterings.
     n_clusters : int, default=256
         Number of clusters of each. A bag with fewer events than that makes each of them a cluster.
-    alpha : float, default=1.0
-        Exposure ratio On/Off.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     max_features : int, float, "sqrt", "log2" or None, default=1/3
         Features of a clustering, drawn anew for each; None is all of them.
     output : {"fraction", "assignment"}, default="fraction"
@@ -291,7 +291,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         self,
         n_estimators: int = 100,
         n_clusters: int = 256,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         *,
         max_features: int | float | str | None = 1 / 3,
         output: str = "fraction",

@@ -51,8 +51,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     ----------
     n_estimators : int, default=300
         Number of trees.
-    alpha : float, default=1.0
-        Exposure ratio On/Off.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     criterion : {"mixed", "information", "li_ma"}, default="mixed"
         What a split maximises: information gain (Eq. 7 of the paper), the larger significance of the two sides
         (Eq. 6), or the one in every other tree and the other in the rest.
@@ -148,7 +148,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     def __init__(
         self,
         n_estimators: int = 300,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         *,
         criterion: str = "mixed",
         splitter: str = "auto",

@@ -80,8 +80,8 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         this package, and ONNX models.
     estimator : classifier or None, default=None
         What learns from the labels; by default an `OnOffForestClassifier`. It is cloned.
-    alpha : float, default=1.0
-        Exposure ratio On/Off.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     cv : "oob", int, splitter or iterable, default="oob"
         Where the scores come from by which members are judged: out of the bag of ``estimator``, or out of folds.
     trained_on : mapping of str to sequence, or None, default=None
@@ -138,7 +138,7 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         self,
         references: Mapping[str, Any] | None = None,
         estimator: Any = None,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         *,
         cv: Any = "oob",
         trained_on: Mapping[str, Any] | None = None,

@@ -136,13 +136,14 @@ def load(path: PathLike) -> Any:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from excess import OnOffKMeansClassifier, load
-    >>> model = OnOffKMeansClassifier(2, random_state=0).fit([[0.0], [1.0], [8.0], [9.0]], ["off", "off", "on", "on"])
+    >>> X, y = [[0.0], [1.0], [8.0], [9.0]], ["off", "off", "on", "on"]
+    >>> model = OnOffKMeansClassifier(2, alpha=1 / 5, random_state=0).fit(X, y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "clusters.excess"
     ...     model.save(path)
     ...     again = load(path)
     >>> again
-    OnOffKMeansClassifier(n_clusters=2, random_state=0)
+    OnOffKMeansClassifier(alpha=0.2, n_clusters=2, random_state=0)
     >>> print(again.predict([[0.5], [8.5]]))
     ['off' 'on']
     """

@@ -93,7 +93,7 @@ def export_onnx(
     >>> from sklearn.datasets import make_classification
     >>> from excess import OnnxClassifier, OnOffForestClassifier, export_onnx
     >>> X, on = make_classification(2000, random_state=0)
-    >>> forest = OnOffForestClassifier(20, random_state=0).fit(X, on)
+    >>> forest = OnOffForestClassifier(20, alpha=1.0, random_state=0).fit(X, on)
     >>> exported = OnnxClassifier(export_onnx(forest))
     >>> float(abs(exported.predict_proba(X)[:, 1] - forest.predict_signal_proba(X)).max()) < 1e-9
     True

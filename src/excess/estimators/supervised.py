@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from numpy.typing import ArrayLike
-from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 
 from excess._core.checks import as_binary_target, as_scalar_alpha
+from excess.estimators.base import with_alpha
 from excess.estimators.holdout import check_classifier
 from excess.estimators.threshold import SignificanceThresholdClassifier
 
@@ -21,7 +21,7 @@ def supervised_reference(
     y: ArrayLike,
     *,
     estimator: Any = None,
-    alpha: float = 1.0,
+    alpha: float | None = None,
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> SignificanceThresholdClassifier:
@@ -37,9 +37,11 @@ def supervised_reference(
         True labels; the larger of the two classes in sorted order is the signal. They must be the two classes by which
         On and Off events are labelled later, such as 0 and 1.
     estimator : classifier or None, default=None
-        Any classifier. By default the forest of the open Crab analysis: 200 trees of depth 15 by entropy.
-    alpha : float, default=1.0
-        Exposure ratio On/Off; `cross_val_detect` sets it.
+        Any classifier. By default the forest of the open Crab analysis: 200 trees of depth 15 by entropy. An On/Off
+        classifier without ``alpha`` gets 1: true labels have no exposure, and its own threshold is not used.
+    alpha : float or None, default=None
+        Exposure ratio On/Off, for the threshold; simulated events have none. `cross_val_detect` sets it, and ``fit`` of
+        what is returned needs it.
     n_jobs : int or None, default=None
         Cores for the default forest.
     random_state : int, RandomState instance or None, default=None
@@ -63,13 +65,14 @@ def supervised_reference(
     >>> print(count_selected(on[4000:], reference.predict(X[4000:]), alpha=1 / 5))
     On 178, Off 35, alpha 0.2: excess 171.0 +- 13.4, 21.5 sigma
     """
-    as_scalar_alpha(alpha)
+    if alpha is not None:
+        as_scalar_alpha(alpha)
     if estimator is None:
         estimator = RandomForestClassifier(
             200, criterion="entropy", max_depth=15, max_features="sqrt", n_jobs=n_jobs, random_state=random_state
         )
     check_classifier(estimator)
-    model = clone(estimator).fit(X, as_binary_target(y))
+    model = with_alpha(estimator, 1.0, only_missing=True).fit(X, as_binary_target(y))
     if isinstance(model, RandomForestClassifier):
         # threads add up the trees' scores in any order, so that the last bits would differ from run to run
         model.set_params(n_jobs=None)

@@ -27,7 +27,7 @@ from excess._core.checks import (
     check_event_numbers,
     check_same_length,
 )
-from excess.estimators.base import OnOffMixin, weight_parameter
+from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
 from excess.estimators.calibration import calibrate
 from excess.estimators.folds import is_fold_number, make_folds
 from excess.estimators.holdout import SCORE_SOURCES, check_classifier, out_of_fold_scores
@@ -48,8 +48,9 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
     ----------
     estimator : classifier
         With ``predict_proba`` or ``decision_function``. It is cloned; the given object stays as it is.
-    alpha : float, default=1.0
-        Exposure ratio On/Off, ``p_minus / (1 - p_minus)``.
+    alpha : float or None, default=None
+        Exposure ratio On/Off, ``p_minus / (1 - p_minus)``. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+        On/Off classifiers inside of ``estimator`` that have none get it, too.
     method : str or callable, default="significance"
         Threshold rule: ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``, ``"default"``, or a
         function of ``(y, score, alpha)``.
@@ -113,7 +114,7 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
     def __init__(
         self,
         estimator: Any,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         *,
         method: str | Callable[..., float] = "significance",
         cv: Any = 5,
@@ -198,12 +199,13 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
             _check_weights(weights, labels, "event_weight")
             estimator_params = self._with_weights(estimator_params, weights)
 
+        learner = self.estimator if self.cv == "prefit" else with_alpha(self.estimator, alpha, only_missing=True)
         if named:
-            estimator, scores = SCORE_SOURCES[self.cv](self.estimator, X, labels, estimator_params)
+            estimator, scores = SCORE_SOURCES[self.cv](learner, X, labels, estimator_params)
         else:
             folds = make_folds(self.cv, X, labels, split_params)
-            scores = out_of_fold_scores(self.estimator, X, labels, folds, estimator_params, self.n_jobs)
-            estimator = clone(self.estimator).fit(X, labels, **estimator_params)
+            scores = out_of_fold_scores(learner, X, labels, folds, estimator_params, self.n_jobs)
+            estimator = clone(learner).fit(X, labels, **estimator_params)
 
         scored = ~np.isnan(scores) if self.cv == "oob" else np.isfinite(scores)
         if self.cv != "oob" and not scored.all():

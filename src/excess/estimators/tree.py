@@ -33,8 +33,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Exposure ratio On/Off.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     criterion : {"information", "li_ma"}, default="information"
         What a split maximises: ``S_left^2 + S_right^2``, which is information gain whatever alpha is (Eq. 7 of the
         paper), or ``max(S_left, S_right)``, one-sided (Eq. 6). A node is not split when that does not increase.
@@ -102,7 +102,7 @@ class OnOffTreeClassifier(BaseOnOffTrees):
 
     def __init__(
         self,
-        alpha: float = 1.0,
+        alpha: float | None = None,
         *,
         criterion: str = "information",
         splitter: str = "best",
