@@ -54,7 +54,7 @@ def compare_on_olympics(folder: Path, seeds: range) -> None:
         rows = []
         for seed in seeds:
             X, on, X_test, truth = read_olympics(folder, n_noise, seed)
-            forest = OnOffForestClassifier(n_jobs=-1, random_state=seed).fit(X, on)
+            forest = OnOffForestClassifier(alpha=1.0, n_jobs=-1, random_state=seed).fit(X, on)
             boosters = [HistGradientBoostingClassifier(random_state=N_BOOSTERS * seed + k) for k in range(N_BOOSTERS)]
             mean = np.mean([booster.fit(X, on).predict_proba(X_test)[:, 1] for booster in boosters], axis=0)
             scores = forest.predict_proba(X_test)[:, 1], mean

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import run_command
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.svm import LinearSVC
 
 from excess import OnOffTreeClassifier, cross_val_detect
@@ -16,6 +17,8 @@ from excess.analysis.run_folder import as_json
 from excess.events import AnalysisConfig, EventFileError, write_events
 from excess.observation import simulate_observation
 
+SVC_AT_ZERO = FixedThresholdClassifier(LinearSVC(random_state=0))
+"""A classifier with a threshold of its own, whose scores are no probabilities."""
 EXAMPLE = Path(__file__).parents[2] / "examples" / "detect.py"
 
 
@@ -88,8 +91,8 @@ def numbers_of(run):
     [
         ({"tree": OnOffTreeClassifier(max_depth=3)}, {"permutations": 4, "null_tests": True}),
         ({"tree": OnOffTreeClassifier(max_depth=3)}, {"repeats": 3, "statistic": "cut", "permutations": 2}),
-        ({"svc": LinearSVC(random_state=0)}, {"statistic": "cut", "null_tests": True, "permutations": 2}),
-        ({"tree": OnOffTreeClassifier(max_depth=3), "svc": LinearSVC(random_state=0)}, {"statistic": "cut"}),
+        ({"svc": SVC_AT_ZERO}, {"statistic": "cut", "null_tests": True, "permutations": 2}),
+        ({"tree": OnOffTreeClassifier(max_depth=3), "svc": SVC_AT_ZERO}, {"statistic": "cut"}),
     ],
     ids=["likelihood", "repeats", "no signal ratio", "one with and one without"],
 )
@@ -105,7 +108,7 @@ def test_numbers_of_both_statistics_are_read_as_they_were_written(observation, t
 
 def test_a_model_without_signal_ratio_has_no_likelihood(observation):
     with pytest.raises(ValueError, match="statistic='likelihood' needs a classifier that says how signal-like"):
-        search(observation, {"svc": LinearSVC(random_state=0)})
+        search(observation, {"svc": SVC_AT_ZERO})
 
 
 @pytest.fixture

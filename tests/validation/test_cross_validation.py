@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.model_selection import KFold, LeaveOneGroupOut, ShuffleSplit
+from sklearn.model_selection import FixedThresholdClassifier, KFold, LeaveOneGroupOut, ShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
@@ -303,13 +303,14 @@ def test_a_leak_in_the_permutation_loop_would_show(null_data):
     assert found.significance > 10
 
 
-def test_plain_classifiers_select_what_they_predict(noisy_data):
-    model = LogisticRegression()
+def test_a_fixed_threshold_is_kept(noisy_data):
+    model = FixedThresholdClassifier(LogisticRegression())
     detection = cross_val_detect(model, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, cv=KFold(4))
     np.testing.assert_array_equal(detection.selected, detection.score > 0.5)
     assert np.isnan(detection.thresholds).all()
     assert all(fold.tuned is None for fold in detection.folds)
     assert detection.folds_frame()["tuned_significance"].isna().all()
+    assert detection.remarks == ()
 
 
 def test_string_labels_and_data_frames(forest, noisy_data):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import SHARED
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -139,11 +140,12 @@ def test_null_tests_have_both():
 def test_a_classifier_without_a_ratio_is_told_so():
     X, y, groups = draw(0)
     shared = {"alpha": ALPHA, "groups": groups, "random_state": 0}
-    with pytest.raises(ValueError, match="LinearSVC does not; wrap it in SignificanceThresholdClassifier"):
-        cross_val_detect(LinearSVC(), X, y, **shared)
+    at_zero = FixedThresholdClassifier(LinearSVC())
+    with pytest.raises(ValueError, match="FixedThresholdClassifier does not; wrap it in SignificanceThresholdClassif"):
+        cross_val_detect(at_zero, X, y, **shared)
     with pytest.raises(ValueError, match="statistic must be 'likelihood' or 'cut', got 'both'"):
         cross_val_detect(LinearSVC(), X, y, statistic="both", **shared)
-    plain = cross_val_detect(LinearSVC(), X, y, statistic="cut", n_permutations=3, **shared)
+    plain = cross_val_detect(at_zero, X, y, statistic="cut", n_permutations=3, **shared)
     assert plain.likelihood is None
     assert np.isnan(plain.permutation_p_values["likelihood"])
     assert np.isnan(plain.summary()["likelihood_significance"])
@@ -157,7 +159,7 @@ def test_a_classifier_without_a_ratio_is_told_so():
 
 def test_probabilities_of_plain_classifiers_are_ratios():
     X, y, groups = draw(0)
-    found = cross_val_detect(LogisticRegression(), X, y, alpha=ALPHA, groups=groups)
+    found = cross_val_detect(FixedThresholdClassifier(LogisticRegression()), X, y, alpha=ALPHA, groups=groups)
     assert found.significance > found.uncut.significance
     for group in range(5):
         assert found.ratio[groups == group].mean() == pytest.approx(1)

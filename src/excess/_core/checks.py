@@ -10,13 +10,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import _num_samples, column_or_1d
 
-_BACKGROUND_WORDS = {"off", "background", "bkg", "hadron", "hadrons", "proton", "protons"}
-"""Labels that cannot be meant to be On."""
+from excess._core.label_words import why_unclear
 
 _MISSING_ALPHA = (
-    "alpha is missing, the number of background events expected in On for each one in Off: give the ratio of the exposures "
-    "On/Off, which is 1 / m for m Off regions as large as On, or alpha_from_p_minus(p_minus) where the noise rate of the "
-    "background is known"
+    "alpha is missing, the number of background events expected in On for each one in Off: give the ratio of exposures "
+    "On/Off, which is 1 / m for m Off regions as large as On, or alpha_from_p_minus(p_minus) where the noise rate of "
+    "the background is known"
 )
 
 FloatArray = NDArray[np.float64]
@@ -176,11 +175,12 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
         shown = ", ".join(map(repr, classes[:5].tolist()))
         more = ", ..." if len(classes) > 5 else ""
         raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}{more}")
-    if str(classes[1]).lower() in _BACKGROUND_WORDS:
-        off, on = classes.tolist()
+    off, on = classes.tolist()
+    reason = why_unclear(off, on)
+    if reason is not None:
         raise ValueError(
-            f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}; use "
-            "0 for Off and 1 for On"
+            f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}, but "
+            f"{reason}; give 1 for On and 0 for Off: (labels == {off!r}).astype(int), if {off!r} is On"
         )
     return classes[0], classes[1]
 

@@ -30,6 +30,7 @@ class OnOffMixin:
     curve_: ThresholdCurve
     calibration_: SignalCalibration
     classes_: NDArray[Any]
+    has_own_threshold = True  # which is tuned; `cross_val_detect` tunes that of classifiers without
     _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
     _has_out_of_bag_scores = False
     _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for

@@ -36,7 +36,7 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
     """Base of k-means classifiers: events in, scaled; scores and selection out."""
 
     _members: list[ClusterCells]
-    alpha: float
+    alpha: float | None
     n_clusters: int
     algorithm: str
     random_state: Any

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Required, TypedDict, Unpack, overload
 
@@ -26,6 +28,7 @@ from excess.estimators.base import ExposedEstimator, OnOffMixin, with_alpha, wit
 from excess.estimators.folds import fold_maker
 from excess.estimators.holdout import check_classifier, score_method
 from excess.estimators.hybrid import OnOffHybridClassifier
+from excess.estimators.own_threshold import with_tuned_threshold
 from excess.stats.thresholds import threshold_rule
 from excess.validation.detection import Detection
 from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
@@ -33,6 +36,8 @@ from excess.validation.onoff_events import OnOffEvents, check_events, check_new_
 from excess.validation.outcome import STATISTICS
 
 __all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds", "detect"]
+
+logger = logging.getLogger("excess.validation")
 
 STRATEGIES = ("pooled", "forward")
 
@@ -95,7 +100,8 @@ def cross_val_detect(
     ----------
     estimator : classifier, or dict of str to classifier
         With ``predict`` and with ``predict_proba`` or ``decision_function``. Several of them share the folds. They are
-        cloned; the given objects stay as they are.
+        cloned; the given objects stay as they are. One without a threshold of its own, such as a plain classifier of
+        scikit-learn, is wrapped in `SignificanceThresholdClassifier`; see the notes.
     X : array-like of shape (n_events, n_features)
         Events.
     y : array-like of shape (n_events,)
@@ -164,8 +170,12 @@ def cross_val_detect(
     both. Where On and Off were observed in different groups, blocks of groups with equal shares of both are held out;
     see ``excess.estimators.folds.block_groups``.
 
-    A plain classifier of scikit-learn selects what it predicts to be On, usually at a probability of 0.5; to tune its
-    threshold, wrap it in `SignificanceThresholdClassifier`.
+    A plain classifier predicts On where that is more likely than Off, so that a small ``alpha`` leaves hardly any
+    event. Its threshold is tuned inside of the training part of each fold instead, with the groups of that part, as
+    ``SignificanceThresholdClassifier(classifier)`` does it; ``Detection.remarks`` says so. Pipelines and searches count
+    as what they end in. Other thresholds are kept: those of On/Off classifiers, of scikit-learn's
+    ``TunedThresholdClassifierCV``, and of ``FixedThresholdClassifier``, which is the way to cut at 0.5. A class of your
+    own whose ``predict`` has a cut of its own says so by an attribute ``has_own_threshold = True``.
 
     Examples
     --------
@@ -184,7 +194,8 @@ def cross_val_detect(
     38.6 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
     learned from these labels.
     """
-    models = check_models(estimator)
+    given = check_models(estimator)
+    models = tune_thresholds(given)
     as_choice("strategy", strategy, STRATEGIES)
     as_choice("statistic", statistic, STATISTICS)
     if statistic == "likelihood":
@@ -200,7 +211,11 @@ def cross_val_detect(
         events = events._replace(time=moments)
     found = _run_folds(models, events, cv, strategy=strategy, n_jobs=n_jobs, verbose=verbose, **repeated)
     detections = {
-        name: make_detection(events, runs, n_repeats, strategy, statistic, required) for name, (runs,) in found.items()
+        name: replace(
+            make_detection(events, runs, n_repeats, strategy, statistic, required),
+            remarks=() if models[name] is given[name] else (_remark(given[name]),),
+        )
+        for name, (runs,) in found.items()
     }
     return detections if isinstance(estimator, Mapping) else detections[""]
 
@@ -225,7 +240,8 @@ def cross_val_thresholds(
     Parameters
     ----------
     estimator, X, y, alpha, groups, cv, n_jobs, random_state
-        As for `cross_val_detect`; one estimator, which gets the mean exposure ratio where ratios differ.
+        As for `cross_val_detect`; one estimator, which is never wrapped, and gets the mean exposure ratio where ratios
+        differ.
     rules : dict of str to str, callable or None
         Names of ``THRESHOLD_METHODS``, or functions of labels, scores and alpha that return a threshold. None is the
         threshold that the model has chosen itself.
@@ -340,6 +356,22 @@ def check_models(estimator: Any) -> dict[str, Any]:
         check_classifier(model)
         score_method(model)
     return models
+
+
+def tune_thresholds(models: Mapping[str, Any]) -> dict[str, Any]:
+    """Return models that all have a threshold of their own; those without are wrapped, which is logged."""
+    tuned = {name: with_tuned_threshold(model) for name, model in models.items()}
+    for name, model in models.items():
+        if tuned[name] is not model:
+            logger.info(_remark(model))
+    return tuned
+
+
+def _remark(model: Any) -> str:
+    return (
+        f"{type(model).__name__} has no threshold of its own: SignificanceThresholdClassifier tunes one inside of the "
+        "training folds"
+    )
 
 
 def check_references(models: Mapping[str, Any], groups: NDArray[Any] | None) -> None:

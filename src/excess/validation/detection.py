@@ -95,6 +95,8 @@ class Detection:
         Map of the sky around the source.
     bins : DetectionBins or None
         What was found in bins of a column, such as energy.
+    remarks : tuple of str
+        What was done to the classifier before it was trained: whether a tuned threshold was added.
 
     See Also
     --------
@@ -127,6 +129,7 @@ class Detection:
     nights: NDArray[Any] | None = None
     sky: SkyMap | None = None
     bins: DetectionBins | None = None
+    remarks: tuple[str, ...] = ()
 
     def annotated(
         self,
@@ -514,7 +517,7 @@ class Detection:
             lines.append(f"{n_only_trained_on} of {len(self.on)} events were only trained on")
         if self.n_permutations:
             lines.append(f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)")
-        lines.append(self.verdict)
+        lines += [*self.remarks, self.verdict]
         return "\n".join(lines)
 
     def _outcome_of(self, own: BoolArray) -> Outcome:

@@ -101,7 +101,8 @@ def _predict_fold(
     learner = learner_of(innermost)
     return FoldResult(
         n_train=n_train,
-        threshold=float(getattr(innermost, "threshold_", np.nan)),
+        # the second is the name of scikit-learn's own tuners
+        threshold=float(getattr(innermost, "threshold_", getattr(innermost, "best_threshold_", np.nan))),
         tuned=innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
         held_out=_predict(model, X_held_out, held_out, on_class, alpha),
         importances=_importances(model, X_held_out),

@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing, indexable
 from excess._core.checks import FloatArray, as_column, as_floats, as_int, as_random_state
 from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
-from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect
+from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect, tune_thresholds
 from excess.validation.detection import Detection
 from excess.validation.onoff_events import check_groups
 from excess.validation.outcome import Outcome
@@ -159,7 +159,7 @@ def null_test(
     Parameters
     ----------
     estimator : classifier, or dict of str to classifier
-        As for `cross_val_detect`.
+        As for `cross_val_detect`: a classifier without a threshold of its own gets a tuned one.
     X : array-like of shape (n_events, n_features)
         Events.
     region : array-like of shape (n_events,)
@@ -200,7 +200,7 @@ def null_test(
     if not chosen or not set(chosen) <= set(range(1, n_regions)):
         raise ValueError(f"off_regions must hold numbers from 1 to {n_regions - 1}, got {list(chosen)}")
     known_groups = check_groups(X, groups, region=numbers)
-    models = check_models(estimator)
+    models = tune_thresholds(check_models(estimator))
     seed = int(as_random_state(random_state).randint(2**31 - 1))
     found: dict[str, dict[int, Detection]] = {name: {} for name in models}
     events = indexable(X)[0]
