@@ -1,5 +1,6 @@
 """scikit-learn's checks, and our own, on every public estimator."""
 
+import inspect
 import pickle
 
 import numpy as np
@@ -78,3 +79,31 @@ def test_pickled_and_cloned_estimators_predict_the_same(estimator, noisy_data):
     for other in (again, loaded):
         assert other.threshold_ == model.threshold_
         np.testing.assert_array_equal(other.predict(noisy_data.X), model.predict(noisy_data.X))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: str(estimator)[:60])
+def test_alpha_has_no_default(estimator, noisy_data):
+    X, y = noisy_data.X[:60], noisy_data.y[:60]
+    with pytest.raises(
+        ValueError, match=r"alpha is missing.* ratio of exposures .* 1 / m for m Off .*alpha_from_p_min"
+    ):
+        clone(estimator).set_params(alpha=None).fit(X, y)
+    assert inspect.signature(type(estimator)).parameters["alpha"].default is None
+
+
+def test_classifiers_inside_get_the_alpha_that_they_lack(noisy_data):
+    X, y = noisy_data.X[:600], noisy_data.y[:600]
+    fitted = excess.SignificanceThresholdClassifier(excess.OnOffTreeClassifier(max_depth=2), 1 / 5, cv=2).fit(X, y)
+    assert fitted.estimator_.alpha == fitted.estimator_.curve_.alpha == 1 / 5
+    assert fitted.estimator.alpha is None
+    own = excess.OnOffTreeClassifier(1 / 3, max_depth=2)
+    assert excess.SignificanceThresholdClassifier(own, 1 / 5, cv=2).fit(X, y).estimator_.alpha == 1 / 3
+
+
+def test_true_labels_of_a_reference_need_no_alpha(noisy_data):
+    X, y, clean = noisy_data.X[:600], noisy_data.y[:600], noisy_data.clean[:600]
+    reference = excess.supervised_reference(X, clean, estimator=excess.OnOffTreeClassifier(max_depth=2))
+    assert reference.estimator.estimator.alpha == 1.0
+    with pytest.raises(ValueError, match="alpha is missing"):
+        reference.fit(X, y)
+    assert reference.set_params(alpha=noisy_data.alpha).fit(X, y).curve_.alpha == noisy_data.alpha

@@ -34,6 +34,7 @@ from excess._core.checks import (
     as_scalar_alpha,
     check_broadcast,
 )
+from excess._core.html import Row, html_table
 
 __all__ = ["OnOffCounts", "joint_significance", "li_ma_p_value", "li_ma_significance", "n_on_for_significance"]
 
@@ -321,6 +322,24 @@ class OnOffCounts:
         """Return the numbers by name, to be put into a table or a file."""
         names = ("n_on", "n_off", "excess", "excess_error", "significance")
         return {name: getattr(self, name) for name in names}
+
+    def texts(self) -> list[str]:
+        """Return On, Off, excess and significance in words, as the cells of a table.
+
+        Examples
+        --------
+        >>> from excess import OnOffCounts
+        >>> OnOffCounts(618, 1108, 0.2).texts()
+        ['618', '1108', '396.4 ± 25.7', '19.2 sigma']
+        """
+        counts = [f"{round(number, 1):.10g}" for number in (self.n_on, self.n_off)]
+        return [*counts, f"{self.excess:.1f} ± {self.excess_error:.1f}", f"{self.significance:.1f} sigma"]
+
+    def _repr_html_(self) -> str:
+        """Return a table with one row, which notebooks show."""
+        columns = ("On", "Off", "alpha", "excess", "significance")
+        on, *others = self.texts()
+        return html_table(columns, [Row(on, [others[0], f"{self.alpha:.4g}", *others[1:]])])
 
     def __str__(self) -> str:
         """Say counts, excess and significance in one line."""

@@ -20,6 +20,7 @@ from excess.validation.detection_bins import DetectionBins
 from excess.validation.detection_parts import Fold, Nearby, TrustRange
 from excess.validation.exposure import Exposure
 from excess.validation.feature_histograms import FeatureBinning, FeatureHistogram
+from excess.validation.notebook_tables import detection_table
 from excess.validation.outcome import Outcome, count_events, find_contrasts, find_likelihood
 from excess.validation.sky_map import SkyMap
 from excess.validation.verdict import Verdict, judge
@@ -519,6 +520,10 @@ class Detection:
             lines.append(f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)")
         lines += [*self.remarks, self.verdict]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """Return a table of both statistics with the verdict, which notebooks show."""
+        return detection_table(self)
 
     def _outcome_of(self, own: BoolArray) -> Outcome:
         """Return both statistics of some hold-out events."""

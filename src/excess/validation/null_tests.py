@@ -16,6 +16,7 @@ from excess._core.progress import progress_bar
 from excess.stats.significance import OnOffCounts
 from excess.validation.cross_validation import SharedOptions, check_models, cross_val_detect, tune_thresholds
 from excess.validation.detection import Detection
+from excess.validation.notebook_tables import null_test_table
 from excess.validation.onoff_events import check_groups
 from excess.validation.outcome import Outcome
 
@@ -119,6 +120,10 @@ class NullTest:
             f"{len(self.outcomes)} null regions: {values} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})\n"
             f"{self.verdict}"
         )
+
+    def _repr_html_(self) -> str:
+        """Return a table with one row per Off region and the verdict, which notebooks show."""
+        return null_test_table(self)
 
 
 class _Options(SharedOptions, total=False):
