@@ -258,7 +258,7 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
     ("parameters", "error", "message"),
     [
         ({"alpha": 0}, ValueError, "alpha must be positive, got 0"),
-        ({"alpha": None}, ValueError, "alpha must"),
+        ({"alpha": None}, ValueError, "alpha is missing"),
         ({"method": "lima"}, ValueError, "method must be one of 'significance'"),
         ({"cv": "loo"}, ValueError, "cv must be 'oob', 'prefit', a number or a splitter, got 'loo'"),
         ({"cv": LeaveOneGroupOut()}, ValueError, r"groups must be given: cv=LeaveOneGroupOut\(\)"),

@@ -429,7 +429,7 @@ def test_dates_as_groups(forest, noisy_data):
 def test_nothing_of_the_process_changes(noisy_data):
     """Threads share warning filters and the threads of linear algebra."""
     before = warnings.filters.copy(), [entry["num_threads"] for entry in threadpool_info()]
-    model = OnOffKMeansEnsembleClassifier(8, 16, n_jobs=4, random_state=0).fit(noisy_data.X, noisy_data.y)
+    model = OnOffKMeansEnsembleClassifier(8, 16, 1.0, n_jobs=4, random_state=0).fit(noisy_data.X, noisy_data.y)
     model.predict(noisy_data.X)
     many = OnOffKMeansClassifier(16, random_state=0)
     cross_val_detect(many, noisy_data.X, noisy_data.y, alpha=1.0, n_jobs=3, random_state=0)

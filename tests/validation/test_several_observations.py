@@ -235,7 +235,7 @@ class TestTraining:
         X, y, _, _ = draw(0, share=0.2, n_off=(300, 100))
         weights = np.random.default_rng(0).integers(0, 4, len(y))
         group = np.arange(len(y)) % 3
-        forest = OnOffForestClassifier(8, min_samples_leaf=5, random_state=0)
+        forest, shared = OnOffForestClassifier(8, min_samples_leaf=5), {"alpha": 1.0, "random_state": 0}
         folds, repeated = (
             [(np.flatnonzero(own != k), np.flatnonzero(own == k)) for k in range(3)]
             for own in (
@@ -243,8 +243,8 @@ class TestTraining:
                 group.repeat(weights),
             )
         )
-        weighted = OnOffHybridClassifier(estimator=forest, cv=folds, random_state=0).fit(X, y, sample_weight=weights)
-        model = OnOffHybridClassifier(estimator=forest, cv=repeated, random_state=0)
+        weighted = OnOffHybridClassifier(estimator=forest, cv=folds, **shared).fit(X, y, sample_weight=weights)
+        model = OnOffHybridClassifier(estimator=forest, cv=repeated, **shared)
         model = model.fit(X.repeat(weights, axis=0), y.repeat(weights))
         np.testing.assert_array_equal(weighted.predict_proba(X), model.predict_proba(X))
         np.testing.assert_array_equal(weighted.curve_.n_off, model.curve_.n_off)
@@ -252,13 +252,13 @@ class TestTraining:
     def test_weights_of_a_threshold_that_are_refused(self):
         X, y, _, _ = draw(0)
         with pytest.raises(ValueError, match="event_weight goes with method='significance' or 'f1' only"):
-            SignificanceThresholdClassifier(LogisticRegression(), method="mithal").fit(X, y, event_weight=y + 1.0)
+            SignificanceThresholdClassifier(LogisticRegression(), 1.0, method="mithal").fit(X, y, event_weight=y + 1.0)
         with pytest.raises(ValueError, match="y and event_weight must have the same length"):
-            SignificanceThresholdClassifier(LogisticRegression()).fit(X, y, event_weight=[1.0, 2.0])
+            SignificanceThresholdClassifier(LogisticRegression(), 1.0).fit(X, y, event_weight=[1.0, 2.0])
         with pytest.raises(ValueError, match="event_weight must not be negative"):
-            SignificanceThresholdClassifier(LogisticRegression()).fit(X, y, event_weight=-np.ones(len(y)))
+            SignificanceThresholdClassifier(LogisticRegression(), 1.0).fit(X, y, event_weight=-np.ones(len(y)))
         with pytest.raises(ValueError, match="sample_weight is zero for all On events"):
-            OnOffHybridClassifier(estimator=LogisticRegression(), cv=2).fit(X, y, sample_weight=1.0 - y)
+            OnOffHybridClassifier(estimator=LogisticRegression(), alpha=1.0, cv=2).fit(X, y, sample_weight=1.0 - y)
 
 
 class TestDetection:

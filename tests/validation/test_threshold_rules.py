@@ -65,7 +65,7 @@ def test_rules_may_be_functions_and_labels_strings(noisy_data):
 
 def test_out_of_bag_scores_of_a_frozen_forest_are_of_other_events(noisy_data):
     X, y, groups = noisy_data.X, noisy_data.y, noisy_data.groups
-    forest = clone(MODELS["forest"]).fit(X[groups == 0], y[groups == 0])
+    forest = clone(MODELS["forest"]).set_params(alpha=noisy_data.alpha).fit(X[groups == 0], y[groups == 0])
     shared = {"alpha": noisy_data.alpha, "groups": groups}
     found = cross_val_thresholds(FrozenEstimator(forest), X, y, {"significance": "significance"}, **shared)
     scores = forest.predict_proba(X)[:, 1]
