@@ -147,7 +147,7 @@ def test_same_bits_whatever_the_environment_allows():
     code = (
         "import numpy as np, hashlib; from excess import OnOffKMeansClassifier\n"
         "rng = np.random.default_rng(0); X = rng.normal(size=(5000, 10)); y = rng.integers(0, 2, 5000)\n"
-        "print(hashlib.sha256(OnOffKMeansClassifier(40, random_state=0).fit(X, y).cluster_centers_).hexdigest())"
+        "print(hashlib.sha256(OnOffKMeansClassifier(40, 1.0, random_state=0).fit(X, y).cluster_centers_).hexdigest())"
     )
     found = {
         subprocess.run(

@@ -327,7 +327,7 @@ def test_user_is_told_when_compiling_takes_a_while(tmp_path):
     """In a new process with an empty cache, a word comes on standard error; with the cache filled, none does."""
     script = (
         "import numpy as np; from excess import OnOffForestClassifier as F;"
-        "F(2, min_samples_leaf=5).fit(np.arange(60.0)[:, None], np.arange(60) % 2)"
+        "F(2, 1.0, min_samples_leaf=5).fit(np.arange(60.0)[:, None], np.arange(60) % 2)"
     )
     message = "Compiling the forest for this machine"
     environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}

@@ -35,6 +35,8 @@ SEEN: list[tuple[frozenset, tuple]] = []
 class Recorder(ClassifierMixin, BaseEstimator):
     """Keeps which events, and with which labels, it was fitted on; X holds nothing but the event's number."""
 
+    has_own_threshold = True
+
     def __init__(self, random_state=None):
         self.random_state = random_state
 
@@ -349,6 +351,8 @@ def test_required_significance_decides(forest, noisy_data):
 
 
 class Scoreless(ClassifierMixin, BaseEstimator):
+    has_own_threshold = True
+
     def fit(self, X, y):
         self.classes_ = np.unique(y)
         return self
