@@ -122,3 +122,15 @@ def test_a_map_is_read_as_it_was_written():
     written["layers"]["all"]["counts"].pop()
     with pytest.raises(ValueError, match="does not have 61 x 61 pixels"):
         SkyMap.from_dict(written)
+
+
+def test_selected_events_that_are_all_at_the_source_have_no_layer():
+    """Without background events there is nothing to compare with, and what cannot be written is left out."""
+    rng = np.random.default_rng(7)
+    position, pointing = wobble(3_000, rng)
+    gammas = rng.normal(scale=0.02, size=(200, 2))
+    every = np.concatenate([position, gammas])
+    selected = np.arange(len(every)) >= len(position)
+    found = make(every, np.concatenate([pointing, pointing[:200]]), selected)
+    assert list(found.layers) == ["all"]
+    json.dumps(found.to_dict(), allow_nan=False)

@@ -73,7 +73,7 @@ class SkyMap:
     share : float
         Share of the events that are in the map.
     layers : dict of str to SkyLayer
-        ``"all"`` events, and ``"selected"`` ones; without those of too few events.
+        ``"all"`` events, and ``"selected"`` ones; without those of too few events, or of none away from the source.
 
     See Also
     --------
@@ -193,6 +193,8 @@ def map_sky(
         for name, mask in (("all", np.ones(len(position), dtype=np.bool_)), ("selected", selected))
         if np.count_nonzero(mask) >= _MIN_EVENTS
     }
+    # where no event is away from the source, there is no background to compare with
+    layers = {name: layer for name, layer in layers.items() if np.isfinite(layer.spread)}
     drawn = np.empty((0, 2)) if off_centers is None else off_centers
     return SkyMap(acceptance.axis, region_radius, centers, drawn, share, layers)
 
