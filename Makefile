@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test quick lint format bench docs clean
+.PHONY: help demo test quick lint format bench docs coverage dist test-oldest test-newest clean
 
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
@@ -16,7 +17,11 @@ help:
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
 	@echo "make docs    build the documentation site with its tutorials; look at docs/_build/html/index.html"
-	@echo "make clean   remove $(VENV) and caches"
+	@echo "make coverage     run all tests and say which lines of the package no test runs; look at htmlcov/index.html"
+	@echo "make dist         build wheel and sdist, check them, and run the demo from the wheel in a new environment"
+	@echo "make test-oldest  run the quick tests with the lowest supported version of every dependency"
+	@echo "make test-newest  run the quick tests with the newest ones, pre-releases included"
+	@echo "make clean   remove virtual environments, builds and caches"
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -24,15 +29,15 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.core: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[report]"
+	$(PIP_INSTALL) --editable "."
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(PIP_INSTALL) --editable ".[dev]"
 	@touch $@ $(VENV)/.core
 
 $(VENV)/.docs: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	$(PIP_INSTALL) --editable ".[docs]"
 	@touch $@ $(VENV)/.core
 
 demo: $(VENV)/.core
@@ -61,5 +66,31 @@ bench: $(VENV)/.dev
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 
+# kernels are seen through the test that runs them as Python, in a process of its own
+coverage: $(VENV)/.dev
+	rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest $(PYTEST_ARGS) --cov --cov-report=term --cov-report=html
+
+dist: $(BIN)/python
+	$(PIP_INSTALL) build twine
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python tools/check_dist.py dist
+
+# Old libraries warn of the newer ones that they are installed with, and that is not about this package: these warnings are no errors.
+OTHERS_WARN := -W ignore::DeprecationWarning -W ignore::PendingDeprecationWarning -W ignore::FutureWarning
+
+test-oldest:
+	$(PYTHON) -m venv --clear .venv-oldest
+	$(PYTHON) tools/oldest.py test > .venv-oldest/oldest.txt
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/oldest.txt --editable ".[test]"
+	NUMBA_CACHE_DIR=$(CURDIR)/.venv-oldest/kernels .venv-oldest/bin/python -m pytest $(PYTEST_ARGS) $(OTHERS_WARN) -m "not slow" tests
+
+test-newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --pre --editable ".[test]"
+	NUMBA_CACHE_DIR=$(CURDIR)/.venv-newest/kernels .venv-newest/bin/python -m pytest $(PYTEST_ARGS) -m "not slow" tests
+
 clean:
-	rm -rf $(VENV) docs/_build docs/_tutorials docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-oldest .venv-newest dist htmlcov .coverage .coverage.* docs/_build docs/_tutorials docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ from numba.core import config
 
 _settings: Any = config  # numba makes its attributes from the environment
 
-__all__ = ["njit"]
+__all__ = ["is_compiling", "njit"]
 
 _logger = logging.getLogger("excess")
 
@@ -45,6 +45,11 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             _settings.CACHE_DIR = usual
 
     return compiled
+
+
+def is_compiling() -> bool:
+    """Return whether kernels are compiled: ``NUMBA_DISABLE_JIT=1`` runs them as Python, for debuggers and coverage."""
+    return not _settings.DISABLE_JIT
 
 
 @cache

@@ -51,23 +51,37 @@ class ArgumentError(ValueError):
         self.argument, self.problem = argument, problem
 
 
-def require(module: str, doing: str, *, extra: str = "astro") -> Any:
-    """Import an optional library, or raise ImportError that names the extra to install.
+def require(module: str, doing: str, *, extra: str | None = None) -> Any:
+    """Import a library when it is needed, or raise ImportError that says what to install.
+
+    Parameters
+    ----------
+    module : str
+        What to import.
+    doing : str
+        What needs it, for the message.
+    extra : str, optional
+        The extra of this package that has it; without one, the library itself is named.
 
     Examples
     --------
     >>> from excess._core.errors import require
-    >>> require("no_such_library", "reading scrolls")
+    >>> require("no_such_library.io", "reading scrolls")
     Traceback (most recent call last):
         ...
-    ImportError: reading scrolls needs no_such_library: pip install 'excess[astro]'
+    ImportError: reading scrolls needs no_such_library: pip install no_such_library
+    >>> require("no_such_library", "writing scrolls", extra="onnx")
+    Traceback (most recent call last):
+        ...
+    ImportError: writing scrolls needs no_such_library: pip install 'excess[onnx]'
     """
     try:
         with defer_interrupts():  # libraries print tracebacks when their import is interrupted
             return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ImportError(f"{doing} needs {package}: pip install 'excess[{extra}]'") from error
+        remedy = package if extra is None else f"'excess[{extra}]'"
+        raise ImportError(f"{doing} needs {package}: pip install {remedy}") from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -233,7 +233,7 @@ class Efficiency:
         of : {"all", "quality"}, default="all"
             As for `fractions`, for the plot; the tables have both.
         plots : tuple of {"png", "pdf", "svg"}, default=("png",)
-            Formats of the plot, which needs ``pip install 'excess[report]'``.
+            Formats of the plot.
         overwrite : bool, default=False
             Replace files that are there.
         """

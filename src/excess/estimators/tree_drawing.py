@@ -82,7 +82,7 @@ def tree_text(view: TreeView, max_depth: int | None) -> str:
 
 def draw_tree(view: TreeView, max_depth: int | None, ax: Any) -> Any:
     """Draw the tree with matplotlib and return the axes."""
-    plt = require("matplotlib.pyplot", "plot_tree", extra="report")
+    plt = require("matplotlib.pyplot", "plot_tree")
     from matplotlib.colors import TwoSlopeNorm
 
     deepest = _deepest(max_depth)

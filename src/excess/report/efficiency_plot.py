@@ -100,7 +100,7 @@ def plot_efficiency(
 
 def _label_energies(ax: Axes, n_decades: float) -> None:
     """Label a logarithmic axis by plain numbers: 1, 2, 5, 10 where there is room for them, else decades."""
-    ticker = require("matplotlib.ticker", "plotting", extra="report")
+    ticker = require("matplotlib.ticker", "plotting")
     steps = (1, 2, 5) if n_decades <= _FEW_DECADES else (1,)
     ax.xaxis.set_major_locator(ticker.LogLocator(subs=steps))
     ax.xaxis.set_major_formatter(ticker.FormatStrFormatter("%g"))

@@ -47,8 +47,7 @@ def write_report(
 ) -> Path:
     """Write a report as one HTML file that opens in any browser, without a network.
 
-    The page holds binned counts and no events, so its size does not depend on their number. Writing it needs the
-    libraries of ``excess[report]``.
+    The page holds binned counts and no events, so its size does not depend on their number.
 
     Parameters
     ----------
@@ -145,7 +144,7 @@ def write_report(
         max_rows=MAX_ROWS,
         config=config,
         data=_as_script(data),
-        plotly=require("plotly.offline", "writing a report", extra="report").get_plotlyjs(),
+        plotly=require("plotly.offline", "writing a report").get_plotlyjs(),
         css=_asset("page.css"),
         javascript=_script(),
     )
@@ -259,6 +258,6 @@ def _asset(name: str) -> str:
 
 @cache
 def _environment() -> Any:
-    jinja = require("jinja2", "writing a report", extra="report")
+    jinja = require("jinja2", "writing a report")
     options = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     return jinja.Environment(loader=jinja.FunctionLoader(_asset), undefined=jinja.StrictUndefined, **options)

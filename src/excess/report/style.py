@@ -83,8 +83,8 @@ def paper_axes(
     target = None if path is None else Path(path)
     if target is not None:
         _check_target(target)
-    require("matplotlib.figure", "plotting", extra="report")
-    mpl = require("matplotlib", "plotting", extra="report")
+    require("matplotlib.figure", "plotting")
+    mpl = require("matplotlib", "plotting")
     with mpl.rc_context(PAPER_STYLE if ax is None else {}):
         if ax is None:
             ax = mpl.figure.Figure(figsize=size, layout="constrained").add_subplot()
@@ -183,5 +183,5 @@ def _save(ax: Axes, path: Path) -> None:
     """Write the figure of the axes, completely or not at all."""
     figure: Any = ax.figure
     whole: Figure = figure if hasattr(figure, "savefig") else figure.figure  # axes may be part of a subfigure
-    with require("matplotlib", "plotting", extra="report").rc_context(_FILE_STYLE), replacing(path) as temporary:
+    with require("matplotlib", "plotting").rc_context(_FILE_STYLE), replacing(path) as temporary:
         whole.savefig(temporary, **FORMATS[path.suffix.lower()])

@@ -310,7 +310,7 @@ def remark(rates: Mapping[str, Any] | pd.Series[Any]) -> str:
 
 def _draw(results: pd.DataFrame, rates: pd.DataFrame) -> Figure:
     """Draw the null distributions, the p-values and the power."""
-    figure = require("matplotlib.figure", "drawing", extra="report").Figure(figsize=(13.5, 4.4), layout="constrained")
+    figure = require("matplotlib.figure", "drawing").Figure(figsize=(13.5, 4.4), layout="constrained")
     alarms, p_values, detections = figure.subplots(1, 3)
     shared = _shared_data_sets(results)
     null = {name: shared[(shared["n_signal"] == 0) & (shared["statistic"] == name)] for name in STATISTICS}

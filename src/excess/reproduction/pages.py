@@ -112,7 +112,7 @@ def write_page(page: Page, results: pd.DataFrame, folder: Path) -> None:
     ``results.csv`` and ``results.parquet`` hold one line per repetition and method, ``summary.csv`` the numbers of the
     tables, ``page.md`` and ``page.html`` what people read. The HTML file needs no other file.
     """
-    require("pyarrow", "writing Parquet", extra="experiments")
+    require("pyarrow", "writing Parquet")
     folder.mkdir(parents=True, exist_ok=True)
     labelled = results.assign(data=page.data)
     files.write_text(folder / "results.csv", labelled.to_csv(index=False))

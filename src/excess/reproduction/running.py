@@ -59,7 +59,7 @@ def reproduce_targets(
     chosen = chosen_targets(names)
     # report what is missing before hours of work, not after
     for module in ("pyarrow", "matplotlib"):
-        require(module, "reproducing tables and figures", extra="experiments")
+        require(module, "reproducing tables and figures")
     _refuse_foreign_pages(chosen, folder)
     studies = {study: folder / "trials" / study.name for name in chosen for study in TARGETS[name].studies}
     # what the trials are made from: empty where nothing is finished, and nothing will be run

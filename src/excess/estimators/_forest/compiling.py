@@ -21,6 +21,7 @@ from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
 from excess._core import rng
+from excess._core.compilation import is_compiling
 from excess.estimators._forest import ensemble, grower, predictor
 from excess.estimators._forest.layout import MAX_NARROW_BINS
 from excess.stats import score_kernels
@@ -36,6 +37,8 @@ def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
     """Run all kernels once on a few rows of the type of X, unless that was done before in this process."""
     wide = max_bins is None and len(X) > MAX_NARROW_BINS
     kind = (X.dtype, X.flags.c_contiguous, X.flags.f_contiguous, X.flags.writeable, wide)
+    if not is_compiling():
+        return
     with _lock:
         if kind in _ready:
             return
