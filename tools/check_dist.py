@@ -1,4 +1,4 @@
-"""The check of a built wheel and sdist: what they hold, and that the wheel alone runs the demo and writes its report."""
+"""The check of a built wheel and sdist: what they hold, and that the wheel alone runs the demo with its report."""
 
 from __future__ import annotations
 
