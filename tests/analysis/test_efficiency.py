@@ -287,6 +287,9 @@ class TestCommand:
         assert run_command("efficiency", model_path, gamma_path, "--aeff", gamma_path) == 2
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing") == 2
         assert "--energy" in capsys.readouterr().err
+        areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")
+        assert run_command("efficiency", model_path, gamma_path, *areas) == 2
+        assert "2 files are called run.fits" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.skipif(not FACT_GAMMAS.exists(), reason="FACT's simulated gammas are not in ../shared/data")

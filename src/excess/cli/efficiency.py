@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,6 +91,13 @@ def efficiency(
 
     if aeff and output is None:
         raise typer.BadParameter("needs a folder to write to: --output", param_hint="--aeff")
+    for name, times in Counter(path.name for path in aeff or []).items():
+        if times > 1:
+            raise typer.BadParameter(
+                f"{times} files are called {visible(name)}, so that one copy would replace the other; give an output "
+                "folder each",
+                param_hint="--aeff",
+            )
     found = efficiency(
         model,
         files,
