@@ -24,6 +24,7 @@ from excess.events import (
 from excess.events import _bounds as bounds
 from excess.events.derived_features import LONGEST_CHAIN, MOST_DERIVED, inputs_of_derived
 from excess.events.observation_list import load_observation_list
+from excess.events.run_index import RunIndex
 
 h5py = pytest.importorskip("h5py")
 fits = pytest.importorskip("astropy.io.fits")
@@ -224,6 +225,14 @@ def test_compressed_fits_files_are_read_from_a_temporary_file(tmp_path, monkeypa
 def test_fits_headers_that_lead_nowhere(tmp_path, header, message):
     path = write_fits(tmp_path / "run.fits", **header)
     assert message in message_of(describe, path)
+
+
+def test_an_index_of_runs_is_bounded_like_the_runs(tmp_path, monkeypatch):
+    path = write_fits(tmp_path / "small.fits")
+    (tmp_path / "hdu-index.fits.gz").write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(bounds, "ALWAYS_ALLOWED", 1000)
+    monkeypatch.setattr(bounds, "LARGEST_RATIO", 2)
+    assert "hdu-index.fits.gz: holds more than 0 MiB" in message_of(RunIndex, tmp_path)
 
 
 def test_fits_files_with_something_behind_them_are_read(tmp_path):

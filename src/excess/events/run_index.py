@@ -15,6 +15,7 @@ from typing import Any
 
 from excess._core.errors import require, wrap_errors
 from excess._core.files import replacing
+from excess.events._fits_file import check_fits
 
 __all__ = ["RunIndex", "find_run_index", "is_copied_index", "is_same_content"]
 
@@ -168,6 +169,7 @@ def _full(path: Path) -> Path:
 
 
 def _read(path: Path) -> Any:
+    check_fits(path)  # of bounded size, also where it is compressed
     table = require("astropy.table", "reading FITS").Table.read(path, hdu=1)
     table.convert_bytestring_to_unicode()
     return table
