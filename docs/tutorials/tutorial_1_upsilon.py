@@ -51,8 +51,8 @@ detection = excess.cross_val_detect(forest, X[labelled], on[labelled], alpha=alp
 print(detection)
 
 # %%
-# Forward, with models of earlier events only, the significance follows the normal law where there is no source. It is
-# the one to quote, of the events that were judged:
+# Forward, with models of the events that come before in the file only, the significance follows the normal law where
+# there is no source, in whatever order the events are. It is the one to quote, of the events that were judged:
 forward = excess.cross_val_detect(forest, X[labelled], on[labelled], alpha=alpha, strategy="forward", random_state=0)
 print(f"{forward.significance:.1f} sigma forward, {forward.uncut.significance:.1f} without a cut for the same events")
 
