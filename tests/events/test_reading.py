@@ -208,6 +208,9 @@ def test_truncated_files(tmp_path, kind, part):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.skipif(
+    pd.__version__ < "3.1", reason="pandas before 3.1 cuts a long line where it is the first of a chunk"
+)
 def test_damaged_rows_show_while_reading(tmp_path):
     path = write_as(make_table(5000), tmp_path, "csv")
     with path.open("a") as file:
