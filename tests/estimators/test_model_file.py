@@ -603,7 +603,7 @@ HEADER_TRICKS = {
     "dtype of nothing": (change("values", dtype=None), DAMAGED),
     "dtype of halves": (change("roots", dtype="F16", shape=[8]), "wrong dtype"),
     "dtype of short floats": (change("roots", dtype="BF16", shape=[8]), "wrong dtype"),
-    "dtype of complex numbers": (change("roots", dtype="C64"), "wrong dtype"),
+    "dtype of complex numbers": (change("roots", dtype="C64"), f"wrong dtype|{DAMAGED}"),
     "size beyond the file": (change("values", shape=[10**12]), DAMAGED),
     "product beyond the file": (change("values", shape=[5000, 5000]), DAMAGED),
     "product beyond all numbers": (change("values", shape=[2**62, 2**62]), DAMAGED),
