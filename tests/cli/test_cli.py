@@ -497,3 +497,34 @@ def test_memory_of_apply_does_not_grow(folder, tmp_path):
     assert len(read_events(tmp_path / "out.hdf5", ["excess_selected"])) == 600_000
     assert peaks[1] < peaks[0] + 30  # MiB; 450,000 more events take 120
     assert sum(len(chunk) for chunk in iter_events(tmp_path / "out.hdf5", ["width"])) == 600_000
+
+
+def test_info_of_several_files_says_what_looks_at_them(folder, capsys):
+    assert run("info", folder / "gamma.hdf5", folder / "proton.hdf5") == 2
+    assert "FILE: takes one file, got 2; 'excess init' and 'excess detect' look at several" in said(capsys)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_refused_run_leaves_no_folder_behind(there, folder, tmp_path):
+    target = tmp_path / "new" / "result"
+    if there:
+        target.mkdir(parents=True)
+    assert run("detect", folder / "gamma.hdf5", "-o", target) == 1
+    assert (tmp_path / "new").exists() == target.exists() == there
+
+
+def test_apply_says_which_files_the_model_was_trained_on(folder, tmp_path, caplog):
+    again = tmp_path / "again.hdf5"
+    again.write_bytes((folder / "observation.hdf5").read_bytes())
+    files = (again, folder / "new" / "observation.hdf5")
+    assert run("apply", folder / "tree.excess", *files, "-o", tmp_path / "out", "--json") == 0
+    assert [record.getMessage().split(";")[0] for record in caplog.records] == [f"the model was trained on {again}"]
+
+
+def test_the_title_of_a_narrow_table_stays_in_one_line(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(folder)  # the model is called as the file is
+    assert run("detect", "new/observation.hdf5", "--model-file", "tree.excess", "-o", tmp_path / "out") == 0
+    title, names, *_ = capsys.readouterr().out.splitlines()
+    assert title.strip() == "Hold-out events, alpha = 0.2; significances in sigma, applied"
+    assert names.split() == ["model", "On", "Off", "excess", "cut", "likelihood"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -42,6 +43,8 @@ from excess.events import (
 from excess.events.run_index import RunIndex, find_run_index, is_copied_index, is_same_content
 
 __all__ = ["Applied", "apply"]
+
+logger = logging.getLogger("excess.analysis")
 
 _MAX_WAITING = 16
 """Chunks of three columns that may wait while the file is copied."""
@@ -154,6 +157,7 @@ def apply(
     index = _find_index(described, targets, overwrite) if into_folder else None
     for target in targets.values():
         prepare_folder(target.parent)
+    _warn_of_seen(trained, paths)
     history = _history(trained, columns)
     jobs = [
         _make_job(described[path], target, columns, chunk_rows, history, selected_only)
@@ -257,6 +261,19 @@ def _refuse_present(columns: OutputColumns, found: FileInfo) -> None:
                 f"{found.path}: has a column {name!r} already, and no column is replaced; give the new ones another "
                 "name by prefix (--prefix on the command line)"
             )
+
+
+def _warn_of_seen(trained: TrainedModel, paths: list[Path]) -> None:
+    """Say which files the model was trained on: what it selects of them is no result."""
+    seen = [path for path in paths if trained.has_seen(path)]
+    if seen:
+        more = f" and {len(seen) - 1} more of these files" if len(seen) > 1 else ""
+        logger.warning(
+            "the model was trained on %s%s; a significance of the events that it selects there is too large, so quote "
+            "what 'excess detect' finds by cross-validation",
+            seen[0],
+            more,
+        )
 
 
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:

@@ -161,7 +161,7 @@ def claim_run_folder(
     Parameters
     ----------
     folder : path
-        Made if it is not there.
+        Made if it is not there, and removed again if the work ends by an error before anything is in it.
     inputs : iterable of path
         Files that the run reads; these are never replaced.
     overwrite : bool, default=False
@@ -184,11 +184,18 @@ def claim_run_folder(
     """
     target, given = Path(folder), list(inputs)
     check_run_folder(target, given, overwrite=True)
+    made = [path for path in (target, *target.parents) if not path.exists()]
     prepare_folder(target)
-    with locked(target):
-        undo_unfinished(target, RUN_FILES)
-        check_run_folder(target, given, overwrite=overwrite)
-        yield target
+    try:
+        with locked(target):
+            undo_unfinished(target, RUN_FILES)
+            check_run_folder(target, given, overwrite=overwrite)
+            yield target
+    except BaseException:
+        with suppress(OSError):  # a folder that is not empty stays
+            for path in made:
+                path.rmdir()
+        raise
 
 
 def listed_files(path: str | PathLike[str]) -> list[Path]:

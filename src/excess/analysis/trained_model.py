@@ -76,6 +76,11 @@ class TrainedModel:
         """Checksums of all files that it was trained on."""
         return {entry["sha256"] for entry in self.record.get("files", [])}
 
+    def has_seen(self, path: Path) -> bool:
+        """Say whether it was trained on a file; the content is only read where the size is that of one of them."""
+        sizes = {entry.get("bytes") for entry in self.record.get("files", [])}
+        return path.is_file() and path.stat().st_size in sizes and sha256_of(path) in self.seen_checksums
+
     @property
     def trust(self) -> dict[str, float] | None:
         """How far it trusts each of its members, by name; None for a model without references."""
@@ -87,9 +92,8 @@ class TrainedModel:
 
         The message ends with ``instead``, what else could be done.
         """
-        seen = self.seen_checksums
         for path in (path for paths in observation.files.values() for path in paths):
-            if path.is_file() and sha256_of(path) in seen:
+            if self.has_seen(path):
                 raise ModelFileError(
                     f"{self.path}: was trained on {path}; give it events that it has not seen{instead}"
                 )

@@ -146,7 +146,7 @@ def simulate(
 
 @app.command()
 def info(
-    file: Annotated[Path, typer.Argument(help="Event file, or model file.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Event file, or model file.")],
     config: Config = None,
     source: Source = None,
     as_json: Json = False,
@@ -155,6 +155,11 @@ def info(
     with exit_at_interrupts():
         from excess.analysis import describe_file
 
+    if len(files) > 1:
+        raise typer.BadParameter(
+            f"takes one file, got {len(files)}; 'excess init' and 'excess detect' look at several", param_hint="FILE"
+        )
+    file = files[0]
     found = describe_file(file, config, source=source)
     if as_json:
         print_json(found)

@@ -150,7 +150,10 @@ def _run_table(run: Run) -> Any:
     first = next(iter(run.detections.values()))
     how = f"{first.strategy} / forward" if run.forward else first.strategy
     title = f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma, {how}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    # as wide as the title, which would be broken into lines otherwise
+    table = Table(
+        title=title, min_width=len(title), box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     table.add_column("model", overflow="fold")
     columns = ["On", "Off", "excess", "cut", "likelihood"]
     columns += ["permutation p"] if first.n_permutations else []

@@ -119,12 +119,19 @@ class Census:
         n_used = self.n_on + self.n_off
         lost = alpha * self.n_overlapping * n_used / self.n_inside
         error = float(np.sqrt(self.n_on + alpha**2 * self.n_off))
-        if self.n_overlapping > _MAX_OVERLAP * n_used or lost > _MAX_OVERLAP_ERROR * error:
-            raise EventFileError(
-                f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
-                f"giving them to On would look like a source, by {lost / error:.1f} sigma; make theta_squared_cut "
-                "smaller, or choose the overlap policy 'drop'"
-            )
+        fakes = lost > _MAX_OVERLAP_ERROR * error
+        if not fakes and self.n_overlapping <= _MAX_OVERLAP * n_used:
+            return
+        why = (
+            f"giving them to On would look like a source, by {lost / error:.1f} sigma"
+            if fakes
+            else f"that is more than {100 * _MAX_OVERLAP:g} % of those that are used"
+        )
+        raise EventFileError(
+            f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
+            f"{why}; make theta_squared_cut smaller, or leave these events out by 'overlap: drop', both under "
+            "'regions' of the configuration"
+        )
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and left out."""
