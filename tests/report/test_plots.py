@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import FixedThresholdClassifier
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
 from excess.observation import observe, simulate_observation
@@ -379,7 +380,8 @@ def test_nothing_selected(found, plot):
 @pytest.mark.parametrize("plot", [plot_score_histogram, plot_threshold_curve, plot_significance_over_time])
 def test_a_classifier_without_a_tuned_threshold(seen, plot):
     X = (seen.X - seen.X.mean(axis=0)) / seen.X.std(axis=0)
-    found = cross_val_detect(LogisticRegression(max_iter=500), X, seen.on, alpha=seen.alpha, groups=seen.groups)
+    plain = FixedThresholdClassifier(LogisticRegression(max_iter=500))
+    found = cross_val_detect(plain, X, seen.on, alpha=seen.alpha, groups=seen.groups)
     assert np.isnan(found.thresholds).all()
     ax = plot(found)
     ax.figure.draw_without_rendering()
