@@ -585,3 +585,18 @@ def test_a_signal_after_the_work_does_not_change_the_exit_code(sent):
     )
     ended = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_exit_during_imports_leaves_no_lock(tmp_path, number):
+    code = (
+        "import os, pathlib\n"
+        "from excess._core.interrupts import exit_at_interrupts\n"
+        "from excess._core.locks import locked\n"
+        f"with locked(pathlib.Path({str(tmp_path)!r})), exit_at_interrupts():\n"
+        f"    os.kill(os.getpid(), {int(number)})\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.returncode == 128 + number
+    assert list(tmp_path.iterdir()) == []

@@ -11,14 +11,25 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-__all__ = ["INTERRUPTED", "defer_interrupts", "exit_at_interrupts", "ignore_interrupts", "record_signals", "words_for"]
+__all__ = [
+    "INTERRUPTED",
+    "defer_interrupts",
+    "exit_at_interrupts",
+    "ignore_interrupts",
+    "record_signals",
+    "removed_at_exit",
+    "words_for",
+]
 
 INTERRUPTED = 130
 """Exit code of a command that was interrupted from the keyboard: 128 and the number of the signal."""
+
+_to_remove: list[str] = []
+"""Files of locks that are held, which a process that ends at once removes."""
 
 _SECONDS_TO_END = 2.0
 """How long further signals are left alone, so that they do not interrupt the removal of temporary files."""
@@ -41,7 +52,7 @@ def words_for(number: int) -> str:
 def exit_at_interrupts(*, ever_after: bool = False) -> Iterator[None]:
     """End the process at once when it is interrupted or terminated, with one line.
 
-    For imports, and for the end of a process, when there is nothing to clean up: libraries print tracebacks, and raise
+    For imports, and for the end of a process, when there is nothing to clean up but locks: libraries print tracebacks, and raise
     exceptions of other types, when their import is interrupted.
 
     Parameters
@@ -51,6 +62,9 @@ def exit_at_interrupts(*, ever_after: bool = False) -> Iterator[None]:
     """
 
     def leave(number: int, frame: FrameType | None) -> None:
+        for path in _to_remove:
+            with suppress(OSError):
+                os.unlink(path)  # noqa: PTH108
         os.write(2, f"{words_for(number)}\n".encode())
         os._exit(128 + number)
 
@@ -67,6 +81,16 @@ def exit_at_interrupts(*, ever_after: bool = False) -> Iterator[None]:
         if not ever_after:
             for number, handler in usual.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def removed_at_exit(path: str) -> Iterator[None]:
+    """Let a process that `exit_at_interrupts` ends inside of the block remove a file, such as that of a lock."""
+    _to_remove.append(path)
+    try:
+        yield
+    finally:
+        _to_remove.remove(path)
 
 
 def ignore_interrupts() -> None:

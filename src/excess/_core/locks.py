@@ -10,6 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from excess._core.interrupts import removed_at_exit
+
 __all__ = ["LOCK", "locked"]
 
 LOCK = ".lock"
@@ -55,7 +57,8 @@ def locked(folder: Path, name: str = LOCK, patience: float = 0.0) -> Iterator[No
             if not _is_at(file, path):  # the run that held the lock has removed its file
                 continue
             try:
-                yield
+                with removed_at_exit(str(path)):
+                    yield
             finally:
                 with suppress(OSError):  # Windows keeps files that are open
                     path.unlink()
