@@ -52,8 +52,8 @@ def words_for(number: int) -> str:
 def exit_at_interrupts(*, ever_after: bool = False) -> Iterator[None]:
     """End the process at once when it is interrupted or terminated, with one line.
 
-    For imports, and for the end of a process, when there is nothing to clean up but locks: libraries print tracebacks, and raise
-    exceptions of other types, when their import is interrupted.
+    For imports, and for the end of a process, when there is nothing to clean up but locks: libraries print tracebacks,
+    and raise exceptions of other types, when their import is interrupted.
 
     Parameters
     ----------
