@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tracemalloc
 from fractions import Fraction
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -568,6 +569,9 @@ def bools_of_7(header, entries, data):
 
 
 DAMAGED = "damaged or incomplete"
+OLD_SAFETENSORS = version("safetensors").startswith(
+    "0.4."
+)  # it does not know complex numbers
 HEADER_TRICKS = {
     "a newer format": (
         with_header(format_version=5),
@@ -603,7 +607,7 @@ HEADER_TRICKS = {
     "dtype of nothing": (change("values", dtype=None), DAMAGED),
     "dtype of halves": (change("roots", dtype="F16", shape=[8]), "wrong dtype"),
     "dtype of short floats": (change("roots", dtype="BF16", shape=[8]), "wrong dtype"),
-    "dtype of complex numbers": (change("roots", dtype="C64"), f"wrong dtype|{DAMAGED}"),
+    "dtype of complex numbers": (change("roots", dtype="C64"), DAMAGED if OLD_SAFETENSORS else "wrong dtype"),
     "size beyond the file": (change("values", shape=[10**12]), DAMAGED),
     "product beyond the file": (change("values", shape=[5000, 5000]), DAMAGED),
     "product beyond all numbers": (change("values", shape=[2**62, 2**62]), DAMAGED),
