@@ -569,9 +569,7 @@ def bools_of_7(header, entries, data):
 
 
 DAMAGED = "damaged or incomplete"
-OLD_SAFETENSORS = version("safetensors").startswith(
-    "0.4."
-)  # it does not know complex numbers
+OLD_SAFETENSORS = version("safetensors").startswith("0.4.")  # it does not know complex numbers
 HEADER_TRICKS = {
     "a newer format": (
         with_header(format_version=5),
