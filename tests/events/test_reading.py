@@ -13,6 +13,7 @@ import pytest
 from excess.events import EventFileError, describe, iter_events, read_events
 from excess.events import write_events as write
 from excess.events._fact import canonical_name
+from excess.events._lines import open_lines
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("pyarrow")
@@ -208,15 +209,34 @@ def test_truncated_files(tmp_path, kind, part):
         assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(
-    pd.__version__ < "3.1", reason="pandas before 3.1 cuts a long line where it is the first of a chunk"
-)
-def test_damaged_rows_show_while_reading(tmp_path):
-    path = write_as(make_table(5000), tmp_path, "csv")
-    with path.open("a") as file:
-        file.write("1,2,3,4,5,6,7,8,9\n")
-    with pytest.raises(EventFileError, match="reading CSV failed"):
-        list(iter_events(path, chunk_rows=100))
+@pytest.mark.parametrize("row", [0, 50, 99, 100, 101, 4999])
+@pytest.mark.parametrize("more", ["9", "9,9", ",9"])
+def test_rows_with_too_many_values_show_while_reading(tmp_path, row, more):
+    table = make_table(5000)
+    path = write_as(table, tmp_path, "csv")
+    lines = path.read_text().splitlines()
+    lines[1 + row] += f",{more}"
+    path.write_text("\n".join(lines) + "\n")
+    message = "is text, but no CSV table" if row == 0 else "reading CSV failed"
+    with pytest.raises(EventFileError, match=message):
+        list(iter_events(path, ["width"], chunk_rows=100))
+
+
+@pytest.mark.parametrize("n_lines", [1, 2, 5, 40_000, 100_000])
+def test_lines_with_too_many_values_are_named(tmp_path, n_lines):
+    # pieces of 256 KiB end inside of lines
+    path = tmp_path / "events.csv"
+    path.write_text("width,length,size\n" + "1.0,2.5,3\n" * (n_lines - 1) + "1,2,3,4\n" + "1,2,3\n" * 9)
+    with open_lines(path, 3) as lines, pytest.raises(EventFileError, match=rf"line {n_lines + 1} has more values than"):
+        lines.read()
+    with open_lines(path, 4) as lines:
+        assert lines.read() == path.read_bytes()
+
+
+def test_names_behind_spaces(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text("width, length\n1, 2\n3, 4\n")
+    assert read_events(path, ["length"])["length"].tolist() == [2, 4]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,9 @@ from excess.events._lines import LONGEST_LINE, open_lines
 __all__ = ["chunks", "columns", "count", "looks_like_csv"]
 
 COUNT_ROWS = 1_000_000
+_OPTIONS: Any = {"encoding": "utf-8-sig", "skipinitialspace": True}
+_CUTS_LONG_LINES = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
+"""Whether pandas takes a line with too many values where it is the first of a chunk, and drops the last ones."""
 
 
 def looks_like_csv(start: str) -> bool:
@@ -42,11 +45,15 @@ def looks_like_csv(start: str) -> bool:
 
 def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the columns."""
+    return tuple(name for name in _header(path) if name not in INDEX_COLUMNS)
+
+
+def _header(path: Path) -> list[str]:
+    """Return the names in the first line, those of an index included."""
     with open_lines(path) as file:
         check_columns(path, file.readline(LONGEST_LINE).count(b",") + 1)
     with open_lines(path) as file:
-        header = pd.read_csv(file, nrows=0, encoding="utf-8-sig")
-    return tuple(name for name in header.columns if name not in INDEX_COLUMNS)
+        return list(pd.read_csv(file, nrows=0, **_OPTIONS).columns)
 
 
 def count(path: Path) -> int:
@@ -58,8 +65,9 @@ def count(path: Path) -> int:
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield the events in order, at most ``chunk_rows`` at a time."""
     # All columns are parsed: with a selection, pandas passes over lines that have too many values.
-    options: Any = {"encoding": "utf-8-sig", "skipinitialspace": True, "low_memory": False}
-    with open_lines(path) as file, pd.read_csv(file, chunksize=chunk_rows or COUNT_ROWS, **options) as reader:
+    options = {**_OPTIONS, "low_memory": False, "chunksize": chunk_rows or COUNT_ROWS}
+    most_values = len(_header(path)) if _CUTS_LONG_LINES else None
+    with open_lines(path, most_values) as file, pd.read_csv(file, **options) as reader:
         empty = True
         for chunk in reader:
             if chunk.empty:  # a header alone; pandas takes its columns for texts

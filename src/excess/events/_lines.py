@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from excess._core.errors import EventFileError
 
 __all__ = ["open_lines"]
@@ -18,12 +20,13 @@ _PIECE = 1 << 18
 
 
 class _Lines(io.RawIOBase):
-    """A file that raises EventFileError when a line does not end."""
+    """A file that raises EventFileError when a line does not end, or has too many values."""
 
-    def __init__(self, path: Path, file: Any) -> None:
-        self._path, self._file = path, file
+    def __init__(self, path: Path, file: Any, most_values: int | None) -> None:
+        self._path, self._file, self._most_values = path, file, most_values
         self._since_end = 0  # of the last line
         self._in_quotes = False
+        self._n_lines, self._n_commas = 0, 0  # before this piece, and in the line that goes on in it
 
     def readable(self) -> bool:
         return True
@@ -31,6 +34,8 @@ class _Lines(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         piece = self._file.read(min(len(buffer), _PIECE))
         self._follow(piece)
+        if self._most_values is not None:
+            self._count_values(piece, self._most_values)
         buffer[: len(piece)] = piece
         return len(piece)
 
@@ -43,6 +48,21 @@ class _Lines(io.RawIOBase):
                 f"{self._path}: has a line of more than {LONGEST_LINE >> 20} MiB, or a quote that is not closed; is it "
                 "a table of events?"
             )
+
+    def _count_values(self, piece: bytes, most: int) -> None:
+        """Look for a line with more values than there are columns, up to the first quote in the file."""
+        if b'"' in piece:
+            self._most_values = None  # commas may be parts of texts from here on
+            return
+        letters = np.frombuffer(piece, dtype=np.uint8)
+        ends = np.flatnonzero(letters == ord("\n"))
+        before = np.cumsum(letters == ord(","))[ends] + self._n_commas
+        too_many = np.diff(before, prepend=0) >= most
+        if too_many.any():
+            line = self._n_lines + int(too_many.argmax()) + 1
+            raise EventFileError(f"{self._path}: reading CSV failed: line {line} has more values than {most} columns")
+        self._n_lines += len(ends)
+        self._n_commas = piece.count(b",", int(ends[-1])) if len(ends) else self._n_commas + piece.count(b",")
 
     def _last_end(self, piece: bytes) -> int:
         """Return where the last line ends that does so outside of quotes; -1 if there is none."""
@@ -58,7 +78,7 @@ class _Lines(io.RawIOBase):
 
 
 @contextmanager
-def open_lines(path: Path) -> Iterator[Any]:
-    """Open a text file for a parser; EventFileError where a line does not end."""
-    with path.open("rb") as file, io.BufferedReader(_Lines(path, file), _PIECE) as lines:
+def open_lines(path: Path, most_values: int | None = None) -> Iterator[Any]:
+    """Open a text file for a parser; EventFileError where a line does not end, or has more values than it may."""
+    with path.open("rb") as file, io.BufferedReader(_Lines(path, file, most_values), _PIECE) as lines:
         yield lines
