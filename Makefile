@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test quick lint format bench docs coverage dist test-oldest test-newest clean
+.PHONY: help demo test quick lint format bench docs links coverage dist test-oldest test-newest clean
 
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
@@ -17,6 +17,7 @@ help:
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
 	@echo "make docs    build the documentation site with its tutorials; look at docs/_build/html/index.html"
+	@echo "make links   ask the servers of all links that lead out of the site; needs a network"
 	@echo "make coverage     run all tests and say which lines of the package no test runs; look at htmlcov/index.html"
 	@echo "make dist         build wheel and sdist, check them, and run the demo from the wheel in a new environment"
 	@echo "make test-oldest  run the quick tests with the lowest supported version of every dependency"
@@ -65,6 +66,11 @@ bench: $(VENV)/.dev
 # warnings are errors: a link to a page or a name that does not exist is one
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	$(BIN)/python tools/check_links.py docs/_build/html
+
+# needs a network: asks the servers of all links that lead out of the site
+links: $(VENV)/.docs
+	$(BIN)/python -m sphinx --quiet -b linkcheck docs docs/_build/links
 
 # kernels are seen through the test that runs them as Python, in a process of its own
 coverage: $(VENV)/.dev

@@ -1,6 +1,7 @@
 """The documentation site: every public name has a place in it, and its own helpers do what they say."""
 
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -62,3 +63,26 @@ def test_an_inventory_is_what_sphinx_reads(tmp_path):
     with Path(path).open("rb") as file:
         found = inventory.InventoryFile.load(file, address, lambda *parts: "".join(parts))
     assert found["py:class"]["numpy.ndarray"].uri == "https://numpy.org/doc/a.html#numpy.ndarray"
+
+
+def test_links_that_lead_nowhere(tmp_path):
+    check = runpy.run_path(str(DOCS.parent / "tools" / "check_links.py"))["find_broken"]
+    (tmp_path / "api").mkdir()
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static" / "theme.html").write_text("<a href='{{ template }}'>no page</a>")
+    (tmp_path / "api" / "tree.html").write_text(
+        "<h1 id='fit(X)'>fit</h1><a href='../index.html?q=1#top'>up</a><a href='#'>top</a>"
+    )
+    page = "<p id='top'><a href='api/tree.html#fit%28X%29'>good</a><a href='https://example.org/x'>outside</a>\n"
+    (tmp_path / "index.html").write_text(page + "<img src='data:image/png;base64,AAAA'>")
+    assert check(tmp_path) == (3, [])
+    (tmp_path / "index.html").write_text(
+        page + "<a href='api/tree.html#predict'>a</a>\n<img src='b.png'>\n<a href='../c.html'>c</a>"
+    )
+    n_links, broken = check(tmp_path)
+    assert n_links == 6
+    assert broken == [
+        "index.html:2: api/tree.html#predict leads to a place that is not in api/tree.html",
+        "index.html:3: b.png leads to a file that is not there",
+        "index.html:4: ../c.html leads out of the site",
+    ]
