@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import os
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -49,6 +50,11 @@ def write_nights(folder, n_nights, n_events):
         table = simulate_observation(n_events, 400, n_nights=1, first_night=20131101 + night, random_state=night)
         write_events(table, path)
     return paths
+
+
+def unmeasured_environment():
+    """Return the environment for a process whose lines are not to be counted by ``make coverage``."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("COV")}
 
 
 @contextmanager

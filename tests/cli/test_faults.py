@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import run_command as run
+from helpers import unmeasured_environment
 
 import excess
 from excess._core import files
@@ -274,6 +275,7 @@ def test_a_command_on_a_full_disk_names_file_and_folder(command, file, limit, fo
     }
     done = subprocess.run(
         [*COMMAND, command, *map(str, arguments[command]), "-o", f"{tmp_path}{file}"],
+        env=unmeasured_environment(),  # which would write a file, too
         capture_output=True,
         text=True,
         check=False,
@@ -440,7 +442,7 @@ def test_kernels_without_a_folder_that_can_be_written(temporary, tmp_path):
     for source in [package, *(path for path in package.rglob("*") if path.is_dir())]:
         (source / "__pycache__").write_text("in the way of a folder")
     environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))},
+        **{name: value for name, value in unmeasured_environment().items() if not name.startswith(("NUMBA", "XDG"))},
         "PYTHONPATH": str(package.parent),
         "PYTHONDONTWRITEBYTECODE": "1",
         "HOME": "/dev/null",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import excess
+from excess.distributed import InProcess, fit_forest
 
 DISABLED = {"NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore::RuntimeWarning"}  # of uint64, which wraps around
 
@@ -38,6 +39,19 @@ def results():
         found["forest"] = forest.predict_proba(X)[:, 1]
         found["ratio"] = forest.signal_ratio(X)
         found["threshold"] = np.array([forest.threshold_])
+        # five features, counted in chunks, and small nodes whose events are moved
+        five = np.column_stack([X, X[:, ::2] ** 2])
+        settings = {"alpha": 0.2, "max_depth": 3, "max_features": 5, "random_state": 0, "n_jobs": 1}
+        chunks = [(five[:40], y[:40]), (five[40:], y[40:])]
+        in_place = InProcess(1)
+        in_place.max_moved = 20
+        forest_of_chunks = fit_forest(excess.OnOffForestClassifier(4, **settings), chunks, executor=in_place)
+        found["forest of chunks"] = forest_of_chunks.predict_proba(five)[:, 1]
+        many = rng.gamma(1.0, size=2500)
+        own = 0.2 + 0.001 * rng.integers(0, 1000, 2500)
+        is_on = rng.random(2500) < 0.3
+        for name, alpha in (("one alpha", 0.2), ("many alphas", own)):
+            found[name] = np.array([excess.on_off_likelihood(is_on, many, alpha=alpha).significance])
         likelihood = excess.on_off_likelihood(y, forest.signal_ratio(X), alpha=np.where(np.arange(90) % 2, 0.2, 0.25))
         found["likelihood"] = np.array([likelihood.significance])
     return {name: np.asarray(value, dtype=float).tolist() for name, value in found.items()}

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import unmeasured_environment
 
 from excess.events import EventFileError, EventWriter, describe, iter_events, read_events, write_events
 
@@ -186,7 +187,12 @@ def test_a_full_disk(tmp_path: Path, suffix: str):
     path = tmp_path / f"events{suffix}"
     path.write_text("old")
     run = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(path)], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", FULL_DISK, str(path)],
+        env=unmeasured_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert run.returncode == 3, run.stderr
     assert path.read_text() == "old"
