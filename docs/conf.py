@@ -47,6 +47,7 @@ suppress_warnings = ["myst.strikethrough"]
 autosummary_generate = True
 autodoc_typehints = "none"  # docstrings have the types
 autodoc_member_order = "groupwise"
+toc_object_entries_show_parents = "hide"  # names of methods alone fit into the sidebar
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = True
 numpydoc_xref_ignore = "all"
