@@ -1,4 +1,4 @@
-"""P-values: of correlated differences, of a sum of weighted squares of normal variables, and of several tests."""
+"""P-values: of permutations, correlated differences, a sum of weighted squares of normal variables, several tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import chi2
 
 from excess._core.checks import FloatArray, as_floats
 
-__all__ = ["difference_p_value", "holm", "weighted_chi2_sf"]
+__all__ = ["difference_p_value", "holm", "permutation_p_value", "weighted_chi2_sf"]
 
 _NEGLIGIBLE = 1e-10
 """Weights below this share of the largest are left out."""
@@ -33,6 +33,21 @@ def holm(p_values: ArrayLike) -> FloatArray:
     corrected = np.empty(len(p))
     corrected[order] = np.minimum(stepped, 1.0)
     return corrected
+
+
+def permutation_p_value(value: float, permuted: FloatArray) -> float:
+    """Share of permutations, the identity among them, with no smaller value; NaN without any, or where value is NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from excess.stats.p_values import permutation_p_value
+    >>> permutation_p_value(2.0, np.array([1.0, 2.0, 3.0]))
+    0.75
+    """
+    if len(permuted) == 0 or np.isnan(value):
+        return float("nan")
+    return (1 + int(np.count_nonzero(permuted >= value))) / (1 + len(permuted))
 
 
 def difference_p_value(difference: FloatArray, covariance: FloatArray, exponent: float = 0.5) -> float:

@@ -11,15 +11,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._core.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length
+from excess._core.checks import BoolArray, FloatArray
 from excess._core.ordering import number_groups
 from excess.stats.curve import ThresholdCurve, compute_cell_curve
 from excess.stats.likelihood import OnOffLikelihood
+from excess.stats.p_values import permutation_p_value
 from excess.stats.significance import OnOffCounts
-from excess.validation.detection_bins import DetectionBins
-from excess.validation.detection_parts import Fold, Nearby, TrustRange
+from excess.validation.annotations import check_annotations
+from excess.validation.detection_bins import DetectionBins, borrowing_notes
+from excess.validation.detection_parts import Fold, Nearby, TrustRange, range_trust
+from excess.validation.detection_tables import (
+    tabulate_bins,
+    tabulate_events,
+    tabulate_folds,
+    tabulate_groups,
+    tabulate_observations,
+)
+from excess.validation.detection_text import detection_text
 from excess.validation.exposure import Exposure
 from excess.validation.feature_histograms import FeatureBinning, FeatureHistogram
+from excess.validation.judged import alphas_of
 from excess.validation.notebook_tables import detection_table
 from excess.validation.outcome import Outcome, count_events, find_contrasts, find_likelihood
 from excess.validation.sky_map import SkyMap
@@ -173,37 +184,16 @@ class Detection:
         Detection
             A copy that shares its arrays.
         """
-        found: dict[str, Any] = {}
-        if theta is not None:
-            found["theta"] = _as_theta("theta", theta, len(self.on))
-        if theta_squared_cut is not None:
-            cut = as_scalar("theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut))
-            if cut == 0:
-                raise ValueError("theta_squared_cut must be positive, got 0")
-            found["theta_squared_cut"] = cut
-        if nearby_theta is not None:
-            if self.nearby is None:
-                raise ValueError("nearby_theta must not be given without nearby events; pass them to cross_val_detect")
-            angles = _as_theta("nearby_theta", nearby_theta, len(self.nearby.score))
-            known = found.get("theta", self.theta)
-            if known is not None and known.shape[1] != angles.shape[1]:
-                raise ValueError(
-                    f"nearby_theta must have one column per region, {known.shape[1]} as theta, got {angles.shape[1]}"
-                )
-            found["nearby"] = self.nearby._replace(theta=angles)
-        if time is not None:
-            found["time"] = np.asarray(time, dtype=np.float64)
-            check_same_length(on=self.on, time=found["time"])
-        if feature_names is not None:
-            names = tuple(map(str, feature_names))
-            if self.importances is not None and len(names) != len(self.importances):
-                raise ValueError(f"feature_names must name {len(self.importances)} features, got {len(names)}")
-            found["feature_names"] = names
-        if features is not None:
-            found["features"] = self._histograms(features, found.get("feature_names", self.feature_names))
-        if nights is not None:
-            found["nights"] = np.asarray(nights)
-            check_same_length(on=self.on, nights=found["nights"])
+        found = check_annotations(
+            self,
+            theta=theta,
+            theta_squared_cut=theta_squared_cut,
+            nearby_theta=nearby_theta,
+            time=time,
+            feature_names=feature_names,
+            features=features,
+            nights=nights,
+        )
         found |= {name: one for name, one in (("exposure", exposure), ("sky", sky)) if one is not None}
         return replace(self, **found)
 
@@ -224,23 +214,10 @@ class Detection:
         Detection
             A copy that shares its arrays; see ``bins``.
         """
-        outcomes, notes = [], []
-        for own in range(len(edges) + 1):
-            outcomes.append(self._outcome_of(number == own))
-            borrowed = sum(fold.bins[own].first < fold.bins[own].last for fold in self.folds if fold.bins)
-            note = f"too few events: tuned with its neighbours in {borrowed} of {len(self.folds)} folds"
-            notes.append(note if borrowed else "")
+        n_bins = len(edges) + 1
+        outcomes = tuple(self._outcome_of(number == own) for own in range(n_bins))
         borders = (float("-inf"), *map(float, edges), float("inf"))
-        return replace(self, bins=DetectionBins(column, borders, tuple(outcomes), tuple(notes)))
-
-    def _histograms(self, features: Any, names: tuple[str, ...] | None) -> tuple[FeatureHistogram, ...]:
-        """Return On against scaled Off in each feature."""
-        if not isinstance(features, FeatureBinning):
-            n_features = features.shape[1] if hasattr(features, "shape") else len(features[0])
-            features = FeatureBinning(features, names or tuple(f"x{number}" for number in range(n_features)))
-        if features.n_events != len(self.on):
-            raise ValueError(f"features must have {len(self.on)} rows, got {features.n_events}")
-        return features.histograms(self.on, self.held_out, self.selected, self._alphas, self.importances)
+        return replace(self, bins=DetectionBins(column, borders, outcomes, borrowing_notes(self.folds, n_bins)))
 
     @cached_property
     def counts(self) -> OnOffCounts:
@@ -305,9 +282,7 @@ class Detection:
 
         See `OnOffHybridClassifier` for what trust is, and for the two names that are not those of references.
         """
-        known = [fold.trust for fold in self.folds if fold.trust is not None]
-        values = {name: [trust[name] for trust in known] for name in (known[0] if known else ())}
-        return {name: TrustRange(float(np.mean(own)), min(own), max(own)) for name, own in values.items()}
+        return range_trust(self.folds)
 
     @property
     def significance(self) -> float:
@@ -341,7 +316,7 @@ class Detection:
         It takes the ratio of On to Off events for ``alpha``, so that an excess which is the same for all events is
         none.
         """
-        return find_contrasts(self.on, self.selected, self.ratio, self.held_out, self._alphas)
+        return find_contrasts(self.on, self.selected, self.ratio, self.held_out, alphas_of(self))
 
     @property
     def permutation_p_values(self) -> dict[str, float]:
@@ -350,12 +325,7 @@ class Detection:
         Permutations of On and Off leave their numbers as they are, so that this asks whether the features tell On from
         Off, and not whether there are more On events than expected.
         """
-        return {
-            name: (1 + int(np.count_nonzero(permuted >= self.contrasts[name]))) / (1 + len(permuted))
-            if len(permuted) and not np.isnan(self.contrasts[name])
-            else float("nan")
-            for name, permuted in self.permutations.items()
-        }
+        return {name: permutation_p_value(self.contrasts[name], one) for name, one in self.permutations.items()}
 
     @property
     def permutation_p_value(self) -> float:
@@ -409,11 +379,8 @@ class Detection:
 
         Its columns: ``on``, ``score``, ``selected``, ``fold``; ``ratio``, ``group`` and ``observation`` where known.
         """
-        import pandas as pd
-
-        columns = {"on": self.on, "score": self.score, "selected": self.selected, "fold": self.fold}
-        more = {"ratio": self.ratio, "group": self.groups, "observation": self.observations}
-        return pd.DataFrame({**columns, **{name: values for name, values in more.items() if values is not None}})
+        known = {"on": self.on, "score": self.score, "selected": self.selected, "fold": self.fold}
+        return tabulate_events(**known, ratio=self.ratio, group=self.groups, observation=self.observations)
 
     def folds_frame(self) -> pd.DataFrame:
         """Return one row per fold, with tuned-on and hold-out values side by side.
@@ -421,27 +388,7 @@ class Detection:
         ``expected`` is the tuned-on significance as the hold-out events would have it if they were as significant,
         event for event. That ``significance`` stays below it is what tuning on the same events would have hidden.
         """
-        import pandas as pd
-
-        rows = []
-        for fold in self.folds:
-            tuned = fold.tuned
-            rows.append(
-                {
-                    "n_train": fold.n_train,
-                    "n_held_out": fold.n_held_out,
-                    "threshold": fold.threshold,
-                    "tuned_n_on": np.nan if tuned is None else tuned.n_on,
-                    "tuned_n_off": np.nan if tuned is None else tuned.n_off,
-                    "tuned_significance": np.nan if tuned is None else tuned.significance,
-                    "expected": np.nan if tuned is None else _expected(fold, tuned),
-                    "n_on": fold.held_out.n_on,
-                    "n_off": fold.held_out.n_off,
-                    "significance": fold.held_out.significance,
-                    "likelihood_significance": fold.likelihood_significance,
-                }
-            )
-        return pd.DataFrame(rows).rename_axis("fold")
+        return tabulate_folds(self.folds)
 
     def groups_frame(self) -> pd.DataFrame:
         """Return one row per group: both statistics, and the strength of the source in units of its mean.
@@ -450,76 +397,29 @@ class Detection:
         sigma; the error of the mean is not in it. It is NaN where the mean strength is not positive. Where times are
         known, ``hours`` and ``excess_per_hour`` with its error are there, too.
         """
-        import pandas as pd
-
         outcomes = {
             group: Outcome(counts, self.likelihood_by_group.get(group), self.statistic)
             for group, counts in self.counts_by_group.items()
         }
-        hours = {} if self.exposure is None else self.exposure.by_group
-        rows = {
-            group: {**self._in_units_of_mean(outcome.summary()), **_rates(outcome.counts, hours.get(str(group)))}
-            for group, outcome in outcomes.items()
-        }
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("group")
+        return tabulate_groups(outcomes, self.likelihood, {} if self.exposure is None else self.exposure.by_group)
 
     def observations_frame(self) -> pd.DataFrame:
         """Return one row per observation: exposure ratio, both statistics, and the strength in units of the joint one.
 
         ``n_on``, ``n_off`` and ``excess`` add up to those of ``counts``.
         """
-        import pandas as pd
-
-        rows = {
-            name: {"alpha": outcome.counts.alpha, **self._in_units_of_mean(outcome.summary())}
-            for name, outcome in self.outcomes_by_observation.items()
-        }
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("observation")
+        return tabulate_observations(self.outcomes_by_observation, self.likelihood)
 
     def bins_frame(self) -> pd.DataFrame:
         """Return one row per bin: exposure ratio, both statistics, and what is to be said about it.
 
         ``n_on``, ``n_off`` and ``excess`` add up to those of ``counts``.
         """
-        import pandas as pd
-
-        if self.bins is None:
-            return pd.DataFrame().rename_axis("bin")
-        rows = {
-            name: {"alpha": one.counts.alpha, **one.summary(), "note": note}
-            for name, one, note in zip(self.bins.labels, self.bins.outcomes, self.bins.notes, strict=True)
-        }
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("bin")
-
-    def _in_units_of_mean(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """Add strengths of a part of the events in units of the strength of all; NaN where that is not positive."""
-        mean = self.likelihood.strength if self.likelihood is not None else 0.0
-        unit = mean if 0 < mean < np.inf else float("nan")
-        relative = {f"relative_{name}": numbers[name] / unit for name in numbers if name.startswith("strength")}
-        return {**numbers, **relative}
+        return tabulate_bins(self.bins)
 
     def __str__(self) -> str:
         """Say the result in a few lines."""
-        n_folds = "" if self.strategy == "applied" else f", {len(self.folds)} folds"
-        lines = [f"{self.strategy}{n_folds}"]
-        if self.likelihood is not None:
-            lines.append(f"likelihood: {self.likelihood}")
-        lines.append(f"cut: {self.counts}")
-        for name, outcome in self.outcomes_by_observation.items() if len(self.outcomes_by_observation) > 1 else ():
-            by_likelihood = (
-                "" if outcome.likelihood is None else f"likelihood {outcome.likelihood.significance:.1f} sigma, "
-            )
-            lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
-        if len(self.significances) > 1:
-            lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
-        lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
-        n_only_trained_on = len(self.on) - int(np.count_nonzero(self.held_out))
-        if n_only_trained_on:
-            lines.append(f"{n_only_trained_on} of {len(self.on)} events were only trained on")
-        if self.n_permutations:
-            lines.append(f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)")
-        lines += [*self.remarks, self.verdict]
-        return "\n".join(lines)
+        return detection_text(self)
 
     def _repr_html_(self) -> str:
         """Return a table of both statistics with the verdict, which notebooks show."""
@@ -530,14 +430,10 @@ class Detection:
         return Outcome(self._count(self.selected & own), self._likelihood(self.held_out & own), self.statistic)
 
     def _count(self, mask: BoolArray) -> OnOffCounts:
-        return count_events(self.on, mask, self._alphas)
+        return count_events(self.on, mask, alphas_of(self))
 
     def _likelihood(self, mask: BoolArray) -> OnOffLikelihood | None:
-        return find_likelihood(self.on, self.ratio, mask, self._alphas)
-
-    @property
-    def _alphas(self) -> FloatArray | float:
-        return self.alpha if self.event_alpha is None else self.event_alpha
+        return find_likelihood(self.on, self.ratio, mask, alphas_of(self))
 
     def _held_out_parts(self, labels: NDArray[Any] | None) -> list[tuple[Any, BoolArray]]:
         """Return the groups, or other labels, that were held out, each with its events."""
@@ -549,25 +445,3 @@ class Detection:
         is_date = found.dtype.kind in "mM"  # which would become a number
         names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
         return [(name, labels == name) for name in names]
-
-
-def _rates(counts: OnOffCounts, hours: float | None) -> dict[str, float]:
-    """Return hours, and the excess per hour with its error; nothing where the time is not known."""
-    if hours is None:
-        return {}
-    rate, error = counts.excess / hours, counts.excess_error / hours
-    return {"hours": hours, "excess_per_hour": rate, "excess_per_hour_error": error}
-
-
-def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:
-    angles = np.asarray(theta, dtype=np.float64)
-    if angles.ndim != 2 or len(angles) != n_events or angles.shape[1] < 2:
-        raise ValueError(f"{name} must have {n_events} rows and one column per region, got shape {angles.shape}")
-    return angles
-
-
-def _expected(fold: Fold, tuned: OnOffCounts) -> float:
-    """Scale a tuned-on significance to the number of hold-out events: it grows with the root of the exposure."""
-    if fold.n_train == 0:  # a model that was fitted elsewhere does not say on how many events
-        return float("nan")
-    return tuned.significance * float(np.sqrt(fold.n_held_out / fold.n_train))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from excess.validation.detection_parts import Fold
 from excess.validation.outcome import Outcome
 
-__all__ = ["DetectionBins", "bin_labels"]
+__all__ = ["DetectionBins", "bin_labels", "borrowing_notes"]
 
 
 def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
@@ -25,6 +26,16 @@ def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
         f"below {high:.4g}" if low == float("-inf") else f"above {low:.4g}" if high == float("inf") else text
         for (low, high), text in ((pair, f"{pair[0]:.4g} to {pair[1]:.4g}") for pair in pairwise(edges))
     )
+
+
+def borrowing_notes(folds: Sequence[Fold], n_bins: int) -> tuple[str, ...]:
+    """Say for each bin in how many folds it was tuned with events of its neighbours; empty texts for most."""
+    notes = []
+    for own in range(n_bins):
+        borrowed = sum(fold.bins[own].first < fold.bins[own].last for fold in folds if fold.bins)
+        note = f"too few events: tuned with its neighbours in {borrowed} of {len(folds)} folds"
+        notes.append(note if borrowed else "")
+    return tuple(notes)
 
 
 @dataclass(frozen=True, eq=False)

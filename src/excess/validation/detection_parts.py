@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.stats.significance import OnOffCounts
@@ -11,7 +13,7 @@ from excess.stats.significance import OnOffCounts
 if TYPE_CHECKING:
     from excess.estimators.binned import TunedBin
 
-__all__ = ["Fold", "Nearby", "TrustRange"]
+__all__ = ["Fold", "Nearby", "TrustRange", "range_trust"]
 
 
 class Fold(NamedTuple):
@@ -61,6 +63,13 @@ class TrustRange(NamedTuple):
     mean: float
     low: float
     high: float
+
+
+def range_trust(folds: Sequence[Fold]) -> dict[str, TrustRange]:
+    """Return how far the models of folds trust each reference, by its name; empty where they have none."""
+    known = [fold.trust for fold in folds if fold.trust is not None]
+    values = {name: [trust[name] for trust in known] for name in (known[0] if known else ())}
+    return {name: TrustRange(float(np.mean(own)), min(own), max(own)) for name, own in values.items()}
 
 
 class Nearby(NamedTuple):

@@ -12,7 +12,7 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.stats.significance import OnOffCounts
 from excess.validation.outcome import Outcome
 
-__all__ = ["JudgedDetection", "JudgedNullTest"]
+__all__ = ["JudgedDetection", "JudgedNullTest", "alphas_of"]
 
 # Protocols, because a detection says its own verdict: the other way round would be an import cycle.
 
@@ -73,3 +73,8 @@ class JudgedNullTest(Protocol):
     def suspicious(self) -> bool: ...  # noqa: D102
     @property
     def verdict(self) -> str: ...  # noqa: D102
+
+
+def alphas_of(found: JudgedDetection) -> FloatArray | float:
+    """Return the exposure ratio of each event where they differ, else the one of all."""
+    return found.alpha if found.event_alpha is None else found.event_alpha

@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
-
-import numpy as np
+from typing import Protocol
 
 from excess._core.html import Row, html_table
 from excess.stats.significance import OnOffCounts
-from excess.validation.judged import JudgedDetection, JudgedNullTest
+from excess.validation.detection_text import ShownDetection, permutation_text, strategy_text, trained_on_text
+from excess.validation.judged import JudgedNullTest
 from excess.validation.outcome import Outcome
-from excess.validation.verdict import Verdict
 
 _COLUMNS = ("", "On", "Off", "excess", "significance")
 
-# Protocols, because results show themselves: the other way round would be an import cycle.
-
-
-class ShownDetection(JudgedDetection, Protocol):
-    """A `Detection`, whose documentation says what each attribute is."""
-
-    @property
-    def outcomes_by_observation(self) -> Mapping[Any, Outcome]: ...  # noqa: D102
-    @property
-    def n_permutations(self) -> int: ...  # noqa: D102
-    @property
-    def permutation_p_value(self) -> float: ...  # noqa: D102
-    @property
-    def judgement(self) -> Verdict: ...  # noqa: D102
-    @property
-    def remarks(self) -> tuple[str, ...]: ...  # noqa: D102
+# A protocol, because a null test shows itself: the other way round would be an import cycle.
 
 
 class ShownNullTest(JudgedNullTest, Protocol):
@@ -46,7 +29,6 @@ class ShownNullTest(JudgedNullTest, Protocol):
 
 def detection_table(detection: ShownDetection) -> str:
     """Return both statistics, counts and verdict of a detection as HTML; the declared statistic is in bold."""
-    n_folds = "" if detection.strategy == "applied" else f", {len(detection.folds)} folds"
     rows = [
         *_rows_of(detection.outcome, detection.uncut),
         Row("without a cut", detection.uncut.texts()),
@@ -55,13 +37,8 @@ def detection_table(detection: ShownDetection) -> str:
     for name, outcome in parts.items() if len(parts) > 1 else ():
         rows += [row._replace(name=f"{name}: {row.name}") for row in _rows_of(outcome, None)]
     notes = [*detection.remarks, *(f"Warning: {one.sentence}" for one in detection.judgement.warnings)]
-    if detection.n_permutations:
-        value = f"{detection.permutation_p_value:.3g} ({detection.n_permutations} permutations)"
-        notes.append(f"permutation p-value {value}")
-    n_trained_on = len(detection.on) - int(np.count_nonzero(detection.held_out))
-    if n_trained_on:
-        notes.append(f"{n_trained_on} of {len(detection.on)} events were only trained on")
-    caption = f"{detection.strategy}{n_folds}, alpha {detection.alpha:.4g}"
+    notes += [*permutation_text(detection), *trained_on_text(detection)]
+    caption = f"{strategy_text(detection)}, alpha {detection.alpha:.4g}"
     verdict = f"{detection.judgement.status}: {detection.judgement.sentence}"
     return html_table(_COLUMNS, rows, caption=caption, notes=[*notes, verdict])
 

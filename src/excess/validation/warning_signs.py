@@ -12,7 +12,7 @@ from scipy.special import chdtrc, expit
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.folds import groups_are_apart
 from excess.stats.significance import OnOffCounts
-from excess.validation.judged import JudgedDetection
+from excess.validation.judged import JudgedDetection, alphas_of
 from excess.validation.outcome import count_events
 
 __all__ = ["WarningSign", "find_warning_signs", "weigh_source"]
@@ -111,7 +111,7 @@ def _is_strong_source(found: JudgedDetection) -> bool:
     events for each Off event. Where alpha is the inverse of what it should be, background-like events have 1/alpha.
     """
     chosen = [found.selected] if found.ratio is None else [found.selected, found.held_out & (found.ratio > 1)]
-    if not any(count_events(found.on, own, 1 / _alphas(found)).significance > _CERTAIN for own in chosen):
+    if not any(count_events(found.on, own, 1 / alphas_of(found)).significance > _CERTAIN for own in chosen):
         return False
     others = _count(found, _background_like(found))
     return (others.n_on < others.n_off) == (others.alpha < 1)  # 1 is midway between alpha and its inverse
@@ -202,7 +202,7 @@ def _compare_groups(found: JudgedDetection, used: BoolArray) -> tuple[float, int
     if not used.any() or found.groups is None:
         return 0.0, 0, {}
     names, number = np.unique(found.groups[used], return_inverse=True)
-    on, alpha = found.on[used], np.broadcast_to(_alphas(found), len(found.on))[used]
+    on, alpha = found.on[used], np.broadcast_to(alphas_of(found), len(found.on))[used]
     n_on = np.bincount(number[on], minlength=len(names)).astype(np.float64)
     n_all = np.bincount(number, minlength=len(names)).astype(np.float64)
     mean_alpha = np.bincount(number, alpha, minlength=len(names)) / n_all
@@ -259,17 +259,13 @@ def _inner_contrast(found: JudgedDetection) -> float:
     # not every pointing has every Off region, and its angle is NaN then
     angle = np.where(found.on, found.theta[:, 0], np.fmin.reduce(found.theta[:, 1:], axis=1))
     counts = found.uncut
-    without_excess = _alphas(found) * (counts.n_on / counts.background)
+    without_excess = alphas_of(found) * (counts.n_on / counts.background)
     inner = found.held_out & (angle**2 < found.theta_squared_cut / 2)
     return count_events(found.on, inner, without_excess).significance
 
 
-def _alphas(found: JudgedDetection) -> FloatArray | float:
-    return found.alpha if found.event_alpha is None else found.event_alpha
-
-
 def _count(found: JudgedDetection, mask: BoolArray) -> OnOffCounts:
-    return count_events(found.on, mask, _alphas(found))
+    return count_events(found.on, mask, alphas_of(found))
 
 
 def _numbers(counts: OnOffCounts) -> dict[str, float]:
