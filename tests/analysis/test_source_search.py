@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 
 from excess import OnOffTreeClassifier, cross_val_detect
 from excess.analysis import observe, read_run, search, train
-from excess.analysis.run_folder import as_json
+from excess.analysis.run_record import as_json
 from excess.events import AnalysisConfig, EventFileError, write_events
 from excess.observation import simulate_observation
 

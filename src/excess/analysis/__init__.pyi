@@ -5,9 +5,17 @@ from .gamma_counting import efficiency
 from .gamma_efficiency import Efficiency
 from .initial_config import Proposal, check_input, config_of, propose_config, propose_listed, write_config
 from .models import MODELS, make_model
-from .output_paths import check_model_path, check_outputs, check_report_path, claim_run_folder, listed_files
+from .output_paths import (
+    check_model_path,
+    check_outputs,
+    check_report_path,
+    claim_run_folder,
+    listed_files,
+    prepare_folder,
+)
 from .references import split_references
-from .run_folder import Run, prepare_folder, read_run
+from .run_folder import Run
+from .run_reading import read_run
 from .source_search import Observation, observe, observe_several, search, stack
 from .trained_model import TrainedModel, load_model
 from .training import check_chunked_model, train, train_in_chunks

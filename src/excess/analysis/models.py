@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from copy import copy
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-__all__ = ["MODELS", "Model", "make_model"]
+__all__ = ["MODELS", "Model", "make_model", "without_run_settings"]
 
 
 class Model(NamedTuple):
@@ -122,3 +123,11 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
     estimator = getattr(excess.estimators, model.estimator)(**{**model.parameters, **options})
     settings = {"random_state": random_state, "n_jobs": n_jobs}
     return estimator.set_params(**{key: settings[key] for key in settings if key in estimator.get_params()})
+
+
+def without_run_settings(estimator: Any) -> Any:
+    """Return an estimator without what does not change its results: cores, and whether progress is shown."""
+    usual = {"verbose": 0, "n_jobs": None}
+    known = estimator.get_params(deep=False)
+    changed = {name: value for name, value in usual.items() if known.get(name, value) != value}
+    return copy(estimator).set_params(**changed) if changed else estimator

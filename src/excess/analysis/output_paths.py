@@ -23,6 +23,7 @@ __all__ = [
     "check_run_folder",
     "claim_run_folder",
     "listed_files",
+    "prepare_folder",
 ]
 
 RUN_FILES = (

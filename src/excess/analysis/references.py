@@ -15,8 +15,7 @@ from sklearn.frozen import FrozenEstimator
 
 from excess._core.checks import FloatArray
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
-from excess.analysis.models import make_model
-from excess.analysis.run_folder import without_run_settings
+from excess.analysis.models import make_model, without_run_settings
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError, is_model_file

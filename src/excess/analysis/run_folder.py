@@ -1,75 +1,38 @@
-"""A run: everything a search found, the folder it is written to, and the same read back."""
+"""A run: everything a search found, and the folder it is written to."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
-from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from excess._core.errors import EventFileError
-from excess._core.files import (
-    prepare_folder,
-    replacing,
-    replacing_together,
-    sha256_of,
-    undo_unfinished,
-    write_text,
-)
-from excess._core.inputs import check_regular_file
+from excess._core.files import prepare_folder, replacing_together, undo_unfinished, write_text
 from excess._core.locks import locked
-from excess._core.version import versions
 from excess.analysis.output_paths import RUN_FILES, check_run_folder
-from excess.analysis.run_histograms import HISTOGRAMS_FILE, read_histograms, write_histograms
-from excess.analysis.run_tables import read_table, write_table
-from excess.estimators.binned import TunedBin
-from excess.observation.pipeline import seconds_of
-from excess.observation.region_methods import theta_columns
+from excess.analysis.run_histograms import HISTOGRAMS_FILE, write_histograms
+from excess.analysis.run_nearby import NEARBY_FILE, write_nearby
+from excess.analysis.run_record import as_json
+from excess.analysis.run_tables import write_table
 from excess.report import write_plots, write_report
-from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
-from excess.validation.detection_bins import DetectionBins
-from excess.validation.detection_parts import Fold, Nearby
-from excess.validation.exposure import Exposure
 from excess.validation.null_tests import NullTest
-from excess.validation.outcome import STATISTICS, Outcome, count_events
+from excess.validation.outcome import STATISTICS, Outcome
 from excess.validation.simulation_agreement import SimulationAgreement
 from excess.validation.verdict import Verdict, judge_all
 
 if TYPE_CHECKING:
     import pandas as pd
 
-
-__all__ = [
-    "Run",
-    "as_json",
-    "describe_run",
-    "prepare_folder",
-    "read_run",
-    "without_run_settings",
-]
+__all__ = ["Run"]
 
 _WRITING = ".writing.lock"
-_TYPES: dict[tuple[str, ...], tuple[type, ...]] = {
-    ("models",): (dict,),
-    ("null_tests",): (dict,),
-    ("no_forward",): (str,),
-    ("run", "title"): (str, NoneType),
-    ("run", "command"): (str,),
-    ("run", "seed"): (int,),
-    ("run", "options"): (dict,),
-    ("run", "files"): (list,),
-    ("run", "versions"): (dict,),
-}
-"""What ``result.json`` holds besides numbers, which are compared with the other files."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +181,7 @@ class Run:
         return {
             "config.yaml": lambda path: write_text(path, self.config),
             **{name: partial(write_table, table) for name, table in tables.items()},
-            "nearby.npy": self._write_nearby,
+            NEARBY_FILE: partial(write_nearby, self.detections),
             HISTOGRAMS_FILE: partial(write_histograms, self.detections),
             **({"report.html": self.report} if report else {}),
             "result.json": lambda path: write_text(path, json.dumps(as_json(self.result()), indent=2) + "\n"),
@@ -283,22 +246,6 @@ class Run:
         frames = {name: frame(found) for name, found in self.detections.items()}
         return pd.concat(frames, names=["model"]).reset_index()
 
-    def _write_nearby(self, path: Path) -> None:
-        """Write angles of nearby events, and scores and selection by each model; nothing where there are none."""
-        known = {name: found.nearby for name, found in self.detections.items() if found.nearby is not None}
-        theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
-        if theta is None:
-            return
-        fields: list[Any] = [("theta", np.float64, (theta.shape[1],))]
-        for name in known:
-            fields += [(f"{name}_score", np.float64), (f"{name}_selected", np.bool_)]
-        rows = np.zeros(len(theta), dtype=fields)
-        rows["theta"] = theta
-        for name, nearby in known.items():
-            rows[f"{name}_score"], rows[f"{name}_selected"] = nearby.score, nearby.selected
-        with replacing(path) as temporary:
-            np.save(temporary, rows, allow_pickle=False)
-
 
 def _trust_result(found: Detection) -> dict[str, Any] | None:
     """Return how far each reference was trusted: mean, smallest and largest value, and those of the folds."""
@@ -331,218 +278,3 @@ def _null_result(test: NullTest) -> dict[str, Any]:
         "suspicious": test.suspicious,
         "verdict": test.verdict,
     }
-
-
-def describe_run(
-    command: str,
-    seed: int,
-    files: Mapping[str, Sequence[Path]],
-    options: Mapping[str, Any],
-    title: str | None = None,
-) -> dict[str, Any]:
-    """Return what a run was started with, and all that is needed to repeat it."""
-    return {
-        "title": title,
-        "command": command,
-        "seed": seed,
-        "options": dict(options),
-        "files": [
-            {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": sha256_of(path)}
-            for kind, paths in files.items()
-            for path in paths
-        ],
-        "versions": versions(),
-    }
-
-
-def without_run_settings(estimator: Any) -> Any:
-    """Return an estimator without what does not change its results: cores, and whether progress is shown."""
-    usual = {"verbose": 0, "n_jobs": None}
-    known = estimator.get_params(deep=False)
-    changed = {name: value for name, value in usual.items() if known.get(name, value) != value}
-    return copy(estimator).set_params(**changed) if changed else estimator
-
-
-def as_json(value: Any) -> Any:
-    """Return nested values as JSON takes them; NaN, which JSON lacks, becomes null."""
-    if isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [as_json(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    if isinstance(value, float) and not -float("inf") < value < float("inf"):
-        return None if value != value else str(value)
-    return value
-
-
-def read_run(folder: str | PathLike[str]) -> Run:
-    """Read what `Run.write`, and with it `excess detect` and `excess demo`, has written.
-
-    Parameters
-    ----------
-    folder : path
-        The output folder of the run.
-
-    Returns
-    -------
-    Run
-        The same run, ready for reports and plots.
-    """
-    folder = Path(folder)
-    if not (folder / "result.json").is_file():
-        raise EventFileError(
-            f"{folder}: is not the folder of a finished run, it has no result.json; give what was the output folder of "
-            "'excess detect' or 'excess demo'"
-        )
-    for name in RUN_FILES:
-        if (folder / name).exists():
-            check_regular_file(folder / name)
-    try:
-        return _read(folder)
-    except Exception as error:  # with damaged files the libraries raise exceptions of many types
-        raise EventFileError(
-            f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
-            "changed, or written by another version; run it again"
-        ) from error
-
-
-def _read(folder: Path) -> Run:
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    observed, record = result["observation"], result["run"]
-    _check_types(result)
-    events = read_table(
-        folder / "events.csv", ["observation", "file", *(["group"] if observed["groups_are_text"] else [])]
-    )
-    folds = read_table(folder / "folds.csv", ["model"])
-    nearby = folder / "nearby.npy"
-    # a memory map, because that compares the size that the file claims with the one that it has
-    around = np.array(np.lib.format.open_memmap(nearby, mode="r")) if nearby.is_file() else None
-    if (0 if around is None else len(around)) != observed["n_nearby"]:
-        raise ValueError(f"nearby.npy should hold {observed['n_nearby']} events")
-    thetas = [name for name in theta_columns(len(events.columns)) if name in events]
-    shared = {
-        "on": (events["region"] == 0).to_numpy(),
-        "groups": events["group"].to_numpy() if "group" in events else None,
-        "observations": events["observation"].to_numpy() if "observation" in events else None,
-        "alpha": observed["alpha"],
-        "event_alpha": events["alpha"].to_numpy(dtype=np.float64) if "alpha" in events else None,
-        "theta": events[thetas].to_numpy(dtype=np.float64) if thetas else None,
-        "theta_squared_cut": observed["theta_squared_cut"],
-        "time": seconds_of(events),
-        "feature_names": tuple(observed["features"]),
-        "exposure": Exposure.from_dict(observed["exposure"]) if observed.get("exposure") else None,
-        "nights": events["night"].to_numpy() if "night" in events else None,
-    }
-    histograms = read_histograms(folder / HISTOGRAMS_FILE)
-    detections = {
-        name: _detection(
-            name, numbers, events, folds[folds["model"] == name], around, {**shared, **histograms.get(name, {})}
-        )
-        for name, numbers in result["models"].items()
-    }
-    for name, found in detections.items():
-        written = result["models"][name]
-        for key, value in found.summary().items():
-            if key == "feasible":  # which follows from forward values and null tests as well
-                continue
-            same = written[key] == as_json(value)
-            if isinstance(value, float) and isinstance(written[key], float):
-                same = math.isclose(value, written[key], rel_tol=1e-9)  # sums of logarithms differ between machines
-            if not same:
-                raise ValueError(f"{key} of {name} is {value} by events.csv and {written[key]} by result.json")
-    statistic = next(iter(detections.values())).statistic
-    forward = {
-        name: Outcome.from_summary(numbers["forward"], numbers["forward"]["alpha"], statistic)
-        for name, numbers in result["models"].items()
-        if numbers["forward"] is not None
-    }
-    null_tests = {
-        name: NullTest(
-            {
-                int(region): Outcome.from_summary(numbers, test["alpha"], statistic)
-                for region, numbers in test["regions"].items()
-            }
-        )
-        for name, test in result["null_tests"].items()
-    }
-    config = (folder / "config.yaml").read_text(encoding="utf-8")
-    added = {
-        "fold",
-        "alpha",
-        *(f"{name}_{what}" for name in detections for what in ("fold", "score", "selected", "ratio")),
-    }
-    kept = events[[name for name in events if name not in added]]
-    checked = result.get("simulation")
-    simulation = None if checked is None else SimulationAgreement.from_dict(checked)
-    run = Run(detections, forward, null_tests, result["no_forward"], observed, record, config, kept, simulation)
-    for name, verdict in run.verdicts.items():
-        written = result["models"][name]["status"]
-        if verdict.status != written:
-            raise ValueError(f"status of {name} is {verdict.status} by events.csv and {written} by result.json")
-    return run
-
-
-def _check_types(result: dict[str, Any]) -> None:
-    """Raise TypeError if something in ``result.json`` has a type that no run has written."""
-    for place, types in _TYPES.items():
-        value: Any = result
-        for key in place:
-            value = value[key]
-        if not isinstance(value, types):
-            raise TypeError(f"{' '.join(place)} in result.json is a {type(value).__name__}")
-    for entry in result["run"]["files"]:
-        if not all(isinstance(entry[key], str) for key in ("kind", "path", "sha256")):
-            raise TypeError("run files in result.json have no kind, path and sha256")
-
-
-def _detection(name: str, numbers: dict[str, Any], events: Any, folds: Any, around: Any, shared: dict[str, Any]) -> Any:
-    """Put one model's detection together again."""
-    nearby = None
-    if around is not None and f"{name}_score" in around.dtype.names:
-        nearby = Nearby(around[f"{name}_score"], around[f"{name}_selected"], around["theta"])
-    importances = numbers["importances"]
-    selected = events[f"{name}_selected"].to_numpy(dtype=np.bool_)
-    fold = events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64)
-    alphas = shared["alpha"] if shared["event_alpha"] is None else shared["event_alpha"]
-    trusted = [
-        {name: own["folds"][number] for name, own in (numbers["trust"] or {}).items()} for number in range(len(folds))
-    ]
-    binned = [
-        tuple(TunedBin(float(own["threshold"]), own["first"], own["last"], own["n_events"]) for own in fold)
-        for fold in numbers.get("tuned_bins", [[]] * len(folds))
-    ]
-    rows = zip(folds.itertuples(), numbers["tuned_alpha"], trusted, binned, strict=True)
-    return Detection(
-        score=events[f"{name}_score"].to_numpy(dtype=np.float64),
-        selected=selected,
-        ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
-        fold=fold,
-        folds=tuple(
-            _fold(
-                row, tuned_alpha, count_events(shared["on"], selected & (fold == number), alphas), trust or None, bins
-            )
-            for number, (row, tuned_alpha, trust, bins) in enumerate(rows)
-        ),
-        strategy=numbers["strategy"],
-        statistic=numbers["statistic"],
-        repeats={name: np.array(values, dtype=np.float64) for name, values in numbers["repeats"].items()},
-        permutations={name: np.array(values, dtype=np.float64) for name, values in numbers["permutations"].items()},
-        required_significance=numbers["required_significance"],
-        nearby=nearby,
-        importances=None if importances is None else np.array(importances, dtype=np.float64),
-        bins=DetectionBins.from_dict(numbers["bins"], numbers["statistic"]) if numbers.get("bins") else None,
-        **shared,
-    )
-
-
-def _fold(
-    row: Any,
-    tuned_alpha: float | None,
-    held_out: OnOffCounts,
-    trust: dict[str, float] | None,
-    bins: tuple[TunedBin, ...],
-) -> Fold:
-    tuned = None if tuned_alpha is None else OnOffCounts(row.tuned_n_on, row.tuned_n_off, tuned_alpha)
-    likelihood = float(row.likelihood_significance)
-    return Fold(int(row.n_train), int(row.n_held_out), float(row.threshold), tuned, held_out, likelihood, trust, bins)

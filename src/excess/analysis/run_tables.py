@@ -39,7 +39,7 @@ def _from_text(value: Any) -> Any:
 
 
 def read_table(path: Path, texts: Sequence[str] = ()) -> pd.DataFrame:
-    """Read a table that `_write_csv` has written; columns of texts are texts, whatever they look like."""
+    """Read a table that `write_table` has written; columns of texts are texts, whatever they look like."""
     import pandas as pd
 
     # older versions of pandas lose the last bits unless they are told not to; newer ones do not want to be told

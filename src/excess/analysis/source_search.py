@@ -13,9 +13,10 @@ from sklearn.utils import _safe_indexing
 from excess._core.errors import ArgumentError
 from excess._core.progress import progress_bar
 from excess.analysis.bins import fix_edges, with_bins
-from excess.analysis.models import make_model
+from excess.analysis.models import make_model, without_run_settings
 from excess.analysis.references import Simulated, SimulatedEvents, collect_references, is_hybrid
-from excess.analysis.run_folder import Run, describe_run, without_run_settings
+from excess.analysis.run_folder import Run
+from excess.analysis.run_record import describe_run
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.folds import block_groups
 from excess.estimators.model_file import ModelFileError

@@ -16,9 +16,9 @@ from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads
 from excess.analysis.bins import fix_edges, with_bins
-from excess.analysis.models import MODELS, make_model
+from excess.analysis.models import MODELS, make_model, without_run_settings
 from excess.analysis.references import ReferenceSet, Simulated, collect_references, is_hybrid
-from excess.analysis.run_folder import describe_run, without_run_settings
+from excess.analysis.run_record import describe_run
 from excess.analysis.trained_model import TrainedModel
 from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles

@@ -42,7 +42,7 @@ def _written_out(letter: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
-    from excess.analysis.run_folder import as_json
+    from excess.analysis.run_record import as_json
 
     typer.echo(json.dumps(as_json(value), indent=2))
 
