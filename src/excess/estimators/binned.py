@@ -8,29 +8,22 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
 
 from excess._core.checks import (
     BoolArray,
     FloatArray,
-    as_binary_target,
     as_int,
-    as_labels,
     as_random_state,
     as_scalar_alpha,
-    binary_classes,
-    check_event_numbers,
-    check_same_length,
 )
-from excess.estimators.base import OnOffMixin, weight_parameter
 from excess.estimators.calibration import SignalCalibration, calibrate
-from excess.estimators.event_weights import counted_weights
-from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import learn_and_score, score_events
 from excess.estimators.model_file import from_bytes
 from excess.estimators.model_state import State, StoredArrays, require, saveable
+from excess.estimators.nested_classifier import BaseNestedClassifier
 from excess.estimators.nested_models import nested_bytes, prepare_learner, with_threads
 from excess.stats.curve import events_curve
 from excess.stats.thresholds import out_of_bag_rule
@@ -105,7 +98,7 @@ class BinnedCalibration(NamedTuple):
 
 
 @saveable
-class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class OnOffBinnedClassifier(BaseNestedClassifier):
     """One On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
 
     One estimator learns from the events of all bins. Then each bin gets the threshold that is best for its own events,
@@ -208,10 +201,6 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @property
-    def _weight_parameter(self) -> str | None:  # type: ignore[override]
-        return "sample_weight" if out_of_bag_rule(self).counts_weights else None
-
     def fit(
         self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
@@ -237,24 +226,14 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         random = as_random_state(self.random_state)
         edges = _as_edges(self.edges)
         enough = as_int("min_events", self.min_events, minimum=1)
-        labels = as_binary_target(y)
-        check_event_numbers(X, y=labels)
-        X = self._validated(X, reset=True)
-        if groups is not None:
-            groups = as_labels(groups, name="groups")
-            check_same_length(y=labels, groups=groups)
-        classes = np.array(binary_classes(labels))
-        on = np.asarray(labels == classes[1])
-        weights = counted_weights(sample_weight, on)
-        features, number = self._split(X, edges)
+        events = self._training_events(X, y, groups, sample_weight)
+        features, number = self._split(events.X, edges)
 
         learner = prepare_learner(self.estimator, alpha, self.n_jobs, random)
-        named = weight_parameter(learner)
-        fit_params = {} if weights is None or named is None else {named: weights}
-        estimator, score = learn_and_score(learner, features, labels, groups, self.cv, fit_params, self.n_jobs)
-        known = ~np.isnan(score)
-        if weights is not None:
-            known &= weights > 0
+        estimator, score = learn_and_score(
+            learner, features, events.labels, events.groups, self.cv, events.fit_params(learner), self.n_jobs
+        )
+        on, known = events.on, events.known(score)
         if ((score[known] < 0) | (score[known] > 1)).any():
             raise ValueError("the scores of estimator must lie between 0 and 1; give a classifier with predict_proba")
 
@@ -265,19 +244,18 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         tuned, calibrations = [], []
         for first, last, own in _windows(number, on & known, ~on & known, len(edges) + 1, enough):
             chosen = (number >= first) & (number <= last)
-            of_chosen = None if weights is None else weights[chosen]
-            threshold, curve = rule(on[chosen], score[chosen], alpha, seed, of_chosen)
+            threshold, curve = rule(on[chosen], score[chosen], alpha, seed, events.weights_of(chosen))
             tuned.append(TunedBin(threshold, first, last, own))
             calibrations.append(calibrate(curve))
         moved = _move_by_bin(score, number, tuned)
-        curve = events_curve(on[known], moved[known], alpha, None if weights is None else weights[known])
-        n_off = np.bincount(number[known & ~on], None if weights is None else weights[known & ~on], len(tuned))
+        curve = events_curve(on[known], moved[known], alpha, events.weights_of(known))
+        n_off = np.bincount(number[known & ~on], events.weights_of(known & ~on), len(tuned))
 
         # nothing is set before all has succeeded
         self.estimator_, self.bins_, self.calibrations_ = estimator, tuple(tuned), tuple(calibrations)
         self._strength = float(np.average([own.strength for own in calibrations], weights=np.maximum(n_off, 1e-9)))
         self.threshold_, self.curve_, self.calibration_ = CUT, curve, calibrate(curve)
-        self.classes_ = classes
+        self.classes_ = events.classes
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -327,13 +305,6 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         check_is_fitted(self)
         own = np.asarray(self.estimator_.feature_importances_, dtype=np.float64)
         return own if self.passthrough else np.insert(own, self._column_of_names(), 0.0)
-
-    def __sklearn_tags__(self) -> Any:
-        """Declare a binary classifier that takes the inputs which its estimator takes."""
-        tags = super().__sklearn_tags__()
-        learner = OnOffForestClassifier() if self.estimator is None else self.estimator
-        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan
-        return tags
 
     def _get_state(self) -> State:
         """Return what a model file holds: the estimator as a file inside it."""
@@ -401,14 +372,6 @@ class OnOffBinnedClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         if isinstance(self.column, str):
             return list(self.feature_names_in_).index(self.column)
         return int(self.column)
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        """Return events once what scikit-learn expects about features is set or checked; tables stay tables."""
-        if hasattr(X, "columns"):
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            return X
-        finite = "allow-nan" if get_tags(self).input_tags.allow_nan else True
-        return validate_data(self, X, dtype=np.float64, ensure_all_finite=finite, reset=reset)
 
 
 def learner_of(model: Any) -> Any:

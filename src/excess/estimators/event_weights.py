@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +76,15 @@ class EventWeights:
             return total / np.bincount(rows, minlength=n_events)
 
 
+def as_groups(groups: ArrayLike | None, labels: Sized) -> NDArray[Any] | None:
+    """Return the group of each labelled event, after checks; None where there are no groups."""
+    if groups is None:
+        return None
+    known = as_labels(groups, name="groups")
+    check_same_length(y=labels, groups=known)
+    return known
+
+
 def counted_weights(sample_weight: ArrayLike | None, on: BoolArray) -> FloatArray | None:
     """Return the number of events that each event stands for, after checks; None where all stand for one."""
     # weights of 1 are none
@@ -140,12 +150,11 @@ def even_out_exposure(on: BoolArray, alpha: FloatArray) -> tuple[FloatArray | No
 
 def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:
     """Return the bag of the events to train on; groups are numbered by the order of their names."""
-    if groups is None:
+    known = as_groups(groups, range(n_events))
+    if known is None:
         return Bag(weights=weights.weights)
-    labels = as_labels(groups, name="groups")
-    check_same_length(y=range(n_events), groups=labels)
     try:
-        names, numbers = np.unique(weights.take(labels), return_inverse=True)
+        names, numbers = np.unique(weights.take(known), return_inverse=True)
     except TypeError as error:
         raise ValueError("groups mixes values that cannot be ordered") from error
     if len(names) == 1:  # a single group cannot be left out: its events are left out one by one

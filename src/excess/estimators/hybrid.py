@@ -8,29 +8,23 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.utils import _safe_indexing, get_tags
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from excess._core.checks import (
     BoolArray,
     FloatArray,
-    as_binary_target,
     as_labels,
     as_random_state,
     as_scalar_alpha,
-    binary_classes,
-    check_event_numbers,
-    check_same_length,
 )
-from excess.estimators.base import OnOffMixin, weight_parameter
 from excess.estimators.calibration import SignalCalibration, calibrate
-from excess.estimators.event_weights import counted_weights
-from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import check_classifier, learn_and_score, score_events
 from excess.estimators.model_file import from_bytes
 from excess.estimators.model_header import as_json
 from excess.estimators.model_state import State, StoredArrays, require, saveable
+from excess.estimators.nested_classifier import BaseNestedClassifier
 from excess.estimators.nested_models import nested_bytes, prepare_learner, with_threads
 from excess.stats.curve import events_curve
 from excess.stats.thresholds import out_of_bag_rule
@@ -64,7 +58,7 @@ class HybridMember(NamedTuple):
 
 
 @saveable
-class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
+class OnOffHybridClassifier(BaseNestedClassifier):
     """On/Off learning with references, each trusted as far as the labels say.
 
     A reference is a classifier that was trained on something else, such as simulated gammas and protons, or a column of
@@ -167,10 +161,6 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         copied = {name: clone(value, safe=False) for name, value in parameters.items()}
         return type(self)(**shared, **copied, estimator=None if learner is None else clone(learner))
 
-    @property
-    def _weight_parameter(self) -> str | None:  # type: ignore[override]
-        return "sample_weight" if out_of_bag_rule(self).counts_weights else None
-
     def fit(
         self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
@@ -198,35 +188,24 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         rule = out_of_bag_rule(self)
         random = as_random_state(self.random_state)
         references = self._checked_references()
-        labels = as_binary_target(y)
-        check_event_numbers(X, y=labels)
-        X = self._validated(X, reset=True)
-        if groups is not None:
-            groups = as_labels(groups, name="groups")
-            check_same_length(y=labels, groups=groups)
-            self.check_groups(groups)
-        classes = np.array(binary_classes(labels))
-        on = np.asarray(labels == classes[1])
-        counted = counted_weights(sample_weight, on)
-        features, reference_scores = self._split(X, references)
+        events = self._training_events(X, y, groups, sample_weight)
+        if events.groups is not None:
+            self.check_groups(events.groups)
+        features, reference_scores = self._split(events.X, references)
 
         learner = prepare_learner(self.estimator, alpha, self.n_jobs, random)
         inputs = {LABELS: features}
         if references:
             inputs[LABELS_AND_REFERENCES] = np.column_stack([features, *reference_scores.values()])
-        named = weight_parameter(learner)
-        fit_params = {} if counted is None or named is None else {named: counted}
+        fit_params = events.fit_params(learner)
         fitted: dict[str, Any] = {}
         scores = dict(reference_scores)
         for name in reversed(inputs):
             fitted[name], scores[name] = learn_and_score(
-                learner, inputs[name], labels, groups, self.cv, fit_params, self.n_jobs
+                learner, inputs[name], events.labels, events.groups, self.cv, fit_params, self.n_jobs
             )
-        known = np.all([~np.isnan(own) for own in scores.values()], axis=0)
-
-        if counted is not None:
-            known &= counted > 0
-        of_known = None if counted is None else counted[known]
+        on, known = events.on, events.known(*scores.values())
+        of_known = events.weights_of(known)
         calibrations, likelihood = {}, {}
         for name, own in scores.items():
             calibrations[name] = calibrate(events_curve(on[known], own[known], alpha, of_known))
@@ -236,12 +215,12 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         weights /= weights.sum()
         members = tuple(map(HybridMember, likelihood, likelihood.values(), weights.tolist()))
         score = np.where(known, _average(members, calibrations, scores), np.nan)
-        threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)), counted)
+        threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)), events.weights)
 
         # nothing is set before all has succeeded
         self.members_, self.estimators_, self._calibrations = members, fitted, calibrations
         self.threshold_, self.curve_, self.calibration_ = threshold, curve, calibrate(curve)
-        self.classes_ = classes
+        self.classes_ = events.classes
         return self
 
     @property
@@ -287,13 +266,6 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
                     f"reference {name!r} was trained on events of group {shared[0]!r}, which are among these; it has "
                     "seen what it would be judged by. Leave the group out, or give a reference that has not seen it"
                 )
-
-    def __sklearn_tags__(self) -> Any:
-        """Declare a binary classifier that takes the inputs which its estimator takes."""
-        tags = super().__sklearn_tags__()
-        learner = OnOffForestClassifier() if self.estimator is None else self.estimator
-        tags.input_tags.allow_nan = get_tags(learner).input_tags.allow_nan
-        return tags
 
     def _get_state(self) -> State:
         """Return what a model file holds: models as files inside it, names and columns as text."""
@@ -395,18 +367,6 @@ class OnOffHybridClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, Bas
                 )
             scores[name] = found
         return check_array(features, dtype=np.float64, ensure_all_finite=self._finite, input_name="X"), scores
-
-    @property
-    def _finite(self) -> bool | str:
-        """What scikit-learn's checks say about values that are not finite."""
-        return "allow-nan" if get_tags(self).input_tags.allow_nan else True
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        """Return events once what scikit-learn expects about features is set or checked; tables stay tables."""
-        if hasattr(X, "columns"):
-            validate_data(self, X, skip_check_array=True, reset=reset)
-            return X
-        return validate_data(self, X, dtype=np.float64, ensure_all_finite=self._finite, reset=reset)
 
 
 def _scores_of_references(scores: dict[str, FloatArray]) -> list[FloatArray]:

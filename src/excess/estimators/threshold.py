@@ -20,7 +20,6 @@ from excess._core.checks import (
     as_binary_target,
     as_column,
     as_counts,
-    as_labels,
     as_random_state,
     as_scalar_alpha,
     binary_classes,
@@ -29,6 +28,7 @@ from excess._core.checks import (
 )
 from excess.estimators.base import OnOffMixin, weight_parameter, with_alpha
 from excess.estimators.calibration import calibrate
+from excess.estimators.event_weights import as_groups
 from excess.estimators.folds import is_fold_number, make_folds
 from excess.estimators.holdout import SCORE_SOURCES, check_classifier, out_of_fold_scores
 from excess.stats.score_cells import WeightedEvents
@@ -175,9 +175,7 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         labels = as_binary_target(y)
         check_event_numbers(X, y=labels)
         X = indexable(X)[0]
-        if groups is not None:
-            groups = as_labels(groups, name="groups")
-            check_same_length(y=labels, groups=groups)
+        groups = as_groups(groups, labels)
         named = isinstance(self.cv, str)
         if named and self.cv not in SCORE_SOURCES:
             raise ValueError(f"cv must be 'oob', 'prefit', a number or a splitter, got {self.cv!r}")
