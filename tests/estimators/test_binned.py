@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 import excess
-from excess.estimators.binned import number_bins
 from excess.estimators.holdout import takes_groups
+from excess.estimators.score_bins import number_bins
 
 ALPHA = 0.2
 

@@ -20,7 +20,7 @@ from excess.analysis.run_histograms import HISTOGRAMS_FILE, read_histograms
 from excess.analysis.run_nearby import NEARBY_FILE, nearby_of, read_nearby
 from excess.analysis.run_record import as_json
 from excess.analysis.run_tables import read_table
-from excess.estimators.binned import TunedBin
+from excess.estimators.score_bins import TunedBin
 from excess.observation.pipeline import seconds_of
 from excess.observation.region_methods import theta_columns
 from excess.stats.significance import OnOffCounts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,6 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from excess._core.checks import (
-    BoolArray,
     FloatArray,
     as_int,
     as_random_state,
@@ -25,76 +24,19 @@ from excess.estimators.model_file import from_bytes
 from excess.estimators.model_state import State, StoredArrays, require, saveable
 from excess.estimators.nested_classifier import BaseNestedClassifier
 from excess.estimators.nested_models import nested_bytes, prepare_learner, with_threads
+from excess.estimators.score_bins import (
+    CUT,
+    BinnedCalibration,
+    TunedBin,
+    as_edges,
+    move_by_bin,
+    number_bins,
+    tuning_windows,
+)
 from excess.stats.curve import events_curve
 from excess.stats.thresholds import out_of_bag_rule
 
-__all__ = ["BinnedCalibration", "OnOffBinnedClassifier", "TunedBin"]
-
-CUT = 0.5
-"""The threshold of all bins, once their scores are moved to it."""
-_MIN_LABELS = 20
-"""Fewest On events, and Off events, that a bin is tuned on."""
-
-
-class TunedBin(NamedTuple):
-    """What a bin was tuned on, and its threshold.
-
-    Attributes
-    ----------
-    threshold : float
-        On the scores of the estimator inside, before they are moved so that all bins have the same.
-    first, last : int
-        The bins whose events it was tuned on, both included; more than its own where it had too few.
-    n_events : int
-        Events of the bin itself that had a score.
-    """
-
-    threshold: float
-    first: int
-    last: int
-    n_events: int
-
-
-class BinnedCalibration(NamedTuple):
-    """What scores say about signal, for events of known bins.
-
-    Attributes
-    ----------
-    bins : tuple of SignalCalibration
-        One for each bin, of the scores of the estimator inside.
-    strength : float
-        Signal events for each Off event in all bins together, 0 where none has an excess.
-    number : ndarray of int64 of shape (n_events,)
-        The bin of each event.
-    tuned : tuple of TunedBin
-        Thresholds, by which scores were moved.
-    """
-
-    bins: tuple[SignalCalibration, ...]
-    strength: float
-    number: NDArray[np.int64]
-    tuned: tuple[TunedBin, ...]
-
-    def ratio(self, score: FloatArray) -> FloatArray:
-        """Return the signal ratio of scores: density of signal over that of the background, both normalised to 1.
-
-        The densities are those of all bins together, so that a bin with more signal counts more.
-        """
-        if self.strength == 0:
-            return np.ones(len(score))  # nothing tells one event from another
-        return self._by_bin(score, lambda own, given: own.ratio(given) * (own.strength / self.strength))
-
-    def signal_probability(self, score: FloatArray) -> FloatArray:
-        """Return the probability that an event of the On and Off regions with such a score is signal."""
-        return self._by_bin(score, lambda own, given: own.signal_probability(given))
-
-    def _by_bin(self, score: FloatArray, of_bin: Callable[[SignalCalibration, FloatArray], FloatArray]) -> FloatArray:
-        found = np.zeros(len(score))
-        for number, (own, tuned) in enumerate(zip(self.bins, self.tuned, strict=True)):
-            rows = self.number == number
-            if own.strength > 0:
-                found[rows] = of_bin(own, _moved_back(score[rows], tuned.threshold))
-        return found
+__all__ = ["OnOffBinnedClassifier", "learner_of"]
 
 
 @saveable
@@ -224,7 +166,7 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
         alpha = as_scalar_alpha(self.alpha)
         rule = out_of_bag_rule(self)
         random = as_random_state(self.random_state)
-        edges = _as_edges(self.edges)
+        edges = as_edges(self.edges)
         enough = as_int("min_events", self.min_events, minimum=1)
         events = self._training_events(X, y, groups, sample_weight)
         features, number = self._split(events.X, edges)
@@ -242,12 +184,12 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
         seed = int(random.randint(2**31 - 1))
         score = np.where(known, score, np.nan)
         tuned, calibrations = [], []
-        for first, last, own in _windows(number, on & known, ~on & known, len(edges) + 1, enough):
+        for first, last, own in tuning_windows(number, on & known, ~on & known, len(edges) + 1, enough):
             chosen = (number >= first) & (number <= last)
             threshold, curve = rule(on[chosen], score[chosen], alpha, seed, events.weights_of(chosen))
             tuned.append(TunedBin(threshold, first, last, own))
             calibrations.append(calibrate(curve))
-        moved = _move_by_bin(score, number, tuned)
+        moved = move_by_bin(score, number, tuned)
         curve = events_curve(on[known], moved[known], alpha, events.weights_of(known))
         n_off = np.bincount(number[known & ~on], events.weights_of(known & ~on), len(tuned))
 
@@ -273,9 +215,9 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
             probability of On; ``predict_signal_proba`` is a probability.
         """
         check_is_fitted(self)
-        features, number = self._split(self._validated(X, reset=False), _as_edges(self.edges))
+        features, number = self._split(self._validated(X, reset=False), as_edges(self.edges))
         raw = score_events(with_threads(self.estimator_, self.n_jobs), features)
-        score = _move_by_bin(raw, number, self.bins_)
+        score = move_by_bin(raw, number, self.bins_)
         return np.column_stack([1 - score, score])
 
     def calibration_of(self, X: Any) -> BinnedCalibration:  # type: ignore[override]
@@ -297,7 +239,7 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
             Numbers from 0 to the number of edges.
         """
         values = np.asarray(_safe_indexing(X, self._column_number(X), axis=1), dtype=np.float64).reshape(-1)
-        return number_bins(values, _as_edges(self.edges))
+        return number_bins(values, as_edges(self.edges))
 
     @property
     def feature_importances_(self) -> FloatArray:
@@ -309,7 +251,7 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
     def _get_state(self) -> State:
         """Return what a model file holds: the estimator as a file inside it."""
         arrays: dict[str, NDArray[Any]] = {"learner": nested_bytes("what learns in all bins", self.estimator_)}
-        arrays["edges"] = _as_edges(self.edges)
+        arrays["edges"] = as_edges(self.edges)
         arrays["bin_thresholds"] = np.array([own.threshold for own in self.bins_])
         arrays["bin_windows"] = np.array([own[1:] for own in self.bins_], dtype=np.int64)
         for number, own in enumerate(self.calibrations_):
@@ -318,7 +260,7 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
 
     def _set_state(self, attributes: dict[str, Any], arrays: StoredArrays) -> None:
         self.estimator_ = from_bytes(arrays.take("learner", np.uint8, None))
-        edges = _as_edges(arrays.take("edges", np.float64, None))
+        edges = as_edges(arrays.take("edges", np.float64, None))
         self.edges = tuple(edges.tolist())
         n_bins = len(edges) + 1
         thresholds = arrays.take("bin_thresholds", np.float64, n_bins)
@@ -377,79 +319,3 @@ class OnOffBinnedClassifier(BaseNestedClassifier):
 def learner_of(model: Any) -> Any:
     """Return the fitted estimator that learns in all bins; a model without bins is its own."""
     return model.estimator_ if isinstance(model, OnOffBinnedClassifier) else model
-
-
-def number_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.int64]:
-    """Return the bin of each value, from 0; a value at an edge belongs to the bin above it.
-
-    A missing value has no bin, and is refused.
-    """
-    missing = np.count_nonzero(np.isnan(values))
-    if missing:
-        raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; leave these out")
-    return np.searchsorted(edges, values, side="right").astype(np.int64)
-
-
-def _as_edges(edges: Any) -> FloatArray:
-    """Return the edges between bins; ValueError unless they are finite and ascend."""
-    found = np.asarray(edges, dtype=np.float64)
-    if found.ndim != 1 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
-        raise ValueError(f"edges must be finite numbers in ascending order, got {edges!r}")
-    return found
-
-
-def _windows(
-    number: NDArray[np.int64], on: BoolArray, off: BoolArray, n_bins: int, enough: int
-) -> list[tuple[int, int, int]]:
-    """Return for each bin the first and last bin whose events it is tuned on, and its own number of events.
-
-    A window grows on both sides at once, until it has enough events, or all.
-    """
-    n_on, n_off = (np.bincount(number[chosen], minlength=n_bins) for chosen in (on, off))
-    found = []
-    for own in range(n_bins):
-        first = last = own
-        while (first, last) != (0, n_bins - 1):
-            in_window = slice(first, last + 1)
-            of_on, of_off = int(n_on[in_window].sum()), int(n_off[in_window].sum())
-            if of_on + of_off >= enough and min(of_on, of_off) >= _MIN_LABELS:
-                break
-            first, last = max(first - 1, 0), min(last + 1, n_bins - 1)
-        found.append((first, last, int(n_on[own] + n_off[own])))
-    return found
-
-
-def _move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[TunedBin]) -> FloatArray:
-    """Return scores from 0 to 1 with the threshold of each bin at 0.5, in the same order inside of a bin."""
-    moved = np.full(len(score), np.nan)
-    for own, one in enumerate(tuned):
-        rows = number == own
-        moved[rows] = _moved(score[rows], one.threshold)
-    return moved
-
-
-def _moved(score: FloatArray, threshold: float) -> FloatArray:
-    """Return scores with a threshold at 0.5: linear from 0 to the threshold, and from there to 1."""
-    low, high = score_ends(threshold)
-    above = score > threshold
-    with np.errstate(invalid="ignore"):  # a score may be NaN, for none
-        lower = CUT * score / low if low > 0 else np.zeros(len(score))
-        upper = CUT + (1 - CUT) * (score - high) / (1 - high) if high < 1 else np.ones(len(score))
-    # rounding must not move an event across
-    found = np.where(above, np.maximum(upper, np.nextafter(CUT, 1.0)), np.minimum(lower, CUT))
-    return np.where(np.isnan(score), np.nan, found)
-
-
-def _moved_back(moved: FloatArray, threshold: float) -> FloatArray:
-    """Return the scores that were moved, to within rounding."""
-    low, high = score_ends(threshold)
-    return np.where(moved > CUT, high + (moved - CUT) / (1 - CUT) * (1 - high), moved / CUT * low)
-
-
-def score_ends(threshold: float) -> tuple[float, float]:
-    """Return where scores below the threshold end, and where those above it begin."""
-    if threshold < 0:  # all events are selected
-        return 0.0, 0.0
-    if threshold >= 1:  # none is
-        return 1.0, 1.0
-    return threshold, threshold

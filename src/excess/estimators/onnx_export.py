@@ -19,7 +19,7 @@ from excess._core.errors import require as require_library
 from excess._core.files import replacing
 from excess._core.version import __version__
 from excess.estimators.base import OnOffMixin
-from excess.estimators.binned import CUT, OnOffBinnedClassifier, score_ends
+from excess.estimators.binned import OnOffBinnedClassifier
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.cluster import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
 from excess.estimators.cluster_cells import ClusterCells
@@ -27,6 +27,7 @@ from excess.estimators.grown_trees import BaseOnOffTrees, GrownTrees
 from excess.estimators.hybrid import LABELS, OnOffHybridClassifier
 from excess.estimators.model_file import ModelFileError
 from excess.estimators.onnx_builder import EventMatrix, OnnxBuilder
+from excess.estimators.score_bins import CUT, score_ends
 from excess.estimators.threshold import SignificanceThresholdClassifier
 
 __all__ = ["export_onnx"]

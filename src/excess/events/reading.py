@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import pandas as pd
 
-from excess._core.checks import as_choice, as_int
+from excess._core.checks import as_int
 from excess._core.errors import EventFileError, missing_column, wrap_errors
-from excess.events._derived import Derivation, Origin, Plan, derivations
-from excess.events._formats import FORMATS, Format, recognise
+from excess.events._event_files import LOCATION_COLUMNS, Content, EventFiles, Paths, Rows, compare_telescopes
+from excess.events._formats import FORMATS, recognise
 from excess.events.telescopes import Location
 
 __all__ = [
@@ -29,15 +28,8 @@ __all__ = [
 
 logger = logging.getLogger("excess.events")
 
-Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
-Rows = Literal["events", "telescopes"]
-_PEEK_ROWS = 100
-"""Rows that tell whether a column of times has an absolute origin."""
-_TELESCOPE = "tel_id"
 JOIN_KEYS = ("event_num", "night", "run_id")
 """Columns that identify an event in FACT's files."""
-LOCATION_COLUMNS = ("_file", "_row")
-"""Columns of where an event comes from: its file, and its row there, from 0."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +123,7 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     file = Path(path)
     name = recognise(file)
     with wrap_errors(file, f"reading {name}"):
-        content = _Content.of(file, FORMATS[name])
+        content = Content.of(file, FORMATS[name])
         origin = content.origin
         return FileInfo(
             path=file,
@@ -163,7 +155,7 @@ def list_columns(path: str | PathLike[str]) -> tuple[str, ...]:
     ...     list_columns(path)
     ('night', 'width')
     """
-    return _Files("path", path).columns
+    return EventFiles("path", path).columns
 
 
 def iter_events(
@@ -203,7 +195,7 @@ def iter_events(
     [2, 1]
     """
     n_rows = as_int("chunk_rows", chunk_rows, minimum=1)
-    files = _Files("paths", paths, rows, columns)
+    files = EventFiles("paths", paths, rows, columns)
     wanted = _as_columns(columns, files.columns)
     files.check(wanted)
     return files.chunks(wanted, n_rows)
@@ -268,10 +260,10 @@ def read_events(
     0  20131103   5.50
     1  20131103   7.25
     """
-    files = _Files("paths", paths, rows, columns)
+    files = EventFiles("paths", paths, rows, columns)
     if join is None:
         return files.read(_as_columns(columns, files.columns), locate)
-    others = _Files("join", join, rows)
+    others = EventFiles("join", join, rows)
     wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
     for column in wanted:
         if column not in files.columns and column not in others.columns:
@@ -283,179 +275,6 @@ def read_events(
     others.check(of_others)
     joined = _join(files.read(of_files, locate), others.read(of_others), files.first, others.first)
     return joined[[*wanted, *(LOCATION_COLUMNS if locate else ())]]
-
-
-class _Content(NamedTuple):
-    """What a file holds: its columns, what it says about its events, and what can be computed from both."""
-
-    stored: tuple[str, ...]
-    origin: Origin
-    derivations: tuple[Derivation, ...]
-    derived: tuple[str, ...]
-
-    @classmethod
-    def of(cls, path: Path, known: Format) -> _Content:
-        """Look into a file."""
-
-        def peek(name: str) -> pd.Series:
-            if name not in stored:
-                raise KeyError(name)
-            return next(iter(known.chunks(path, [name], _PEEK_ROWS)))[name]
-
-        stored, origin = known.columns(path), known.origin(path)
-        return cls(stored, origin, *derivations(stored, origin, peek))
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of events."""
-        return (*self.stored, *self.derived)
-
-    @property
-    def of_images(self) -> tuple[str, ...]:
-        """Columns of telescope images; those of the whole shower belong to each of its images."""
-        return (*self.origin.telescope_columns, *self.derived)
-
-    def plan(self, wanted: tuple[str, ...]) -> Plan:
-        """Return how to read columns."""
-        return Plan.of(wanted, (*self.stored, *self.origin.telescope_columns), self.derivations)
-
-
-class _Files:
-    """Files of one format and one telescope, and what each holds.
-
-    ``rows`` says whether a row is an event or a telescope image; by default, the columns asked for do.
-    """
-
-    def __init__(
-        self, argument: str, paths: Paths, rows: Rows | None = None, wanted: Sequence[str] | None = None
-    ) -> None:
-        given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-        if not given:
-            raise ValueError(f"{argument} is empty; name at least one file")
-        self.paths = [Path(fspath(path)) for path in given]
-        self.first = self.paths[0]
-        formats = {path: recognise(path) for path in self.paths}
-        self.format = formats[self.first]
-        for path, name in formats.items():
-            if name != self.format:
-                raise EventFileError(f"{path}: mixed formats, this file is {name} and {self.first} is {self.format}")
-        self._content = {}
-        for path in formats:
-            with wrap_errors(path, f"reading {self.format}"):
-                self._content[path] = _Content.of(path, FORMATS[self.format])
-        _compare_telescopes({path: content.origin.telescope for path, content in self._content.items()})
-        self._of_images = self._choose_images(rows, wanted or ())
-
-    def _choose_images(self, rows: Rows | None, wanted: Sequence[str]) -> bool:
-        """Say whether rows are telescope images, which a column that only images have asks for as well."""
-        if rows is not None:
-            as_choice("rows", rows, ("events", "telescopes"))
-        content = self._content[self.first]
-        of_images = [name for name in wanted if name not in content.columns and name in content.of_images]
-        if rows == "telescopes" and not content.origin.telescope_columns:
-            raise EventFileError(f"{self.first}: has no tables of telescope images, so `rows` cannot be telescopes")
-        if rows is not None or not of_images:
-            return rows == "telescopes"
-        of_events = [name for name in wanted if name not in content.of_images and name in content.columns]
-        if of_events:
-            raise EventFileError(
-                f"{self.first}: {of_images[0]!r} has a value for each telescope image, and {of_events[0]!r} one for "
-                f"each shower; take columns of showers, such as '{of_images[0]}_mean', or of images alone"
-            )
-        return True
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the first file."""
-        return self._columns_of(self.first)
-
-    def _columns_of(self, path: Path) -> tuple[str, ...]:
-        content = self._content[path]
-        return content.of_images if self._of_images else content.columns
-
-    def check(self, wanted: tuple[str, ...]) -> None:
-        """Raise EventFileError unless all files have these columns."""
-        for path in self._content:
-            known = self._columns_of(path)
-            for column in wanted:
-                if column not in known:
-                    raise EventFileError(f"{path}: {missing_column(column, known)}")
-
-    def read(self, columns: tuple[str, ...], locate: bool = False) -> pd.DataFrame:
-        """Return all events, with their files and rows if wanted."""
-        self.check(columns)
-        parts = list(self.chunks(columns, None))
-        if locate:
-            parts = [_located(part) for part in parts]
-        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-
-    def chunks(self, columns: tuple[str, ...], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
-        """Yield chunks with events; if there are none at all, one table without rows that shows the columns."""
-        empty = None
-        any_events = False
-        for path in self.paths:
-            plan = self._content[path].plan(columns)
-            stored = plan.stored
-            if self._of_images and _TELESCOPE not in stored:
-                stored = (*stored, _TELESCOPE)  # tells the format to read images
-            first_row = 0
-            parts = FORMATS[self.format].chunks(path, stored, chunk_rows)
-            while True:
-                # only here, so that the file is noted as being read while it is, and not while a chunk is worked on
-                with wrap_errors(path, f"reading {self.format}"):
-                    part = next(parts, None)
-                    chunk = None if part is None else plan.complete(part, columns)
-                if chunk is None:
-                    break
-                if len(chunk):
-                    any_events = True
-                    chunk.attrs.update(file=str(path), first_row=first_row)
-                    first_row += len(chunk)
-                    yield chunk
-                elif empty is None:
-                    empty = chunk
-        if not any_events and empty is not None:
-            yield empty
-
-
-def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
-    """Raise EventFileError where files say that they are of different telescopes.
-
-    Parameters
-    ----------
-    paths : sequence of path-like
-        Event files, of any formats.
-
-    Examples
-    --------
-    >>> from excess.events import check_one_telescope
-    >>> check_one_telescope([])  # nothing differs
-    """
-    found = {}
-    for path in map(Path, paths):
-        name = recognise(path)
-        with wrap_errors(path, f"reading {name}"):
-            found[path] = FORMATS[name].origin(path).telescope
-    _compare_telescopes(found)
-
-
-def _compare_telescopes(telescopes: Mapping[Path, str | None]) -> None:
-    """Raise EventFileError where telescopes differ; None is one that a file does not tell."""
-    known = {path: name for path, name in telescopes.items() if name is not None}
-    if len(set(known.values())) > 1:
-        first, name = next(iter(known.items()))
-        path, other = next((path, other) for path, other in known.items() if other != name)
-        raise EventFileError(
-            f"{path}: is of {other}, and {first} is of {name}; events of different telescopes differ in all features, "
-            "so give each telescope as an observation of its own, in a list of observations"
-        )
-
-
-def _located(chunk: pd.DataFrame) -> pd.DataFrame:
-    """Return a chunk with the file and the row of each event."""
-    first_row = chunk.attrs.get("first_row", 0)
-    rows = range(first_row, first_row + len(chunk))
-    return chunk.assign(**dict(zip(LOCATION_COLUMNS, (chunk.attrs.get("file", ""), rows), strict=True)))
 
 
 def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_path: Path) -> pd.DataFrame:
@@ -484,6 +303,27 @@ def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_pa
         "n_duplicates": n_duplicates,
     }
     return table
+
+
+def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
+    """Raise EventFileError where files say that they are of different telescopes.
+
+    Parameters
+    ----------
+    paths : sequence of path-like
+        Event files, of any formats.
+
+    Examples
+    --------
+    >>> from excess.events import check_one_telescope
+    >>> check_one_telescope([])  # nothing differs
+    """
+    found = {}
+    for path in map(Path, paths):
+        name = recognise(path)
+        with wrap_errors(path, f"reading {name}"):
+            found[path] = FORMATS[name].origin(path).telescope
+    compare_telescopes(found)
 
 
 def _as_columns(columns: Sequence[str] | None, available: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.estimators.binned import number_bins
+from excess.estimators.score_bins import number_bins
 from excess.events import (
     AnalysisConfig,
 )

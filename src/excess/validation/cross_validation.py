@@ -1,8 +1,7 @@
-"""Cross-validation: the significance of hold-out events, and of new events by a fitted model."""
+"""Cross-validation: the significance of hold-out events."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,34 +9,28 @@ from typing import Any, Required, TypedDict, Unpack, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
-from excess._core.checks import (
-    as_choice,
-    as_column,
-    as_counts,
-    as_int,
-    as_random_state,
-    as_scalar,
-    check_same_length,
-)
+from excess._core.checks import as_choice, as_column, as_int, as_random_state, check_same_length
 from excess._core.progress import progress_bar
 from excess._core.threads import map_threaded, n_threads
-from excess.estimators.base import ExposedEstimator, OnOffMixin, with_alpha, with_exposure
+from excess.estimators.base import ExposedEstimator, with_alpha, with_exposure
 from excess.estimators.folds import fold_maker
-from excess.estimators.holdout import check_classifier, score_method
-from excess.estimators.hybrid import OnOffHybridClassifier
-from excess.estimators.own_threshold import with_tuned_threshold
 from excess.stats.thresholds import threshold_rule
 from excess.validation.detection import Detection
-from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection, predict_new
-from excess.validation.onoff_events import OnOffEvents, check_events, check_new_events
+from excess.validation.fold_result import FoldResults, ThresholdRule, fit_and_predict, make_detection
+from excess.validation.onoff_events import OnOffEvents, check_events
 from excess.validation.outcome import STATISTICS
+from excess.validation.validated_models import (
+    check_models,
+    check_ratios,
+    check_references,
+    describe_tuning,
+    reseeded,
+    tune_thresholds,
+)
+from excess.validation.verdict import as_required_significance
 
-__all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds", "detect"]
-
-logger = logging.getLogger("excess.validation")
+__all__ = ["STRATEGIES", "cross_val_detect", "cross_val_thresholds"]
 
 STRATEGIES = ("pooled", "forward")
 
@@ -199,10 +192,10 @@ def cross_val_detect(
     as_choice("strategy", strategy, STRATEGIES)
     as_choice("statistic", statistic, STATISTICS)
     if statistic == "likelihood":
-        _check_ratios(models)
+        check_ratios(models)
     n_repeats = as_int("n_repeats", n_repeats, minimum=1)
     n_permutations = as_int("n_permutations", n_permutations, minimum=0)
-    required = _as_significance(required_significance)
+    required = as_required_significance(required_significance)
     repeated = {"n_repeats": n_repeats, "n_permutations": n_permutations, "random_state": random_state}
     events = check_events(X, y, alpha, groups, nearby, observations)
     if time is not None:
@@ -213,7 +206,7 @@ def cross_val_detect(
     detections = {
         name: replace(
             make_detection(events, runs, n_repeats, strategy, statistic, required),
-            remarks=() if models[name] is given[name] else (_remark(given[name]),),
+            remarks=() if models[name] is given[name] else (describe_tuning(given[name]),),
         )
         for name, (runs,) in found.items()
     }
@@ -278,122 +271,6 @@ def cross_val_thresholds(
     return {
         name: make_detection(events, runs, 1, "pooled", "cut", 5.0) for name, runs in zip(rules, found, strict=True)
     }
-
-
-def detect(
-    model: Any,
-    X: Any,
-    y: ArrayLike,
-    *,
-    alpha: ArrayLike,
-    groups: ArrayLike | None = None,
-    observations: ArrayLike | None = None,
-    nearby: tuple[Any, ArrayLike | None] | None = None,
-    statistic: str = "likelihood",
-    required_significance: float = 5.0,
-) -> Detection:
-    """Judge new events by a model that is fitted already, and give the significance of a source.
-
-    Nothing is trained or tuned here. The events must be new to the model: none of them, nor any of their night, may
-    have been among those that it was trained or tuned on, which this function cannot know.
-
-    Parameters
-    ----------
-    model : fitted classifier
-        With ``predict`` and with ``predict_proba`` or ``decision_function``.
-    X : array-like of shape (n_events, n_features)
-        New events.
-    y : array-like of shape (n_events,)
-        Noisy labels of the two classes that the model was fitted on.
-    alpha : float or array-like of shape (n_events,)
-        Exposure ratio On/Off of the new events, of all or of each.
-    groups : array-like of shape (n_events,), default=None
-        Groups to count by, such as nights; one is enough.
-    observations : array-like of shape (n_events,), default=None
-        The observation of each event, as for `cross_val_detect`.
-    nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
-        Further new events that are scored but not counted, as for `cross_val_detect`.
-    statistic : {"likelihood", "cut"}, default="likelihood"
-        The statistic that counts, as for `cross_val_detect`. ``"likelihood"`` needs a model with ``signal_ratio``.
-    required_significance : float, default=5.0
-        Significance from which the source counts as detected.
-
-    Returns
-    -------
-    Detection
-        Of one fold, with ``strategy="applied"``.
-
-    See Also
-    --------
-    cross_val_detect : Trains and predicts on the same observation, in turns.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import make_classification
-    >>> from excess import OnOffForestClassifier, detect, inject_label_noise
-    >>> X, y = make_classification(5000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
-    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
-    >>> forest = OnOffForestClassifier(50, 1 / 5, min_samples_leaf=20, random_state=0).fit(X[:4000], on[:4000])
-    >>> print(detect(forest, X[4000:], on[4000:], alpha=1 / 5).counts)
-    On 99, Off 5, alpha 0.2: excess 98.0 +- 10.0, 17.8 sigma
-    """
-    check_is_fitted(model)
-    check_models(model)
-    as_choice("statistic", statistic, STATISTICS)
-    required = _as_significance(required_significance)
-    events = check_new_events(X, y, alpha, groups, nearby, observations, model.classes_)
-    check_references({"": model}, events.groups)
-    run = FoldResults.of([predict_new(model, events)], events.on, events.alpha)
-    return make_detection(events, [run], 1, "applied", statistic, required)
-
-
-def check_models(estimator: Any) -> dict[str, Any]:
-    """Return estimators by name; a single one has the empty name."""
-    models = dict(estimator) if isinstance(estimator, Mapping) else {"": estimator}
-    if not models:
-        raise ValueError("estimator must hold at least one classifier, got an empty dict")
-    for model in models.values():
-        check_classifier(model)
-        score_method(model)
-    return models
-
-
-def tune_thresholds(models: Mapping[str, Any]) -> dict[str, Any]:
-    """Return models that all have a threshold of their own; those without are wrapped, which is logged."""
-    tuned = {name: with_tuned_threshold(model) for name, model in models.items()}
-    for name, model in models.items():
-        if tuned[name] is not model:
-            logger.info(_remark(model))
-    return tuned
-
-
-def _remark(model: Any) -> str:
-    return (
-        f"{type(model).__name__} has no threshold of its own: SignificanceThresholdClassifier tunes one inside of the "
-        "training folds"
-    )
-
-
-def check_references(models: Mapping[str, Any], groups: NDArray[Any] | None) -> None:
-    """Refuse models with references that were trained on events of these groups."""
-    if groups is None:
-        return
-    for model in models.values():
-        for part in (model, *model.get_params(deep=True).values()):
-            if isinstance(part, OnOffHybridClassifier):
-                part.check_groups(groups)
-
-
-def _check_ratios(models: Mapping[str, Any]) -> None:
-    """Refuse classifiers whose scores say nothing about how much more likely signal is."""
-    for model in models.values():
-        parts = (model, *model.get_params(deep=True).values())
-        if score_method(model) != "predict_proba" and not any(isinstance(part, OnOffMixin) for part in parts):
-            raise ValueError(
-                f"statistic='likelihood' needs a classifier that says how signal-like an event is, which "
-                f"{type(model).__name__} does not; wrap it in SignificanceThresholdClassifier, or declare "
-                "statistic='cut'"
-            )
 
 
 def _run_folds(
@@ -464,20 +341,6 @@ def _run_folds(
     return found
 
 
-def _as_significance(value: Any) -> float:
-    return as_scalar("required_significance", as_counts("required_significance", value))
-
-
 def _seed(seed: int, permutation: int, repeat: int) -> int:
     """Return the seed of one run."""
     return int(np.random.SeedSequence([seed, permutation, repeat + 1]).generate_state(1)[0] >> 1)
-
-
-def reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
-    """Set the seeds of an estimator and all inside it; with ``keep``, only those that are None."""
-    seeds = {
-        name: seed
-        for name, value in sorted(estimator.get_params(deep=True).items())
-        if (name == "random_state" or name.endswith("__random_state")) and not (keep and value is not None)
-    }
-    return clone(estimator).set_params(**seeds) if seeds else estimator

@@ -11,7 +11,7 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.stats.significance import OnOffCounts
 
 if TYPE_CHECKING:
-    from excess.estimators.binned import TunedBin
+    from excess.estimators.score_bins import TunedBin
 
 __all__ = ["Fold", "Nearby", "TrustRange", "range_trust"]
 

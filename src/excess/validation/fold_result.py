@@ -12,10 +12,11 @@ from sklearn.utils import _safe_indexing
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.base import ExposedEstimator, OnOffMixin
-from excess.estimators.binned import OnOffBinnedClassifier, TunedBin, learner_of
+from excess.estimators.binned import OnOffBinnedClassifier, learner_of
 from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.estimators.hybrid import OnOffHybridClassifier
+from excess.estimators.score_bins import TunedBin
 from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.detection_parts import Fold, Nearby

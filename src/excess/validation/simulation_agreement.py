@@ -18,9 +18,9 @@ from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.stats.noise import p_minus_from_alpha
 from excess.stats.p_values import holm
-from excess.validation.cross_validation import check_models, check_references, reseeded
 from excess.validation.feature_comparison import FeatureComparison, WeightedSamples, compare_feature
 from excess.validation.onoff_events import OnOffEvents, check_events
+from excess.validation.validated_models import check_models, check_references, reseeded
 
 if TYPE_CHECKING:
     import pandas as pd

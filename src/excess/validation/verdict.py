@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from excess._core.checks import as_counts, as_scalar
 from excess.validation.judged import JudgedDetection, JudgedNullTest
 from excess.validation.outcome import Outcome
 from excess.validation.warning_signs import WarningSign, find_warning_signs, weigh_source
 
-__all__ = ["STATUSES", "Verdict", "judge", "judge_all"]
+__all__ = ["STATUSES", "Verdict", "as_required_significance", "judge", "judge_all"]
 
 STATUSES = ("detected", "not confirmed", "no detection", "doubtful")
 """What a verdict may be, the best first."""
@@ -174,3 +175,8 @@ def _improvement(detection: JudgedDetection) -> tuple[float, float]:
     correlation = float(own.mean()) / square**0.5 if square > 0 else 0.0
     error = (2 * max(0.0, 1 - correlation)) ** 0.5
     return detection.significance - detection.uncut.significance, error
+
+
+def as_required_significance(value: Any) -> float:
+    """Return the significance that a search requires."""
+    return as_scalar("required_significance", as_counts("required_significance", value))
