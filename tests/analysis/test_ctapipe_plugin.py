@@ -13,7 +13,7 @@ from ctapipe_files import make_subarray
 
 from excess import OnOffTreeClassifier
 from excess.analysis import load_model
-from excess.analysis.judging import judge_events
+from excess.analysis.event_scores import score_features
 from excess.analysis.trained_model import TrainedModel
 from excess.events import AnalysisConfig, read_events, to_features
 from excess.events.showers import to_showers
@@ -72,7 +72,7 @@ def make_classifier(path, **settings):
 
 def expected(path, table):
     trained = load_model(path)
-    return judge_events(trained.model, to_features(table, trained.config))
+    return score_features(trained.model, to_features(table, trained.config))
 
 
 def test_ctapipe_finds_the_class_by_its_entry_point():
@@ -108,31 +108,31 @@ def test_showers_in_the_event_loop(shower_model, images):
     )
     process = ShowerProcessor(make_subarray(2), config=settings)
     table = to_showers(images, load_model(shower_model).config.columns_needed())
-    judged = expected(shower_model, table)
+    scored = expected(shower_model, table)
     for number, event in enumerate(make_events(images)):
         process(event)
         found = event.dl2.stereo.classification["ours"]
-        assert found.is_valid == np.isfinite(judged.score[number])
-        np.testing.assert_allclose(found.prediction, judged.signal_probability[number], rtol=1e-12)
-        np.testing.assert_allclose(found.score, judged.score[number], rtol=1e-12)
-        assert found.selected == judged.selected[number]
+        assert found.is_valid == np.isfinite(scored.score[number])
+        np.testing.assert_allclose(found.prediction, scored.signal_probability[number], rtol=1e-12)
+        np.testing.assert_allclose(found.score, scored.score[number], rtol=1e-12)
+        assert found.selected == scored.selected[number]
         assert found.telescopes == images.loc[images["event_id"] == event.index.event_id, "tel_id"].tolist()
         assert not any(own.classification for own in event.dl2.tel.values())
-    assert 0 < np.isfinite(judged.score).sum() < number + 1
-    assert 0 < judged.selected.sum() < number + 1
+    assert 0 < np.isfinite(scored.score).sum() < number + 1
+    assert 0 < scored.selected.sum() < number + 1
 
 
 def test_images_in_the_event_loop(image_model, images):
     classify = make_classifier(image_model)
-    judged = expected(image_model, images)
+    scored = expected(image_model, images)
     number = 0
     for event in make_events(images):
         classify(event)
         of_event = []
         for tel_id in event.trigger.tels_with_trigger:
             found = event.dl2.tel[tel_id].classification["excess"]
-            np.testing.assert_allclose(found.prediction, judged.signal_probability[number], rtol=1e-12)
-            assert found.is_valid == np.isfinite(judged.score[number])
+            np.testing.assert_allclose(found.prediction, scored.signal_probability[number], rtol=1e-12)
+            assert found.is_valid == np.isfinite(scored.score[number])
             assert found.prefix == "excess_tel"
             of_event.append(found)
             number += 1
@@ -216,15 +216,15 @@ def test_tools_of_ctapipe_write_what_excess_says_about_the_file(shower_model, im
 
     needed = load_model(shower_model).config.columns_needed()
     table = read_events(given, ["event_id", *needed])
-    judged = expected(shower_model, table)
-    assert 0 < judged.selected.sum() < len(table)
+    scored = expected(shower_model, table)
+    assert 0 < scored.selected.sum() < len(table)
     for file in ("loop.h5", "tables.h5"):
         with TableLoader(tmp_path / file) as loader:
             found = loader.read_subarray_events()
         np.testing.assert_array_equal(found["event_id"], table["event_id"])
-        np.testing.assert_allclose(found["excess_score"], judged.score, rtol=1e-12)
-        np.testing.assert_allclose(found["excess_prediction"], judged.signal_probability, rtol=1e-9)
-        np.testing.assert_array_equal(found["excess_selected"], judged.selected)
+        np.testing.assert_allclose(found["excess_score"], scored.score, rtol=1e-12)
+        np.testing.assert_allclose(found["excess_prediction"], scored.signal_probability, rtol=1e-9)
+        np.testing.assert_array_equal(found["excess_selected"], scored.selected)
     with TableLoader(tmp_path / "tables.h5") as loader:
         telescopes = loader.read_telescope_events()
     np.testing.assert_allclose(telescopes["mono_tel_score"], expected(image_model, images).score)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from excess.observation import observe, simulate_observation, stack
-from excess.observation.exposure import join_intervals, recorded_intervals
+from excess.observation.observation_times import join_intervals, recorded_intervals
 from excess.validation.exposure import Exposure
 
 

@@ -24,7 +24,7 @@ from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
 from excess._core.version import __version__
-from excess.analysis.judging import judge_events
+from excess.analysis.event_scores import score_features
 from excess.analysis.output_columns import PREFIX, OutputColumns
 from excess.analysis.output_paths import check_outputs
 from excess.analysis.trained_model import TrainedModel, load_model
@@ -346,10 +346,10 @@ def _apply_to_file(
         with defer_interrupts():
             writing.submit(int)
             chunks = read_ahead(prepared)
-            _judge(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features), job.columns)
+            _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features), job.columns)
         waiting: deque[Future[None]] = deque()
         for table, features in chunks:
-            found = _judge(model, features, job.columns)
+            found = _score(model, features, job.columns)
             while len(waiting) >= n_waiting:
                 waiting.popleft().result()
             waiting.append(writing.submit(writer.append, job.rows_to_write(table, found)))
@@ -372,6 +372,6 @@ def _prepared(
         yield table, features
 
 
-def _judge(model: Any, features: Features, columns: OutputColumns) -> dict[str, NDArray[Any]]:
+def _score(model: Any, features: Features, columns: OutputColumns) -> dict[str, NDArray[Any]]:
     """Return the new columns: NaN, and not selected, for events that are not valid."""
-    return dict(zip(columns, judge_events(model, features), strict=True))
+    return dict(zip(columns, score_features(model, features), strict=True))

@@ -18,7 +18,7 @@ from ctapipe.reco.preprocessing import collect_features
 from ctapipe.reco.reconstructor import ReconstructionProperty, Reconstructor
 from ctapipe.reco.utils import add_defaults_and_meta
 
-from excess.analysis.judging import JudgedEvents, exceeds_threshold, judge_events
+from excess.analysis.event_scores import EventScores, exceeds_threshold, score_features
 from excess.analysis.trained_model import load_model
 from excess.events import to_features
 from excess.events.showers import may_need, to_showers
@@ -126,11 +126,11 @@ class ExcessClassifier(Reconstructor):
         """Say whether the model takes parameters of images, and not statistics of those of a shower."""
         return set(self._trained.config.columns_needed()) <= set(images.columns)
 
-    def judge(self, table: pd.DataFrame) -> JudgedEvents:
+    def judge(self, table: pd.DataFrame) -> EventScores:
         """Apply the model to rows with all columns that it needs."""
-        return judge_events(self._trained.model, to_features(table, self._trained.config))
+        return score_features(self._trained.model, to_features(table, self._trained.config))
 
-    def judge_showers(self, images: pd.DataFrame) -> tuple[JudgedEvents, list[list[int]]]:
+    def judge_showers(self, images: pd.DataFrame) -> tuple[EventScores, list[list[int]]]:
         """Return what the model says about the showers of images, in their order, and which telescopes were used."""
         groups = images.groupby(_KEYS, sort=False)
         number, n_showers = groups.ngroup().to_numpy(), groups.ngroups
@@ -148,7 +148,7 @@ class ExcessClassifier(Reconstructor):
                 )
                 for values in (judged.score, judged.signal_probability)
             )
-            judged = JudgedEvents(score, probability, exceeds_threshold(self._trained.model, score))
+            judged = EventScores(score, probability, exceeds_threshold(self._trained.model, score))
         else:
             judged = self.judge(to_showers(images, self._trained.config.columns_needed(), _KEYS))
         telescopes: list[list[int]] = [[] for _ in range(n_showers)]
@@ -156,7 +156,7 @@ class ExcessClassifier(Reconstructor):
             telescopes[shower].append(int(tel_id))
         return judged, telescopes
 
-    def columns_of(self, judged: JudgedEvents, prefix: str) -> Table:
+    def columns_of(self, judged: EventScores, prefix: str) -> Table:
         """Return what the model says as columns."""
         return Table(
             {
@@ -167,7 +167,7 @@ class ExcessClassifier(Reconstructor):
             }
         )
 
-    def _container(self, judged: JudgedEvents | None, row: int, telescopes: Any) -> ExcessClassificationContainer:
+    def _container(self, judged: EventScores | None, row: int, telescopes: Any) -> ExcessClassificationContainer:
         found = ExcessClassificationContainer(prefix=self.prefix, telescopes=telescopes)
         if judged is not None:
             found.score, found.prediction = float(judged.score[row]), float(judged.signal_probability[row])

@@ -16,8 +16,8 @@ from excess._core.checks import BoolArray, FloatArray, as_floats, as_int, as_pro
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
+from excess.analysis.event_scores import score_features
 from excess.analysis.gamma_efficiency import KINDS, Efficiency, ModelBinCounts
-from excess.analysis.judging import judge_events
 from excess.analysis.references import check_simulated_columns
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.binned import OnOffBinnedClassifier
@@ -132,10 +132,10 @@ def efficiency(
         for table in iter_events(paths, list(dict.fromkeys([*needed, *keys])), chunk_rows=chunk_rows):
             with prefix_errors(str(table.attrs.get("file", paths[0]))):
                 features = to_features(table, trained.config)
-                judged = truth.of_events(table), features.valid, judge_events(trained.model, features).selected
+                scored = truth.of_events(table), features.valid, score_features(trained.model, features).selected
                 if in_bins is not None:
-                    in_bins.add(features, judged[0][2], judged[2])
-                tally.add(*(_of_showers(table[keys], *judged) if keys else judged))
+                    in_bins.add(features, scored[0][2], scored[2])
+                tally.add(*(_of_showers(table[keys], *scored) if keys else scored))
             tick(len(table))
     if tally.counts[0].sum() == 0:
         raise EventFileError(

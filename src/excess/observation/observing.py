@@ -19,10 +19,10 @@ from excess.events import (
     read_events,
 )
 from excess.observation.census import Census
-from excess.observation.exposure import join_intervals
 from excess.observation.feature_origin import check_origin
 from excess.observation.joining import check_independent, concatenate, join_regions, join_sky, thin_field
 from excess.observation.observation import Observation
+from excess.observation.observation_times import join_intervals
 from excess.observation.off_files import MatchedEvents, alpha_of_groups, check_live_times, find_offset, match_events
 from excess.observation.pipeline import ObservedChunk, Pipeline
 from excess.observation.repeated_events import check_files_once, check_identifiers

@@ -15,7 +15,7 @@ from excess._core.errors import EventFileError
 from excess.events import LOCATION_COLUMNS, AnalysisConfig, add_night, describe, iter_events, to_features
 from excess.events.times import ABSOLUTE_COLUMNS, DAY, JD_RANGE, MJD_RANGE
 from excess.observation.census import Census
-from excess.observation.exposure import recorded_intervals
+from excess.observation.observation_times import recorded_intervals
 from excess.observation.placement import Placement, find_excluded, source_direction
 from excess.observation.region_methods import SKY_COLUMNS, choose_method
 from excess.observation.regions import place_events

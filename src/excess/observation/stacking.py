@@ -97,7 +97,7 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
             n_regions.pop() if len(n_regions) == 1 else 2,
             alpha,
             census.n_overlapping,
-            _join_exposure(parts),
+            _join_region_exposure(parts),
             census.n_without_off,
         ),
         groups=concatenate([part.groups for part in parts]),
@@ -112,7 +112,7 @@ def stack(observations: Mapping[str, Observation]) -> Observation:
         notes=tuple(f"{name}: {note}" for name, part in observations.items() for note in part.notes),
         observations=np.repeat(list(observations), [len(part.X) for part in parts]).astype(object),
         sky=None if theta is None else join_sky([part.sky for part in parts]),
-        exposure=_join_exposures(parts),
+        exposure=_join_times(parts),
     )
 
 
@@ -220,7 +220,7 @@ def _with_same_groups(observations: Mapping[str, Observation]) -> list[Observati
     ]
 
 
-def _join_exposures(parts: list[Observation]) -> Exposure | None:
+def _join_times(parts: list[Observation]) -> Exposure | None:
     """Return the times of all observations; None where those of one are not known. Common groups add up."""
     known = [part.exposure for part in parts if part.exposure is not None]
     if len(known) < len(parts):
@@ -235,7 +235,7 @@ def _as_texts(groups: NDArray[Any] | None) -> NDArray[Any] | None:
     return None if groups is None else groups.astype(str).astype(object)
 
 
-def _join_exposure(parts: list[Observation]) -> FloatArray | None:
+def _join_region_exposure(parts: list[Observation]) -> FloatArray | None:
     """Return the exposure of Off regions, if some pointings lack some, and all observations have as many regions."""
     exposures = [part.regions.exposure for part in parts]
     n_off = {part.regions.n_regions - 1 for part in parts}

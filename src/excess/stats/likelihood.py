@@ -174,11 +174,11 @@ def on_off_likelihood(y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike) -> OnOff
     on = _as_on(y)
     ratios = as_column("ratio", as_counts("ratio", ratio))
     check_same_length(y=on, ratio=ratios)
-    exposure = as_alpha(alpha)
-    if exposure.ndim > 0:
-        exposure = as_column("alpha", exposure)
-        check_same_length(y=on, alpha=exposure)
-    return compute_likelihood(on, ratios, exposure)
+    alphas = as_alpha(alpha)
+    if alphas.ndim > 0:
+        alphas = as_column("alpha", alphas)
+        check_same_length(y=on, alpha=alphas)
+    return compute_likelihood(on, ratios, alphas)
 
 
 def compute_likelihood(on: BoolArray, ratio: FloatArray, alpha: FloatArray | float) -> OnOffLikelihood:

@@ -134,13 +134,13 @@ def f1_threshold(
     0.45
     """
     on, scores = as_scored_events(y, score)
-    exposure = as_scalar_alpha(alpha)
+    ratio = as_scalar_alpha(alpha)
     events = EventsInMemory(on, scores, exact=True)
     cells = events.cells()
     if as_int("n_bootstrap", n_bootstrap, minimum=0) > 0:
-        return median_threshold(events, cells, exposure, _largest_f1, n_bootstrap, random_state)
-    curve = cells.curve(exposure)
-    return float(curve.thresholds[_largest_f1(curve.n_on, curve.n_off, exposure)])
+        return median_threshold(events, cells, ratio, _largest_f1, n_bootstrap, random_state)
+    curve = cells.curve(ratio)
+    return float(curve.thresholds[_largest_f1(curve.n_on, curve.n_off, ratio)])
 
 
 def _near_best(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float, tolerance: float) -> int:

@@ -13,8 +13,8 @@ from excess.validation.outcome import Outcome
 __all__ = ["DetectionBins", "bin_labels", "borrowing_notes"]
 
 
-def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
-    """Return texts for bins between edges, of which the first and the last may be infinite.
+def bin_labels(borders: Sequence[float]) -> tuple[str, ...]:
+    """Return texts for bins between borders, of which the first and the last may be infinite.
 
     Examples
     --------
@@ -24,7 +24,7 @@ def bin_labels(edges: Sequence[float]) -> tuple[str, ...]:
     """
     return tuple(
         f"below {high:.4g}" if low == float("-inf") else f"above {low:.4g}" if high == float("inf") else text
-        for (low, high), text in ((pair, f"{pair[0]:.4g} to {pair[1]:.4g}") for pair in pairwise(edges))
+        for (low, high), text in ((pair, f"{pair[0]:.4g} to {pair[1]:.4g}") for pair in pairwise(borders))
     )
 
 

@@ -11,10 +11,10 @@ from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.holdout import score_events
 from excess.events import Features
 
-__all__ = ["JudgedEvents", "exceeds_threshold", "judge_events"]
+__all__ = ["EventScores", "exceeds_threshold", "score_features"]
 
 
-class JudgedEvents(NamedTuple):
+class EventScores(NamedTuple):
     """What a model says about the events of a table.
 
     Attributes
@@ -32,7 +32,7 @@ class JudgedEvents(NamedTuple):
     selected: BoolArray
 
 
-def judge_events(model: Any, features: Features) -> JudgedEvents:
+def score_features(model: Any, features: Features) -> EventScores:
     """Score events, and cut by the threshold of a model.
 
     Parameters
@@ -50,7 +50,7 @@ def judge_events(model: Any, features: Features) -> JudgedEvents:
         found = score_events(model, events)
         score[features.valid] = found
         probability[features.valid] = model.calibration_of(events).signal_probability(found)
-    return JudgedEvents(score, probability, exceeds_threshold(model, score))
+    return EventScores(score, probability, exceeds_threshold(model, score))
 
 
 def exceeds_threshold(model: Any, score: FloatArray) -> BoolArray:
