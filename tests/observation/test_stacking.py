@@ -12,7 +12,7 @@ from excess.analysis import read_run, search, train
 from excess.events import AnalysisConfig, EventFileError, load_observation_list, write_events
 from excess.observation import observe, observe_several, simulate_observation, stack
 from excess.report.content import model_content
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 
 TREE = {"tree": OnOffTreeClassifier(max_depth=3, random_state=0)}
 FEW_REGIONS = AnalysisConfig(regions={"n_regions": 3})

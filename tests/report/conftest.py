@@ -9,8 +9,8 @@ from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect,
 from excess.events import AnalysisConfig
 from excess.observation import observe, simulate_observation
 from excess.report import write_report
+from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood
-from excess.stats.significance import OnOffCounts
 from excess.validation.outcome import Outcome
 
 CRAB = (83.6333, 22.0133)

@@ -18,7 +18,7 @@ from excess.report import (
 from excess.report.content import model_content
 from excess.report.field_data import bin_rows, feature_data, order_features, rate_data, sky_data
 from excess.report.rates import excess_rates, has_rates
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection_bins import DetectionBins
 from excess.validation.exposure import Exposure
 from excess.validation.outcome import Outcome

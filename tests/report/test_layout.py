@@ -12,7 +12,7 @@ from visit import Visit
 
 from excess.report import write_report
 from excess.report.rates import excess_rates
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection_bins import DetectionBins
 from excess.validation.exposure import Exposure
 from excess.validation.outcome import Outcome

@@ -11,8 +11,8 @@ from scipy.stats import norm
 from excess.report import write_report
 from excess.report.content import model_content
 from excess.report.likelihood_bins import likelihood_bins
+from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood
-from excess.stats.significance import OnOffCounts
 from excess.validation.detection import Detection, Fold
 from excess.validation.outcome import Outcome
 from excess.validation.verdict import judge

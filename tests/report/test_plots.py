@@ -28,7 +28,7 @@ from excess.report.histograms import score_histogram, theta_squared_histogram
 from excess.report.likelihood_bins import likelihood_bins
 from excess.report.series import significance_over_time
 from excess.report.style import GREY, OFF, ON, OTHER
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome
@@ -510,7 +510,7 @@ def test_without_matplotlib_a_sentence_says_what_to_install(found, monkeypatch):
 def test_importing_the_plots_imports_no_matplotlib_and_drawing_no_pyplot():
     code = (
         "import sys; from excess import report; assert 'matplotlib' not in sys.modules\n"
-        "from excess.validation.null_tests import NullTest; from excess.stats.significance import OnOffCounts\n"
+        "from excess.validation.null_tests import NullTest; from excess.stats.counts import OnOffCounts\n"
         "from excess.validation.outcome import Outcome\n"
         "report.plot_null_test(NullTest({1: Outcome(OnOffCounts(3, 12, 0.25), None, 'cut')}))\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"

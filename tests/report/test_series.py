@@ -11,7 +11,7 @@ from excess.observation import observe, simulate_observation
 from excess.report.histograms import find_bins, score_histogram, theta_squared_edges, theta_squared_histogram
 from excess.report.likelihood_bins import likelihood_bins
 from excess.report.series import light_curve, significance_over_time, threshold_steps
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection, Fold, Nearby
 
 

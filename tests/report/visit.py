@@ -1,6 +1,6 @@
 """A page of the report in a browser, and counts to compare it with."""
 
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 
 
 class Visit:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect, null_test
+from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood
-from excess.stats.significance import OnOffCounts
 from excess.validation import NullTest, Outcome, judge
 from excess.validation.verdict import STATUSES, judge_all
 

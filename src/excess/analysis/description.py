@@ -16,7 +16,7 @@ from excess.observation.proposal import propose_config
 from excess.observation.region_methods import choose_method
 from excess.observation.regions import find_regions
 from excess.observation.settings import as_config
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 
 __all__ = ["count_on_off", "describe_file"]
 

@@ -23,7 +23,7 @@ from excess.analysis.run_tables import read_table
 from excess.estimators.score_bins import TunedBin
 from excess.observation.pipeline import seconds_of
 from excess.observation.region_methods import theta_columns
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.detection_bins import DetectionBins
 from excess.validation.detection_parts import Fold

@@ -18,7 +18,7 @@ from excess.estimators.onnx_export import export_onnx
 from excess.events import AnalysisConfig, parse_config
 from excess.observation.census import Census
 from excess.observation.observation import Observation
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 
 __all__ = ["TrainedModel", "load_model"]
 

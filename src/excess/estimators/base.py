@@ -19,8 +19,8 @@ from excess.estimators.calibration import SignalCalibration
 from excess.estimators.event_weights import even_out_exposure
 from excess.estimators.holdout import score_events
 from excess.estimators.model_file import save as save_model
+from excess.stats.counts import OnOffCounts
 from excess.stats.curve import ThresholdCurve
-from excess.stats.significance import OnOffCounts
 
 
 class OnOffMixin:

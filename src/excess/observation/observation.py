@@ -28,7 +28,7 @@ from excess.validation.sky_map import SkyMap, map_sky
 if TYPE_CHECKING:
     import pandas as pd
 
-    from excess.stats.significance import OnOffCounts
+    from excess.stats.counts import OnOffCounts
     from excess.validation.detection import Detection
 
 __all__ = ["Observation"]

@@ -19,7 +19,7 @@ from excess._core.checks import (
     check_same_length,
 )
 from excess.observation.region_methods import METHODS, choose_method
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,8 @@ from excess._core.checks import FloatArray
 from excess._core.ordering import number_groups
 from excess.report.histograms import find_bins, has_score, squared_angles, theta_squared_edges
 from excess.report.series import threshold_steps
-from excess.stats.significance import OnOffCounts, significance_of_cuts
+from excess.stats.counts import OnOffCounts
+from excess.stats.significance import significance_of_cuts
 from excess.validation.detection import Detection
 
 __all__ = ["counts_text", "explore", "stops_of"]

@@ -18,7 +18,7 @@ from excess.report.content import MAX_ROWS, model_content
 from excess.report.exploration import MAX_BYTES
 from excess.report.numbers import null_texts
 from excess.report.references import simulation_content
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
 from excess.validation.outcome import Outcome

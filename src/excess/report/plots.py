@@ -21,7 +21,7 @@ from excess.report.style import (
     mark_exploration,
     paper_axes,
 )
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from excess.report.histograms import OnOffHistogram
-    from excess.stats.significance import OnOffCounts
+    from excess.stats.counts import OnOffCounts
 
 ON = "#d55e00"
 """Colour of On events; this one and the next two can be told apart by colour-blind readers."""

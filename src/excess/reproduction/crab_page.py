@@ -16,7 +16,7 @@ from excess.reproduction.crab_data import N_REGIONS, are_labelled, crab_data, fa
 from excess.reproduction.pages import Comparison, Figure, Page, Table, compare, pm
 from excess.reproduction.roc import FORESTS
 from excess.reproduction.settings import Settings
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.null_tests import label_null_region
 
 __all__ = ["agreement_page", "crab_page", "null_page", "roc_page"]

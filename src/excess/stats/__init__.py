@@ -2,6 +2,7 @@
 
 from excess.stats.assignment import assign_cells
 from excess.stats.baselines import default_threshold, menon_threshold, mithal_threshold, yao_threshold
+from excess.stats.counts import OnOffCounts
 from excess.stats.curve import ThresholdCurve, significance_curve
 from excess.stats.fractions import EventFraction, event_fraction
 from excess.stats.likelihood import OnOffLikelihood, on_off_likelihood
@@ -15,13 +16,7 @@ from excess.stats.metrics import (
     significance_scorer,
 )
 from excess.stats.noise import alpha_from_p_minus, clean_counts, inject_label_noise, p_minus_from_alpha
-from excess.stats.significance import (
-    OnOffCounts,
-    joint_significance,
-    li_ma_p_value,
-    li_ma_significance,
-    n_on_for_significance,
-)
+from excess.stats.significance import joint_significance, li_ma_p_value, li_ma_significance, n_on_for_significance
 from excess.stats.thresholds import THRESHOLD_METHODS, f1_threshold, significance_threshold, tune_threshold
 
 __all__ = [

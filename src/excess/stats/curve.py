@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_scalar_alpha, as_scored_events, as_threshold
-from excess.stats.significance import OnOffCounts, significance_of_cuts
+from excess.stats.counts import OnOffCounts
+from excess.stats.significance import significance_of_cuts
 
 if TYPE_CHECKING:
     import pandas as pd

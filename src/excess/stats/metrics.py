@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics import make_scorer
 
 from excess._core.checks import as_labels, as_scalar_alpha, binary_classes, check_same_length
+from excess.stats.counts import OnOffCounts
 from excess.stats.noise import clean_counts, p_minus_from_alpha
-from excess.stats.significance import OnOffCounts
 
 __all__ = [
     "corrected_f1_score",

@@ -13,10 +13,10 @@ from scipy.special import ndtr
 
 from excess._core.checks import BoolArray, FloatArray
 from excess._core.ordering import number_groups
+from excess.stats.counts import OnOffCounts
 from excess.stats.curve import ThresholdCurve, compute_cell_curve
 from excess.stats.likelihood import OnOffLikelihood
 from excess.stats.p_values import permutation_p_value
-from excess.stats.significance import OnOffCounts
 from excess.validation.annotations import check_annotations
 from excess.validation.detection_bins import DetectionBins, borrowing_notes
 from excess.validation.detection_parts import Fold, Nearby, TrustRange, range_trust

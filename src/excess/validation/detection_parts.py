@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 
 if TYPE_CHECKING:
     from excess.estimators.score_bins import TunedBin

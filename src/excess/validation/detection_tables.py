@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood
-from excess.stats.significance import OnOffCounts
 from excess.validation.detection_bins import DetectionBins
 from excess.validation.detection_parts import Fold
 from excess.validation.outcome import Outcome

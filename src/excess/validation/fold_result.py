@@ -17,7 +17,7 @@ from excess.estimators.calibration import SignalCalibration
 from excess.estimators.holdout import fit_part, score_events, takes_groups
 from excess.estimators.hybrid import OnOffHybridClassifier
 from excess.estimators.score_bins import TunedBin
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
 from excess.validation.detection_parts import Fold, Nearby
 from excess.validation.onoff_events import OnOffEvents

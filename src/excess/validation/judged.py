@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.outcome import Outcome
 
 __all__ = ["JudgedDetection", "JudgedNullTest", "alphas_of"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from excess._core.html import Row, html_table
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.detection_text import ShownDetection, permutation_text, strategy_text, trained_on_text
 from excess.validation.judged import JudgedNullTest
 from excess.validation.outcome import Outcome

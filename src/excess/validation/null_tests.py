@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing, indexable
 
 from excess._core.checks import FloatArray, as_column, as_floats, as_int, as_random_state
 from excess._core.progress import progress_bar
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.cross_validation import SharedOptions, cross_val_detect
 from excess.validation.detection import Detection
 from excess.validation.notebook_tables import null_test_table

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from excess._core.checks import BoolArray, FloatArray
+from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood, compute_likelihood
-from excess.stats.significance import OnOffCounts
 
 __all__ = ["STATISTICS", "Outcome", "count_events", "find_contrasts", "find_likelihood"]
 

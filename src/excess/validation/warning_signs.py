@@ -11,7 +11,7 @@ from scipy.special import chdtrc, expit
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.folds import groups_are_apart
-from excess.stats.significance import OnOffCounts
+from excess.stats.counts import OnOffCounts
 from excess.validation.judged import JudgedDetection, alphas_of
 from excess.validation.outcome import count_events
 
