@@ -81,7 +81,7 @@ def test_files_without_a_column_of_groups(events, nights, tmp_path):
         (lambda a, b: [a, b[:2]], ValueError, "chunks differ: groups in chunks, chunk 0, none in chunks, chunk 1"),
         (lambda a, b: [a[:2], b], ValueError, "chunks differ: groups in chunks, chunk 1, none in chunks, chunk 0"),
         (lambda a, b: [a, (*b[:2], b[2][:-1])], ValueError, "chunk 1: .*groups"),
-        (lambda a, b: [a, (*b, b[2])], TypeError, "chunk 1: a chunk must be a pair .* or these with groups, got tuple"),
+        (lambda a, b: [a, (*b, b[1], b[2])], TypeError, "chunk 1: a chunk must be a pair .* with groups, .* got tuple"),
         (lambda a, b: [a, (*b[:2], np.arange(len(b[2])))], ValueError, "groups mixes values that cannot be ordered"),
     ],
 )

@@ -30,13 +30,13 @@ from excess.distributed.survey import (
     sample_cutoff,
     survey_partition,
 )
-from excess.estimators._forest.bags import join_bags
+from excess.estimators._forest.bags import Bag, join_bags
 from excess.estimators._forest.compiling import compile_kernels
 from excess.estimators._forest.ensemble import BaggedTrees, Tick, TreeSettings, encode_events
 from excess.estimators._forest.layout import empty_records
 from excess.estimators.forest import ForestPlan, OnOffForestClassifier
 from excess.estimators.grown_trees import GrownTrees
-from excess.estimators.members import LabelCounts
+from excess.estimators.members import LabelCounts, units_to_events
 from excess.stats.thresholds import check_scored
 
 __all__ = ["START_AGAIN", "fit_forest", "open_executor"]
@@ -55,11 +55,12 @@ def fit_forest(
     ----------
     estimator : OnOffForestClassifier
         The forest to fit; it is not changed. ``max_bins=None``, which needs all distinct values, is refused.
-    chunks : iterable of (X, y) pairs or (X, y, groups) triples, or a dataset
-        The events, with the groups of ``estimator.fit`` or without; it has no weights. An iterable must give the same
-        chunks each time it is iterated over, such as a list; a dataset, such as `EventFiles`, has partitions that
-        workers read for themselves. The result depends on the order of events, but not on how they are divided into
-        chunks.
+    chunks : iterable of (X, y), (X, y, groups) or (X, y, groups, sample_weight), or a dataset
+        The events, with the groups and weights of ``estimator.fit`` or without; groups may be None beside weights,
+        such as those of `exposure_weights`. Weights must not be 0, nor all whole numbers: leave out or repeat such
+        events. An iterable must give the same chunks each time it is iterated over, such as a list; a dataset, such as
+        `EventFiles`, has partitions that workers read for themselves. The result depends on the order of events, but
+        not on how they are divided into chunks.
     executor : None, dask.distributed.Client, str or Executor, default=None
         What runs the work: None for threads of this process (``estimator.n_jobs``); the client of a Dask cluster or the
         address of its scheduler; or an executor, such as ``Dask(client, max_moved=10_000)``.
@@ -97,23 +98,26 @@ def fit_forest(
         survey, firsts = _survey(executor, partitions, estimator.max_bins, shown=plan.verbose)
         classes, edges = survey.classes(), survey.edges()
         n_events, n_features, n_on = survey.n_rows, survey.n_features, survey.n_on()
-        groups = survey.group_names()
+        groups, weights = survey.group_names(), survey.weight_sums()
         if not 2 <= n_events <= MAX_EVENTS:
             raise ValueError(f"chunks hold {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")
         forest.n_features_in_ = n_features
         if survey.names is not None:
             forest.feature_names_in_ = np.array(survey.names, dtype=object)
+        binning = _Binning(classes[1], edges, groups, weighted=weights is not None)
         if _reads_here(executor, partitions):
-            store = stack.enter_context(RecordStore(n_events, n_features, memory, len(groups)))
-            _store_records(store, partitions, firsts, classes[1], edges, groups, threads, shown=plan.verbose)
+            store = RecordStore(n_events, n_features, memory, len(groups), has_weights=binning.weighted)
+            stack.enter_context(store)
+            _store_records(store, partitions, firsts, binning, threads, shown=plan.verbose)
             parts = executor.scatter(store.parts())
         else:
-            binning = classes[1], edges, groups
-            arguments = [(partition, *rows, *binning) for partition, rows in _rows_of(partitions, firsts)]
+            arguments = [(partition, *rows, binning) for partition, rows in _rows_of(partitions, firsts)]
             with progress_bar("Binning files", len(partitions), shown=plan.verbose) as tick:
                 parts = executor.create_parts(bin_partition, arguments, tick)
 
-        grower = _GrowerOnParts(executor, parts, n_events, n_on, edges, plan, memory, threads)
+        on_share = n_on / n_events if weights is None else float(weights[0].total / (weights[0] + weights[1]).total)
+        growth = plan, memory, threads, binning.weighted
+        grower = _GrowerOnParts(executor, parts, n_events, on_share, edges, *growth)
         grown = plan.grow(grower)
         if forest.output == "assignment":
             grown = replace(grown, trees=grown.trees.with_votes(plan.alpha))
@@ -133,11 +137,12 @@ class _GrowerOnParts:
     executor: Executor
     parts: Sequence[Any]
     n_events: int
-    n_on: int
+    on_share: float  # of On events among all, or of their weights
     edges: list[FloatArray]  # of each feature
     plan: ForestPlan
     memory: int  # bytes that a worker may use
     threads: int  # of this process
+    has_weights: bool
 
     @property
     def n_features(self) -> int:
@@ -156,7 +161,7 @@ class _GrowerOnParts:
             own = [trees[number] for number in numbers]
             budget = Budget.of(self.memory, self.executor, n_chosen, record_bytes(self.n_features), self.n_events)
             grower = ForestGrower(
-                self.executor, self.parts, self.n_events, n_codes, own, settings, budget, self.threads
+                self.executor, self.parts, self.n_events, n_codes, own, settings, budget, self.threads, self.has_weights
             )
             for number, nodes in zip(numbers, grower.grow(tick or (lambda n: None)), strict=True):
                 grown[number] = nodes
@@ -164,16 +169,33 @@ class _GrowerOnParts:
 
     def assemble(self, tables: list[NDArray[np.int64]]) -> GrownTrees:
         """Return trees that score events."""
-        prior = self.n_on / self.n_events
-        return GrownTrees.from_tables(tables, self.edges, "fraction", self.plan.alpha, prior=prior)
+        return GrownTrees.from_tables(tables, self.edges, "fraction", self.plan.alpha, prior=self.on_share)
 
     def count_scores(self, forests: Sequence[BaggedTrees]) -> LabelCounts:
         """Count events by their out-of-bag scores from each of some forests."""
-        return self.executor.reduce(LabelsByScore(OutOfBag(forests)), self.parts)
+        counts = self.executor.reduce(LabelsByScore(OutOfBag(forests)), self.parts)
+        return units_to_events(counts) if self.has_weights else counts
 
     def count_without(self, forest: BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
         """Count events by their out-of-bag scores less what each of some features contributes."""
-        return self.executor.reduce(LabelsWithout(forest, features), self.parts)
+        counts = self.executor.reduce(LabelsWithout(forest, features), self.parts)
+        return units_to_events(counts) if self.has_weights else counts
+
+
+@dataclass(frozen=True)
+class _Binning:
+    """What makes records of events."""
+
+    on: Any  # the class of On
+    edges: list[FloatArray]  # inner edges of each feature's bins
+    groups: list[Any]  # names of all groups, in order; none where events have no groups
+    weighted: bool  # whether the weights of events count
+
+    def records(self, chunk: CheckedChunk, threads: int) -> tuple[NDArray[np.uint64], Bag]:
+        """Return the events of a chunk as records, with their groups and weights."""
+        compile_kernels(chunk.X, 255)
+        records = encode_events(chunk.X, np.asarray(chunk.labels == self.on), self.edges, threads)
+        return records, chunk.bag(self.groups, weighted=self.weighted)
 
 
 @contextmanager
@@ -228,9 +250,7 @@ def _store_records(
     store: RecordStore,
     partitions: Sequence[Partition],
     firsts: Sequence[int],
-    on: Any,
-    edges: list[FloatArray],
-    groups: list[Any],
+    binning: _Binning,
     threads: int,
     *,
     shown: bool,
@@ -240,28 +260,19 @@ def _store_records(
         for partition, (_, n_rows) in _rows_of(partitions, firsts):
             n_found = 0
             for chunk in read_ahead(check_chunks(partition)):
-                store.append(_to_records(chunk, on, edges, threads), chunk.bag(groups))
+                store.append(*binning.records(chunk, threads))
                 n_found += len(chunk.labels)
                 tick(len(chunk.labels))
             check_unchanged(partition, n_rows, n_found)
 
 
-def bin_partition(
-    partition: Partition, first_row: int, n_rows: int, on: Any, edges: list[FloatArray], groups: list[Any]
-) -> EventRecords:
+def bin_partition(partition: Partition, first_row: int, n_rows: int, binning: _Binning) -> EventRecords:
     """Return the events of a partition, which must still have ``n_rows`` events, as records."""
-    records, bags = [], []
-    for chunk in check_chunks(partition):
-        records.append(_to_records(chunk, on, edges, 1))
-        bags.append(chunk.bag(groups))
-    check_unchanged(partition, n_rows, sum(map(len, records)))
-    joined = np.concatenate([empty_records(0, len(edges), np.uint8), *records])
-    return EventRecords(joined, first_row, len(edges), join_bags(bags))
-
-
-def _to_records(chunk: CheckedChunk, on: Any, edges: list[FloatArray], threads: int) -> NDArray[np.uint64]:
-    compile_kernels(chunk.X, 255)
-    return encode_events(chunk.X, np.asarray(chunk.labels == on), edges, threads)
+    found = [binning.records(chunk, 1) for chunk in check_chunks(partition)]
+    check_unchanged(partition, n_rows, sum(len(records) for records, _ in found))
+    n_features = len(binning.edges)
+    joined = np.concatenate([empty_records(0, n_features, np.uint8), *(records for records, _ in found)])
+    return EventRecords(joined, first_row, n_features, join_bags([bag for _, bag in found]))
 
 
 def _reads_here(executor: Executor, partitions: Sequence[Partition]) -> bool:

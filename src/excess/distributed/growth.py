@@ -7,8 +7,9 @@ The trees are those of the fit in memory, to the bit, because
 
 - the random choices of a node follow from its key, and that from the key of its tree and its path from the root, not
   from the order in which nodes are searched;
-- the bootstrap weight of an event follows from the key of the tree and the number of the event among all events;
-  whether a tree may see a group follows from its key and the number of the group among all groups;
+- the bootstrap weight of an event follows from the key of the tree and the number of the event among all events, and
+  from the weight of the event itself, if it has one;
+- whether a tree may see a group follows from its key and the number of the group among all groups;
 - histograms are integers, so that their sum does not depend on how events are divided into parts;
 - the search of a node depends on the counts of its events only, not on their order.
 """
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.rng import MAX_WEIGHT, derive_key
+from excess._core.rng import MAX_WEIGHT, WEIGHT_LIMIT, derive_key
 from excess._core.threads import run_tasks
 from excess.distributed.executors import Executor
 from excess.distributed.parts import EventRecords, read_only
@@ -147,8 +148,8 @@ class Histograms:
         """Count the events of a part."""
         nodes, roots, depths, keys, slots = self.routes.arrays()
         levels.fill_nodes(
-            events.codes, events.first_row, events.bag.groups, events.bag.groups_of_trees(keys), events.n_features,
-            nodes, roots, depths, _MASK, keys, slots, read_only(self.chosen), total,
+            events.codes, events.first_row, events.bag.groups, events.bag.groups_of_trees(keys), events.bag.weights,
+            events.n_features, nodes, roots, depths, _MASK, keys, slots, read_only(self.chosen), total,
         )  # fmt: skip
         return total
 
@@ -176,6 +177,7 @@ class BranchGrowth:
     branches: list[list[_Branch]]  # of each job; a branch is a task
     settings: GrowthSettings
     n_codes: NDArray[np.int64]
+    max_weight: int  # of an event in a bag
 
     @property
     def n_jobs(self) -> int:
@@ -194,7 +196,7 @@ class BranchGrowth:
         for tree, (first, last) in enumerate(pairwise(self.routes[job].first_slots)):
             records, counts = levels.take_nodes(
                 events.records, events.codes, events.first_row,
-                events.bag.groups, in_bag, tree, events.n_features,
+                events.bag.groups, in_bag, tree, events.bag.weights, events.n_features,
                 nodes, roots[tree], depths[tree], _MASK, keys[tree], slots, first, last - first,
             )  # fmt: skip
             piece.append((records, np.concatenate([[0], np.cumsum(counts)])))
@@ -217,7 +219,7 @@ class BranchGrowth:
         return grow_bag(
             len(rows), len(self.n_codes), settings.used, read_only(self.n_codes), np.uint64(branch.key), branch.depth,
             settings.depth_limit, tree.splitter, tree.min_samples_leaf, tree.criterion, settings.alpha,
-            x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(rows) + 1)), _MASK,
+            x_log_x_table(min(TABLE_SIZE, self.max_weight * len(rows) + 1)), _MASK,
             rows, as_codes(rows, np.uint8), scratch, as_codes(scratch, np.uint8),
             np.empty(tree.max_features, dtype=np.int64),
             np.zeros((tree.max_features, WIDTH), dtype=np.int64), None, np.empty(WIDTH + 1, dtype=np.int64),
@@ -236,10 +238,12 @@ class ForestGrower:
     settings: GrowthSettings
     budget: Budget
     n_threads: int  # of this process, to search histograms
+    has_weights: bool = False  # whether events stand for more or less than one
 
     def __post_init__(self) -> None:
         """Start all trees with their roots."""
-        self._table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * self.n_events + 1))
+        self._max_weight = WEIGHT_LIMIT if self.has_weights else MAX_WEIGHT
+        self._table = x_log_x_table(min(TABLE_SIZE, self._max_weight * self.n_events + 1))
         self._keys = np.array([tree.key for tree in self.trees], dtype=np.uint64)
         self._trees = [_GrowingTree(key) for key in self._keys]
         self._small: list[tuple[int, int]] = []  # nodes to be moved: number of the tree, number of the node in it
@@ -322,7 +326,7 @@ class ForestGrower:
                     for slot, n in enumerate(nodes)
                 ]
             )
-        shuffle = BranchGrowth(routes, branches, self.settings, self.n_codes)
+        shuffle = BranchGrowth(routes, branches, self.settings, self.n_codes, self._max_weight)
         n_left = Counter(t for t, _ in self._small)
         for job, tables in zip(jobs, self.executor.shuffle(shuffle, self.parts), strict=True):
             for (t, node), table in zip(job, tables, strict=True):

@@ -17,6 +17,8 @@ from excess.estimators._forest.layout import ON_BIT, as_codes
 
 BLOCK_ROWS = 1 << 17
 """Rows of a part."""
+_GROUPS, _WEIGHTS = "groups", "weights"
+"""Files beside that of the records."""
 
 
 def read_only(array: NDArray[Any]) -> NDArray[Any]:
@@ -47,7 +49,7 @@ class EventRecords:
     records: NDArray[np.uint64]  # of shape (n_events, n_words)
     first_row: int  # number of the first event among all events, by which bootstrap weights are drawn
     n_features: int
-    bag: Bag = WHOLE  # the groups of the events, if they have any
+    bag: Bag = WHOLE  # groups and weights of the events, if they have any
 
     def __post_init__(self) -> None:
         """Make the records read-only."""
@@ -71,6 +73,7 @@ class EventScores:
     on: BoolArray  # whether each event is On
     score: FloatArray  # NaN for events in the bags of all trees
     first_row: int  # number of the first event among all events
+    weights: FloatArray | None = None  # events that each one stands for; None for one each
 
 
 class Part(Protocol):
@@ -100,6 +103,7 @@ class InFile:
     n_rows: int
     n_features: int
     n_groups: int = 0  # 0 where events have no groups
+    has_weights: bool = False
 
     def load(self) -> EventRecords:
         """Return the events."""
@@ -108,16 +112,19 @@ class InFile:
         records = np.fromfile(self.path, dtype=np.uint64, count=size, offset=self.first_row * n_bytes)
         if len(records) != size:
             raise OSError(f"{self.path}: the file of binned events was cut short while it was in use")
-        return EventRecords(records.reshape(self.n_rows, -1), self.first_row, self.n_features, self._load_groups())
+        groups = self._load_column(_GROUPS, np.int32) if self.n_groups > 0 else None
+        weights = self._load_column(_WEIGHTS, np.float64) if self.has_weights else None
+        bag = Bag(groups, self.n_groups, weights)
+        return EventRecords(records.reshape(self.n_rows, -1), self.first_row, self.n_features, bag)
 
-    def _load_groups(self) -> Bag:
-        if self.n_groups == 0:
-            return WHOLE
-        path = _groups_beside(self.path)
-        groups = np.fromfile(path, dtype=np.int32, count=self.n_rows, offset=4 * self.first_row)
-        if len(groups) != self.n_rows:
-            raise OSError(f"{path}: the file of groups was cut short while it was in use")
-        return Bag(groups, self.n_groups)
+    def _load_column(self, name: str, dtype: Any) -> NDArray[Any]:
+        """Return a number of each event from a file beside that of the records."""
+        path = self.path.with_name(name)
+        offset = np.dtype(dtype).itemsize * self.first_row
+        found = np.fromfile(path, dtype=dtype, count=self.n_rows, offset=offset)
+        if len(found) != self.n_rows:
+            raise OSError(f"{path}: the file of {name} was cut short while it was in use")
+        return found
 
 
 class RecordStore:
@@ -126,11 +133,13 @@ class RecordStore:
     Records that need more than a sixteenth of the ``memory`` of the fit (bytes) go to the file.
     """
 
-    def __init__(self, n_rows: int, n_features: int, memory: int, n_groups: int = 0) -> None:
-        self._n_rows, self._n_features, self._n_groups = 0, n_features, n_groups
+    def __init__(
+        self, n_rows: int, n_features: int, memory: int, n_groups: int = 0, *, has_weights: bool = False
+    ) -> None:
+        self._n_rows, self._n_features, self._n_groups, self._has_weights = 0, n_features, n_groups, has_weights
         self._blocks: list[Part] = []
         self._path: Path | None = None
-        n_bytes = n_rows * (record_bytes(n_features) + (4 if n_groups > 0 else 0))
+        n_bytes = n_rows * (record_bytes(n_features) + (4 if n_groups > 0 else 0) + (8 if has_weights else 0))
         if n_bytes <= memory // 16:
             return
         self._folder = TemporaryDirectory(prefix="excess-")
@@ -153,7 +162,7 @@ class RecordStore:
             self._folder.cleanup()
 
     def append(self, records: NDArray[np.uint64], bag: Bag = WHOLE) -> None:
-        """Add records, with their groups if the store has any, after those that are there."""
+        """Add records, with their groups and weights if the store has any, after those that are there."""
         if self._path is None:
             for start in range(0, len(records), BLOCK_ROWS):
                 rows = slice(start, start + BLOCK_ROWS)
@@ -163,9 +172,10 @@ class RecordStore:
             try:
                 with self._path.open("ab") as file:
                     records.tofile(file)
-                if bag.groups is not None:
-                    with _groups_beside(self._path).open("ab") as file:
-                        bag.groups.tofile(file)
+                for name, column in ((_GROUPS, bag.groups), (_WEIGHTS, bag.weights)):
+                    if column is not None:
+                        with self._path.with_name(name).open("ab") as file:
+                            column.tofile(file)
             except OSError as error:
                 raise OSError(
                     f"{self._path.parent.parent}: the binned events cannot be written ({error}); is there room? TMPDIR "
@@ -177,12 +187,8 @@ class RecordStore:
         """Return all records as parts."""
         if self._path is None:
             return self._blocks
+        options = self._n_features, self._n_groups, self._has_weights
         return [
-            InFile(self._path, row, min(BLOCK_ROWS, self._n_rows - row), self._n_features, self._n_groups)
+            InFile(self._path, row, min(BLOCK_ROWS, self._n_rows - row), *options)
             for row in range(0, self._n_rows, BLOCK_ROWS)
         ]
-
-
-def _groups_beside(path: Path) -> Path:
-    """Return the file of the groups of the events of a file of records."""
-    return path.with_name("groups")

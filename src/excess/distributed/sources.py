@@ -15,7 +15,7 @@ from excess.observation.pipeline import NO_GROUPS, ObservedChunk, Pipeline
 
 __all__ = ["EventFiles", "ObservedFiles", "Partition", "partitions_of"]
 
-Chunk = tuple[Any, Any] | tuple[Any, Any, Any]
+Chunk = tuple[Any, Any] | tuple[Any, Any, Any] | tuple[Any, Any, Any, Any]
 
 
 class Partition(Protocol):
@@ -26,7 +26,7 @@ class Partition(Protocol):
         """Name in messages."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the events as pairs of features and labels, or these with groups, the same ones in each call."""
+        """Yield the events, the same ones in each call, as the chunks that `fit_forest` takes."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class EventFiles:
         Events that are read at a time.
     groups : str or None, default=None
         Column of the groups, such as nights, if there is one; see `OnOffForestClassifier.fit`.
+    sample_weight : str or None, default=None
+        Column of the weights, such as those of `exposure_weights`, if there is one; see `fit_forest`.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class EventFiles:
     label: str
     chunk_rows: int = 200_000
     groups: str | None = None
+    sample_weight: str | None = None
 
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
@@ -76,9 +79,10 @@ class EventFiles:
         features = tuple(self.features)
         if not features:
             raise ValueError("features must name at least one column")
-        if self.label in features:
-            raise ValueError(f"features must not hold the label, {self.label!r}")
-        options = features, self.label, self.chunk_rows, self.groups
+        for name, column in (("label", self.label), ("sample_weight", self.sample_weight)):
+            if column in features:
+                raise ValueError(f"features must not hold the {name}, {column!r}")
+        options = features, self.label, self.chunk_rows, self.groups, self.sample_weight
         return [_File(str(path), *options) for path in _as_paths(self.paths)]
 
 
@@ -89,13 +93,24 @@ class _File:
     label: str
     chunk_rows: int
     groups: str | None
+    sample_weight: str | None
 
     def chunks(self) -> Iterator[Chunk]:
-        further = [self.label] if self.groups is None else [self.label, self.groups]
-        columns = list(dict.fromkeys([*self.features, *further]))
+        further = [name for name in (self.groups, self.sample_weight) if name is not None]
+        columns = list(dict.fromkeys([*self.features, self.label, *further]))
         for table in iter_events(self.name, columns, chunk_rows=self.chunk_rows):
             X, y = table[list(self.features)], table[self.label].to_numpy()
-            yield (X, y) if self.groups is None else (X, y, table[self.groups].to_numpy())
+            groups, weights = (
+                None if name is None else table[name].to_numpy() for name in (self.groups, self.sample_weight)
+            )
+            yield _as_chunk(X, y, groups, weights)
+
+
+def _as_chunk(X: Any, y: Any, groups: Any, weights: Any) -> Chunk:
+    """Return what `fit_forest` takes as a chunk; groups and weights may be None."""
+    if weights is not None:
+        return X, y, groups, weights
+    return (X, y) if groups is None else (X, y, groups)
 
 
 @dataclass(frozen=True)

@@ -15,29 +15,45 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from excess._core.checks import FloatArray, as_binary_target, as_labels, binary_classes, check_same_length
+from excess._core.checks import (
+    FloatArray,
+    as_binary_target,
+    as_column,
+    as_counts,
+    as_labels,
+    binary_classes,
+    check_same_length,
+)
 from excess._core.errors import prefix_errors
-from excess._core.rng import row_hashes
+from excess._core.rng import LARGEST_FACTOR, row_hashes
 from excess.distributed.sources import Partition
-from excess.estimators._forest.bags import WHOLE, Bag
+from excess.estimators._forest.bags import Bag
 from excess.estimators._forest.binning import N_SAMPLED, edges_of, few_distinct
+from excess.estimators.event_weights import WeightSum, check_weights
 from excess.estimators.forest import OnOffForestClassifier
 
 
 @dataclass(frozen=True)
 class CheckedChunk:
-    """A chunk with at least one event: features, labels, names of the features and groups if any, and its own name."""
+    """A chunk with at least one event: features, labels, names of the features, its own name, groups and weights."""
 
     X: NDArray[Any]
     labels: NDArray[Any]
     names: tuple[str, ...] | None
     source: str
     groups: NDArray[Any] | None = None
+    weights: FloatArray | None = None
 
-    def bag(self, names: list[Any]) -> Bag:
-        """Return the numbers of the groups among all groups, which have these names in order; without names, none."""
+    def bag(self, names: list[Any], *, weighted: bool) -> Bag:
+        """Return the numbers of the groups among all groups, which have these names in order, and the weights.
+
+        Without names there are no groups.
+        """
+        weights = self.weights if weighted else None
+        if weighted and weights is None:
+            raise ValueError(f"{self.source}: has no weights as at first; leave it as it is while it is in use")
         if not names:
-            return WHOLE
+            return Bag(weights=weights)
         numbers = {name: number for number, name in enumerate(names)}
         try:
             groups = [numbers[name] for name in self.groups.tolist()]  # type: ignore[union-attr]
@@ -45,7 +61,7 @@ class CheckedChunk:
             raise ValueError(
                 f"{self.source}: has other groups than at first; leave it as it is while it is in use"
             ) from error
-        return Bag(np.array(groups, dtype=np.int32), len(names))
+        return Bag(np.array(groups, dtype=np.int32), len(names), weights)
 
 
 def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
@@ -61,10 +77,11 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
         with prefix_errors(source):
             try:
                 X, y, *further = pair
-                [given] = further or [None]
+                given, sample_weight = [*further, None, None][: max(2, len(further))]
             except (TypeError, ValueError) as error:
                 raise TypeError(
-                    "a chunk must be a pair of features and labels, or these with groups, got " + type(pair).__name__
+                    "a chunk must be a pair of features and labels, or these with groups, or with groups (or None) and "
+                    f"weights, got {type(pair).__name__}"
                 ) from error
             number += 1
             if len(y) == 0:
@@ -81,8 +98,12 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
             groups = None if given is None else as_labels(given, name="groups")
             if groups is not None:
                 check_same_length(y=labels, groups=groups)
+            weights = None
+            if sample_weight is not None:
+                weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
+                check_same_length(y=labels, sample_weight=weights)
             names = getattr(blank, "feature_names_in_", None)
-        yield CheckedChunk(floats, labels, None if names is None else tuple(names), source, groups)
+        yield CheckedChunk(floats, labels, None if names is None else tuple(names), source, groups, weights)
 
 
 def _name_column(X: Any) -> str:
@@ -116,6 +137,7 @@ class Survey:
     hashes: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, dtype=np.uint64))  # of the sampled rows
     sample: FloatArray = field(default_factory=lambda: np.empty((0, 0)))  # values of the sampled rows
     groups: frozenset[Any] | None = None  # of all events, if they have any
+    weights: dict[Any, WeightSum] | None = None  # of the events of each label, if they have any
 
     @property
     def n_features(self) -> int:
@@ -139,6 +161,9 @@ class Survey:
             for feature, seen in enumerate(known)
         ]
         labels, counts = np.unique(chunk.labels, return_counts=True)
+        weights = None
+        if chunk.weights is not None:
+            weights = {label: WeightSum.of(chunk.weights[chunk.labels == label]) for label in labels.tolist()}
         self.merge(
             Survey(
                 self.limit,
@@ -153,6 +178,7 @@ class Survey:
                 hashes[rows],
                 chunk.X[rows].astype(np.float64),
                 groups,
+                weights,
             )
         )
 
@@ -163,7 +189,7 @@ class Survey:
         if self.n_rows == 0:
             self.names, self.distinct, self.sample = other.names, list(other.distinct), other.sample
             self.hashes, self.label_type, self.source = other.hashes, other.label_type, other.source
-            self.groups = other.groups
+            self.groups, self.weights = other.groups, None if other.weights is None else dict(other.weights)
         else:
             self._check_features(other.n_features, other.names, other.source)
             self.distinct = [_union(a, b, self.limit) for a, b in zip(self.distinct, other.distinct, strict=True)]
@@ -171,11 +197,15 @@ class Survey:
             self.sample = np.concatenate([self.sample, other.sample])
             if self.label_type != other.label_type:
                 self.label_type = np.result_type(self.label_type, other.label_type)
-            if (self.groups is None) != (other.groups is None):
-                with_groups, without = (self, other) if other.groups is None else (other, self)
-                raise ValueError(f"chunks differ: groups in {with_groups.source}, none in {without.source}")
+            for name in ("groups", "weights"):
+                if (getattr(self, name) is None) != (getattr(other, name) is None):
+                    having, without = (self, other) if getattr(other, name) is None else (other, self)
+                    raise ValueError(f"chunks differ: {name} in {having.source}, none in {without.source}")
             if self.groups is not None and other.groups is not None:
                 self.groups |= other.groups
+            if self.weights is not None and other.weights is not None:
+                for label, own in other.weights.items():
+                    self.weights[label] = self.weights.get(label, WeightSum()) + own
         if len(self.hashes) > N_SAMPLED:
             kept = np.argpartition(self.hashes, N_SAMPLED)[:N_SAMPLED]
             self.hashes, self.sample = self.hashes[kept], self.sample[kept]
@@ -213,6 +243,25 @@ class Survey:
         except TypeError as error:
             raise ValueError("groups mixes values that cannot be ordered") from error
         return names if len(names) > 1 else []
+
+    def weight_sums(self) -> tuple[WeightSum, WeightSum] | None:
+        """Return the weights of On and of Off events; None where there are none, or all are 1.
+
+        Raise ValueError where they cannot be used.
+        """
+        if self.weights is None:
+            return None
+        off, on = (self.weights[label] for label in self.classes().tolist())
+        both = check_weights(on, off, LARGEST_FACTOR)
+        if both.all_one:
+            return None
+        if both.any_zero:
+            raise ValueError("sample_weight must be positive for all events of chunks; leave out events of weight 0")
+        if both.all_whole:
+            raise ValueError(
+                "sample_weight of whole numbers stands for repeated events; repeat them in the chunks, or fit in memory"
+            )
+        return on, off
 
     def edges(self) -> list[FloatArray]:
         """Return the inner edges of each feature's bins."""

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from excess._core.checks import BoolArray, FloatArray, as_binary_target, binary_classes
 from excess.estimators.calibration import SignalCalibration
-from excess.estimators.event_weights import even_out_exposure
+from excess.estimators.event_weights import ExposureRatios
 from excess.estimators.holdout import score_events
 from excess.estimators.model_file import save as save_model
 from excess.stats.counts import OnOffCounts
@@ -253,9 +253,7 @@ def with_exposure(estimator: Any, on: BoolArray, alpha: FloatArray | float) -> E
     """
     if not isinstance(alpha, np.ndarray):
         return ExposedEstimator(with_alpha(estimator, alpha), alpha, {})
-    name = weight_parameter(estimator)
-    if name is None:
-        mean = float(alpha[~on].mean() if (~on).any() else alpha.max())
-        return ExposedEstimator(with_alpha(estimator, mean), mean, {})
-    weights, ratio = even_out_exposure(on, alpha)
-    return ExposedEstimator(with_alpha(estimator, ratio), ratio, {} if weights is None else {name: weights})
+    ratios, name = ExposureRatios.of(on, alpha), weight_parameter(estimator)
+    ratio = ratios.off_mean if name is None else ratios.common
+    weights = {} if name is None or ratios.are_equal else {name: ratios.weights(on, alpha)}
+    return ExposedEstimator(with_alpha(estimator, ratio), ratio, weights)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sized
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,10 +21,65 @@ from excess._core.checks import (
     binary_classes,
     check_same_length,
 )
+from excess._core.exact_sums import exact_sum
 from excess._core.rng import LARGEST_FACTOR
 from excess.estimators._forest.bags import Bag
 
 _MAX_TOTAL = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class WeightSum:
+    """What is to be known of the weights of some events; it does not depend on their order."""
+
+    total: Fraction = Fraction(0)
+    largest: float = 0.0
+    any_zero: bool = False
+    all_one: bool = True
+    all_whole: bool = True
+
+    @classmethod
+    def of(cls, weights: FloatArray) -> Self:
+        """Sum up weights, which are finite numbers of at least 0."""
+        return cls(
+            exact_sum(weights),
+            float(weights.max(initial=0.0)),
+            not weights.all(),
+            bool((weights == 1).all()),
+            bool((weights == np.rint(weights)).all()),
+        )
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sum over the events of both."""
+        return type(self)(
+            self.total + other.total,
+            max(self.largest, other.largest),
+            self.any_zero or other.any_zero,
+            self.all_one and other.all_one,
+            self.all_whole and other.all_whole,
+        )
+
+
+def check_weights(on: WeightSum, off: WeightSum, largest: float) -> WeightSum:
+    """Return the sum over all events; ``largest`` is for weights that are not whole numbers.
+
+    Raise ValueError unless a fit can use the weights.
+    """
+    for name, own in (("On", on), ("Off", off)):
+        if own.total == 0:
+            raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
+    both = on + off
+    if not 2 <= both.total <= _MAX_TOTAL:
+        raise ValueError(
+            f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {float(both.total):g}; a weight is "
+            "the number of events that an event stands for"
+        )
+    if not both.all_whole and both.largest > largest:
+        raise ValueError(
+            f"sample_weight must be at most {largest:g} where not all weights are whole numbers, got "
+            f"{both.largest:g}; divide all of them by a number, or round them"
+        )
+    return both
 
 
 @dataclass(frozen=True)
@@ -40,24 +96,11 @@ class EventWeights:
             return cls()
         weights = as_counts("sample_weight", as_column("sample_weight", sample_weight))
         check_same_length(y=on, sample_weight=weights)
-        for name, own in (("On", on), ("Off", ~on)):
-            if not weights[own].any():
-                raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
-        total = weights.sum()
-        if not 2 <= total <= _MAX_TOTAL:
-            raise ValueError(
-                f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {total:g}; a weight is the "
-                "number of events that an event stands for"
-            )
-        if (weights == 1).all():
+        both = check_weights(WeightSum.of(weights[on]), WeightSum.of(weights[~on]), largest)
+        if both.all_one:
             return cls()
-        if (weights == np.rint(weights)).all():
+        if both.all_whole:
             return cls(np.repeat(np.arange(len(weights)), weights.astype(np.int64)))
-        if weights.max() > largest:
-            raise ValueError(
-                f"sample_weight must be at most {largest:g} where not all weights are whole numbers, got "
-                f"{weights.max():g}; divide all of them by a number, or round them"
-            )
         rows = np.flatnonzero(weights)
         return cls(rows, weights[rows])
 
@@ -139,13 +182,77 @@ def even_out_exposure(on: BoolArray, alpha: FloatArray) -> tuple[FloatArray | No
     smallest error, and it is the error that as many events without weights would have: counts of weights may be read as
     counts of events.
     """
-    if (alpha == alpha[0]).all():
-        return None, float(alpha[0])
-    q = alpha / (1 + alpha)
-    # any common ratio will do; with one that is not too far from the ends, no weight is larger than a forest takes
-    mean = float(np.clip(q.mean(), q.max() / LARGEST_FACTOR, 1 - (1 - q.min()) / LARGEST_FACTOR))
-    weights = np.minimum(np.where(on, (1 - q) / (1 - mean), q / mean), LARGEST_FACTOR)
-    return weights, mean / (1 - mean)
+    ratios = ExposureRatios.of(on, alpha)
+    return (None if ratios.are_equal else ratios.weights(on, alpha)), ratios.common
+
+
+@dataclass(frozen=True)
+class ExposureRatios:
+    """What weights need to know of the exposure ratios of all events; it does not depend on their order.
+
+    So the events may be anywhere, and the weights of each have the same bits.
+    """
+
+    n_on: int = 0
+    n_off: int = 0
+    lowest: float = np.inf  # exposure ratio
+    highest: float = 0.0
+    q_sum: Fraction = Fraction(0)  # of the probabilities that background is On, over all events
+    off_sum: Fraction = Fraction(0)  # of the exposure ratios of Off events
+
+    @classmethod
+    def of(cls, on: BoolArray, alpha: FloatArray) -> Self:
+        """Sum up the exposure ratios of some events."""
+        if len(on) == 0:
+            return cls()
+        n_on = int(np.count_nonzero(on))
+        ends = float(alpha.min()), float(alpha.max())
+        return cls(n_on, len(on) - n_on, *ends, exact_sum(_on_probability(alpha)), exact_sum(alpha[~on]))
+
+    def __add__(self, other: Self) -> Self:
+        """Return the ratios of the events of both."""
+        return type(self)(
+            self.n_on + other.n_on,
+            self.n_off + other.n_off,
+            min(self.lowest, other.lowest),
+            max(self.highest, other.highest),
+            self.q_sum + other.q_sum,
+            self.off_sum + other.off_sum,
+        )
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether there is one exposure ratio."""
+        return self.lowest >= self.highest
+
+    @property
+    def off_mean(self) -> float:
+        """The mean over the Off events, for what counts no weights; the largest where there are no Off events."""
+        return float(self.off_sum / self.n_off) if self.n_off else self.highest
+
+    @property
+    def common(self) -> float:
+        """The one exposure ratio of the weighted events."""
+        if self.are_equal:
+            return self.highest
+        mean = self._common_probability()
+        return mean / (1 - mean)
+
+    def weights(self, on: BoolArray, alpha: FloatArray) -> FloatArray:
+        """Return the weights of some of the events."""
+        q, mean = _on_probability(alpha), self._common_probability()
+        return np.minimum(np.where(on, (1 - q) / (1 - mean), q / mean), LARGEST_FACTOR)
+
+    def _common_probability(self) -> float:
+        lowest, highest = (_on_probability(alpha) for alpha in (self.lowest, self.highest))
+        mean = float(self.q_sum / (self.n_on + self.n_off))
+        # any common ratio will do; with one that is not too far from the ends, no weight is larger than a forest takes
+        return float(np.clip(mean, highest / LARGEST_FACTOR, 1 - (1 - lowest) / LARGEST_FACTOR))
+
+
+def _on_probability(alpha: Any) -> Any:
+    """Return the probability that background is On."""
+    return alpha / (1 + alpha)
 
 
 def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> Bag:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_choice, as_int, as_random_state, as_scalar_alpha
+from excess._core.exact_sums import exact_sum
 from excess._core.progress import progress_bar
 from excess._core.rng import LARGEST_FACTOR
 from excess._core.threads import n_threads
@@ -28,9 +29,11 @@ from excess.estimators.members import (
     TreeGrower,
     choose_members,
     is_auto,
+    label_units,
     members_from_arrays,
     members_to_arrays,
     tree_criteria,
+    units_to_events,
 )
 from excess.estimators.model_state import State, StoredArrays, saveable
 from excess.stats.curve import ThresholdCurve
@@ -38,9 +41,6 @@ from excess.stats.score_kernels import count_labels, count_labels_without
 from excess.stats.thresholds import OutOfBagRule, out_of_bag_rule
 
 __all__ = ["OnOffForestClassifier"]
-
-_STEPS = 1024
-"""Steps of an event in which weights are counted where the likelihood of members is computed."""
 
 
 @saveable
@@ -306,9 +306,8 @@ class _GrowerInMemory:
         self.n_events, self.n_features = len(on), events.n_features
         self._events, self._on, self._plan, self._n_threads = events, on, plan, n_threads
         weights = events.bag.weights
-        self._share = float(np.average(on, weights=weights))
-        # weights in whole steps, so that sums do not depend on the order of events
-        self._units = None if weights is None else np.rint(weights * _STEPS).astype(np.int64)
+        self._share = float(on.mean() if weights is None else exact_sum(weights[on]) / exact_sum(weights))
+        self._units = label_units(weights)
 
     def grow(
         self, trees: Sequence[ensemble.TreeSettings], used: NDArray[np.int64], tick: ensemble.Tick | None
@@ -329,7 +328,7 @@ class _GrowerInMemory:
         counts = np.zeros((len(forests), 2, N_CELLS), dtype=np.int64)
         for own, score in zip(counts, self.score(forests), strict=True):
             count_labels(self._on, score, self._units, own)
-        return self._in_events(counts)
+        return counts if self._units is None else units_to_events(counts)
 
     def count_without(self, forest: ensemble.BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
         """Count events by their out-of-bag scores less what each of some features contributes."""
@@ -343,7 +342,4 @@ class _GrowerInMemory:
 
         events = self._events
         ensemble.contributions_out_of_bag(events.codes, 0, self.n_features, forest, count, self._n_threads, events.bag)
-        return self._in_events(total)
-
-    def _in_events(self, counts: NDArray[np.int64]) -> LabelCounts:
-        return counts if self._units is None else counts / _STEPS
+        return total if self._units is None else units_to_events(total)

@@ -26,6 +26,8 @@ JUDGE_TREES = 60
 """Trees of each member that judges features: what a feature adds is small, and 30 trees are too few to tell."""
 N_CELLS = 1 << 16
 """Cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood."""
+_STEPS = 1024
+"""Steps of an event in which the weights of events are counted in these cells."""
 _TEMPERATURE = 8.0
 """A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
 _LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25
@@ -285,6 +287,16 @@ def choose_members(splitter: str, min_samples_leaf: int | str, max_features: Any
 def is_auto(parameter: Any) -> bool:
     """Say whether a parameter is left to the forest."""
     return isinstance(parameter, str) and parameter == "auto"
+
+
+def label_units(weights: NDArray[np.float64] | None) -> NDArray[np.int64] | None:
+    """Return weights of events in whole steps, so that sums do not depend on their order; None without weights."""
+    return None if weights is None else np.rint(weights * _STEPS).astype(np.int64)
+
+
+def units_to_events(counts: NDArray[np.int64]) -> LabelCounts:
+    """Return counts of events from sums of their `label_units`."""
+    return counts / _STEPS
 
 
 def members_to_arrays(members: Sequence[MemberShare]) -> dict[str, NDArray[Any]]:

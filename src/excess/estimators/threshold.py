@@ -31,7 +31,7 @@ from excess.estimators.calibration import calibrate
 from excess.estimators.event_weights import as_groups
 from excess.estimators.folds import is_fold_number, make_folds
 from excess.estimators.holdout import SCORE_SOURCES, check_classifier, out_of_fold_scores
-from excess.stats.score_cells import WeightedEvents
+from excess.stats.score_cells import EventsInMemory
 from excess.stats.thresholds import OutOfBagRule, threshold_rule, tune_threshold
 
 __all__ = ["SignificanceThresholdClassifier"]
@@ -215,7 +215,7 @@ class SignificanceThresholdClassifier(OnOffMixin, ClassifierMixin, MetaEstimator
         else:
             on = np.asarray(labels == binary_classes(labels)[1])
             scored &= weights > 0
-            events = WeightedEvents(on[scored], scores[scored], weights[scored])
+            events = EventsInMemory(on[scored], scores[scored], weights[scored], exact=True)
             threshold, curve = rule.tune(events, alpha, self.random_state)
 
         # nothing is set before all has succeeded

@@ -3,18 +3,24 @@
 Up to a million events, a cell is a distinct score. Beyond that it is a span of 2^-20 of the scale from 0 to 1, which
 also keeps its smallest and largest score. Counts at the borders of cells are exact, and a threshold between two cells
 still lies midway between neighbouring scores; only the cuts within a cell are left out.
+
+Weights of events are counted in whole units, a power of two of which is an event, so that sums do not depend on the
+order of events.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
-from excess._core.rng import bootstrap_weights
+from excess._core.exact_sums import exact_sum
 from excess.stats.curve import ThresholdCurve, compute_range_curve, sort_scores
 from excess.stats.score_kernels import count_on_grid, count_resamples
 
@@ -22,6 +28,24 @@ MAX_EXACT = 1 << 20
 """Events up to which every distinct score is a cell of its own."""
 N_GRID = 1 << 20
 """Cells of the scale from 0 to 1 where there are more events."""
+_UNIT_BITS = 52
+"""Bits of the sum of all weights in units: a float64 holds it, and a sum of bootstrap resamples fits into 64 bits."""
+
+
+@dataclass(frozen=True)
+class CountUnit:
+    """The unit in which weights of events are counted."""
+
+    per_event: float  # units of an event of weight 1, a power of two
+
+    @classmethod
+    def of(cls, total: Fraction) -> CountUnit:
+        """Return the unit for weights of this sum."""
+        return cls(math.ldexp(1.0, _UNIT_BITS - math.frexp(float(total))[1]))
+
+    def count(self, weights: FloatArray) -> NDArray[np.int64]:
+        """Return weights in units; none is 0."""
+        return np.maximum(np.rint(weights * self.per_event), 1.0).astype(np.int64)
 
 
 class ScoreCells(NamedTuple):
@@ -41,6 +65,10 @@ class ScoreCells(NamedTuple):
         """Return the curve over the cuts between cells."""
         return compute_range_curve(*self, alpha)
 
+    def in_events(self, unit: CountUnit) -> ScoreCells:
+        """Return the cells of events with weights, which were counted in a unit."""
+        return self._replace(n_on=self.n_on / unit.per_event, n_off=self.n_off / unit.per_event)
+
 
 class ScoredEvents(Protocol):
     """Events with scores, wherever they are; what a threshold rule may ask of them."""
@@ -56,36 +84,56 @@ class ScoredEvents(Protocol):
 
 
 class EventsInMemory:
-    """Scored events in two arrays.
+    """Scored events in arrays, of which the last may have the number of events that each one stands for.
 
     More than ``MAX_EXACT`` scores must lie from 0 to 1, unless ``exact`` makes every distinct score a cell.
     """
 
-    def __init__(self, on: BoolArray, score: FloatArray, *, exact: bool = False) -> None:
+    def __init__(
+        self, on: BoolArray, score: FloatArray, weights: FloatArray | None = None, *, exact: bool = False
+    ) -> None:
         self._on, self._score = on, score
+        self._unit = None if weights is None else CountUnit.of(exact_sum(weights))
+        self._units = None if weights is None or self._unit is None else self._unit.count(weights)
         self._on_grid = not exact and len(score) > MAX_EXACT
 
     def cells(self) -> ScoreCells:
         """Return their cells."""
-        return count_cells(self._on, self._score, on_grid=self._on_grid)
+        cells = count_cells(self._on, self._score, self._units, on_grid=self._on_grid)
+        return cells if self._unit is None else cells.in_events(self._unit)
 
-    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[Any]:
         """Return the weights of Off and On events at each cut in each resample."""
-        return resample(self._on, self._score, 0, cuts, keys)
+        counts = resample(self._on, self._score, self._units, 0, cuts, keys)
+        return counts if self._unit is None else counts / self._unit.per_event
 
     def arrays(self) -> tuple[BoolArray, FloatArray]:
-        """Return who is On and all scores."""
+        """Return who is On and all scores; ValueError where events have weights."""
+        if self._units is not None:
+            refuse_weights()
         return self._on, self._score
 
 
-def count_cells(on: BoolArray, score: FloatArray, *, on_grid: bool) -> ScoreCells:
+def refuse_weights() -> NoReturn:
+    """Raise ValueError: what sees events one by one does not see their weights."""
+    raise ValueError(
+        "sample_weight that is not a whole number goes with threshold='significance', 'f1' or a number only; other "
+        "rules count events"
+    )
+
+
+def count_cells(
+    on: BoolArray, score: FloatArray, units: NDArray[np.int64] | None = None, *, on_grid: bool
+) -> ScoreCells:
     """Return the cells of some events; those without a score (NaN) are left out."""
     if on_grid:
-        return add_to_grid(empty_grid(), on, score).without_empty()
+        return add_to_grid(empty_grid(), on, score, units).without_empty()
     scored = ~np.isnan(score)
     if not scored.all():
         on, score = on[scored], score[scored]
-    return _join_cells(score, score, score, on.astype(np.int64), (~on).astype(np.int64))
+        units = None if units is None else units[scored]
+    amount = np.int64(1) if units is None else units
+    return _join_cells(score, score, score, on * amount, ~on * amount)
 
 
 def merge_cells(parts: Sequence[ScoreCells]) -> ScoreCells:
@@ -100,48 +148,26 @@ def empty_grid() -> ScoreCells:
     return ScoreCells(np.full(N_GRID, np.inf), np.full(N_GRID, -np.inf), counts[0], counts[1])
 
 
-def add_to_grid(grid: ScoreCells, on: BoolArray, score: FloatArray) -> ScoreCells:
+def add_to_grid(
+    grid: ScoreCells, on: BoolArray, score: FloatArray, units: NDArray[np.int64] | None = None
+) -> ScoreCells:
     """Count events in the cells of a grid, in place."""
-    count_on_grid(on, score, N_GRID, *grid)
+    count_on_grid(on, score, units, N_GRID, *grid)
     return grid
 
 
 def resample(
-    on: BoolArray, score: FloatArray, first: int, cuts: FloatArray, keys: NDArray[np.uint64]
+    on: BoolArray,
+    score: FloatArray,
+    units: NDArray[np.int64] | None,
+    first: int,
+    cuts: FloatArray,
+    keys: NDArray[np.uint64],
 ) -> NDArray[np.int64]:
     """Return the weights of some Off and On events at each cut in each resample; ``first`` numbers the first event."""
     counts = np.zeros((len(keys), len(cuts), 2), dtype=np.int64)
-    count_resamples(on, score, first, cuts, keys, counts)
+    count_resamples(on, score, units, first, cuts, keys, counts)
     return counts
-
-
-class WeightedEvents:
-    """Scored events in three arrays, the last of which has the number of events that each one stands for."""
-
-    def __init__(self, on: BoolArray, score: FloatArray, weights: FloatArray) -> None:
-        self._on, self._score, self._weights = on, score, weights
-
-    def cells(self) -> ScoreCells:
-        """Return their cells, one for each distinct score."""
-        score, weights = self._score, self._weights
-        return _join_cells(score, score, score, np.where(self._on, weights, 0.0), np.where(self._on, 0.0, weights))
-
-    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> FloatArray:
-        """Return the weights of Off and On events at each cut in each resample."""
-        places = 2 * (np.searchsorted(cuts, self._score, side="right") - 1) + self._on
-        counts = np.empty((len(keys), len(cuts), 2))
-        drawn = np.empty(len(places), dtype=np.uint8)
-        for key, own in zip(keys, counts, strict=True):
-            bootstrap_weights(key, 0, drawn)
-            own[:] = np.bincount(places, drawn * self._weights, minlength=own.size).reshape(own.shape)
-        return counts
-
-    def arrays(self) -> tuple[BoolArray, FloatArray]:
-        """Raise ValueError: what sees events one by one does not see their weights."""
-        raise ValueError(
-            "sample_weight that is not a whole number goes with threshold='significance', 'f1' or a number only; other "
-            "rules count events"
-        )
 
 
 def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:

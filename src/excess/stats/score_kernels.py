@@ -16,30 +16,35 @@ _BLOCK = 4096
 
 
 @njit(cache=True, nogil=True)
-def count_on_grid(on, score, n_cells, low, high, n_on, n_off):
-    """Add events with scores from 0 to 1 to the counts, the smallest and the largest score of their cells."""
+def count_on_grid(on, score, units, n_cells, low, high, n_on, n_off):
+    """Add events with scores from 0 to 1 to the counts, the smallest and the largest score of their cells.
+
+    ``units`` (int64) says how much each event counts, or is None for 1.
+    """
     for i in range(len(score)):
         s = score[i]
         if np.isnan(s):
             continue
         # a product with a power of two is exact, so that the borders of cells are too; a score of 1 is in the last cell
         cell = min(np.int64(s * n_cells), n_cells - 1)
+        unit = 1 if units is None else units[i]
         if on[i]:
-            n_on[cell] += 1
+            n_on[cell] += unit
         else:
-            n_off[cell] += 1
+            n_off[cell] += unit
         low[cell] = min(low[cell], s)
         high[cell] = max(high[cell], s)
 
 
 @njit(cache=True, nogil=True)
-def count_resamples(on, score, first, cuts, keys, counts):
+def count_resamples(on, score, units, first, cuts, keys, counts):
     """Add the bootstrap weights of events to ``counts[resample, cut, label]``.
 
-    An event counts at the last cut that is not above its score. ``first`` is the number of the first event; events
-    without a score (NaN) have no number.
+    An event counts at the last cut that is not above its score, as much as ``units`` (int64) says, or 1 where that is
+    None. ``first`` is the number of the first event; events without a score (NaN) have no number.
     """
     places = np.empty(_BLOCK, dtype=np.int64)
+    amounts = np.empty(_BLOCK, dtype=np.int64)
     weights = np.empty(_BLOCK, dtype=np.uint8)
     # the smallest power of two that is not below the number of cuts: the first step of the binary search
     steps = 1
@@ -61,6 +66,8 @@ def count_resamples(on, score, first, cuts, keys, counts):
                     step //= 2
                 # cut and label in one number: the label is bit 0, the cut the bits above it
                 places[n] = 2 * (below - 1) + (1 if on[i] else 0)
+                if units is not None:
+                    amounts[n] = units[i]
                 n += 1
             i += 1
         # resamples outside, events inside: one resample at a time has its counts in the cache; integer sums are exact
@@ -68,7 +75,8 @@ def count_resamples(on, score, first, cuts, keys, counts):
             bootstrap_weights(keys[k], first, weights[:n])
             flat = counts[k]
             for r in range(n):
-                flat[places[r] >> 1, places[r] & 1] += weights[r]
+                drawn = weights[r] if units is None else weights[r] * amounts[r]
+                flat[places[r] >> 1, places[r] & 1] += drawn
         first += n
 
 

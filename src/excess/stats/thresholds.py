@@ -32,7 +32,7 @@ from excess.stats.curve import (
     significance_curve,
     strictest_argmax,
 )
-from excess.stats.score_cells import EventsInMemory, ScoreCells, ScoredEvents, WeightedEvents
+from excess.stats.score_cells import EventsInMemory, ScoreCells, ScoredEvents
 from excess.stats.significance import significance_of_cuts
 
 __all__ = ["THRESHOLD_METHODS", "f1_threshold", "significance_threshold", "threshold_rule", "tune_threshold"]
@@ -278,8 +278,7 @@ class OutOfBagRule:
         if not scored.all():
             on, score = on[scored], score[scored]
             weights = None if weights is None else weights[scored]
-        events = EventsInMemory(on, score) if weights is None else WeightedEvents(on, score, weights)
-        return self.tune(events, alpha, seed)
+        return self.tune(EventsInMemory(on, score, weights), alpha, seed)
 
     def tune(self, events: ScoredEvents, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:
         """Return threshold and curve of events with scores, wherever they are."""

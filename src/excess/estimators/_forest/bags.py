@@ -58,9 +58,14 @@ class Bag:
 
 
 def join_bags(bags: list[Bag]) -> Bag:
-    """Return the bag of the events of several bags, one after the other, which have groups or not but no weights."""
+    """Return the bag of the events of several bags, one after the other; all or none have groups, and weights."""
     groups = [bag.groups for bag in bags if bag.groups is not None]
-    return Bag(np.concatenate(groups), bags[0].n_groups) if groups else WHOLE
+    weights = [bag.weights for bag in bags if bag.weights is not None]
+    return Bag(
+        np.concatenate(groups) if groups else None,
+        bags[0].n_groups if groups else 0,
+        np.concatenate(weights) if weights else None,
+    )
 
 
 WHOLE = Bag()

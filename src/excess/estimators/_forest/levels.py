@@ -26,10 +26,10 @@ _32 = np.int64(32)
 
 @njit(cache=True, nogil=True)
 def _rows_in_bag(
-    codes, first_row, part_row, groups, in_bag, tree, key, nodes, root, depth, mask, weights, rows, places
+    codes, first_row, part_row, groups, in_bag, tree, factors, key, nodes, root, depth, mask, weights, rows, places
 ):  # fmt: skip
     """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
-    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, None, weights)
+    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, factors, weights)
     # without a branch: each row is written, and overwritten unless it is in the bag; rows has one element more
     n_in = 0
     for r in range(len(weights)):
@@ -41,13 +41,14 @@ def _rows_in_bag(
 
 @njit(cache=True, nogil=True)
 def fill_nodes(
-    codes, first_row, groups, in_bag, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms
+    codes, first_row, groups, in_bag, factors, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms
 ):  # fmt: skip
     """Add the bags of rows to the histograms of the nodes that have a slot.
 
     The events of this part begin with row ``first_row`` of all events; ``groups`` has the group of each, and ``in_bag``
-    (trees by groups) whether a tree may see it; both are None where there are no groups. ``nodes``,
-    ``roots`` and ``depths`` are the trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
+    (trees by groups) whether a tree may see it; both are None where there are no groups. ``factors`` has the number of
+    events that each event stands for, or is None for one each. ``nodes``, ``roots`` and ``depths`` are the trees as far
+    as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
     ``slots`` (int32, one per node, -1 for none) says which histograms belong to a node, ``chosen`` (uint32, slots by
     features) which features a slot has.
     ``histograms`` are packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
@@ -65,7 +66,7 @@ def fill_nodes(
         block = codes[start : start + n]
         for tree in range(len(depths)):
             n_in = _rows_in_bag(
-                block, first_row + start, start, groups, in_bag, tree,
+                block, first_row + start, start, groups, in_bag, tree, factors,
                 keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places,
             )  # fmt: skip
             for i in range(np.uint64(n_in)):
@@ -89,13 +90,13 @@ def fill_nodes(
 
 @njit(cache=True, nogil=True)
 def take_nodes(
-    records, codes, first_row, groups, in_bag, tree, n_features, nodes, root, depth, mask, key,
+    records, codes, first_row, groups, in_bag, tree, factors, n_features, nodes, root, depth, mask, key,
     slots, first_slot, n_slots,
 ):  # fmt: skip
     """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has.
 
-    The wanted nodes have the slots from ``first_slot`` on. ``groups`` and ``in_bag`` are those of `fill_nodes`, and
-    ``tree`` is the number of the tree there. Weights are noted in the records.
+    The wanted nodes have the slots from ``first_slot`` on. ``groups``, ``in_bag`` and ``factors`` are those of
+    `fill_nodes`, and ``tree`` is the number of the tree there. Weights are noted in the records.
     """
     n_rows = len(codes)
     weights = np.empty(n_rows, dtype=np.uint8)
@@ -108,8 +109,8 @@ def take_nodes(
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
         n_in = _rows_in_bag(
-            codes[start : start + n], first_row + start, start, groups, in_bag, tree, key, nodes, root, depth, mask,
-            weights[start : start + n], rows, places,
+            codes[start : start + n], first_row + start, start, groups, in_bag, tree, factors,
+            key, nodes, root, depth, mask, weights[start : start + n], rows, places,
         )  # fmt: skip
         for i in range(n_in):
             slot = slots[places[i]] - first_slot
