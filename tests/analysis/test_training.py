@@ -1,11 +1,13 @@
 """Training on the files of an observation, chunk by chunk and on workers."""
 
+import numpy as np
+import pandas as pd
 import pytest
 from helpers import make_forest, model_bits, write_nights
 from sklearn import config_context
 
 from excess.analysis import train, train_in_chunks
-from excess.events import EventFileError, load_config, write_events
+from excess.events import AnalysisConfig, EventFileError, load_config, write_events
 from excess.observation import observe
 from excess.observation.simulation import simulate_observation
 
@@ -44,10 +46,55 @@ def test_files_of_an_observation_that_are_refused(tmp_path):
         train_in_chunks([paths["a"], paths["text"]], model=make_forest())
 
 
-def test_training_on_workers(tmp_path, shared_client):
-    paths = write_nights(tmp_path, 2, 20_000)
-    trained = train_in_chunks(paths, model=make_forest(), executor=shared_client)
-    expected = train_in_chunks(paths, model=make_forest())
+def write_runs(folder):
+    """Write runs whose pointings have different exposure ratios, one file per run; return the paths."""
+    rng = np.random.default_rng(1)
+    paths = []
+    for run, (ra, dec) in enumerate([(83.63, 22.41), (83.63, 21.16), (84.33, 22.01)]):
+        n = 6000
+        table = pd.DataFrame({"ra": ra + rng.uniform(-1.3, 1.3, n), "dec": dec + rng.uniform(-1.2, 1.2, n)})
+        near = rng.random(n) < 0.05
+        table["ra"] = np.where(near, 83.63 + 0.08 * rng.normal(size=n), table["ra"])
+        table["dec"] = np.where(near, 22.01 + 0.08 * rng.normal(size=n), table["dec"])
+        table = table.assign(pointing_ra=ra, pointing_dec=dec, obs_id=run)
+        table["width"] = rng.normal(size=n) + near
+        table["size"] = rng.normal(size=n) + 0.5 * near
+        paths.append(folder / f"{run}.parquet")
+        write_events(table, paths[-1])
+    return paths
+
+
+def sky_config(**regions):
+    source = {"source_ra": 83.63, "source_dec": 22.01}
+    options = {"derived_features": {}, "quality_cuts": [], "groups": "obs_id"}
+    return AnalysisConfig(features=["width", "size"], regions={**source, **regions}, **options)
+
+
+@pytest.mark.parametrize(
+    ("regions", "options"),
+    [
+        ({"n_regions": "auto"}, {}),
+        ({"method": "ring", "n_regions": 11}, {}),
+        ({"n_regions": "auto"}, {"threshold": "menon"}),
+    ],
+)
+def test_exposure_ratios_that_differ(tmp_path, regions, options):
+    paths, config = write_runs(tmp_path), sky_config(**regions)
+    observation = observe(paths, config)
+    assert len(np.unique(observation.event_alpha)) > 2
+    forest = make_forest(**options)
+    train(observation, forest).save(tmp_path / "expected")
+    for chunk_rows in (100_000, 1_700):
+        train_in_chunks(paths, config, forest, chunk_rows=chunk_rows).save(tmp_path / "found")
+        assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()
+
+
+@pytest.mark.parametrize("ratios", ["one", "several"])
+def test_training_on_workers(tmp_path, shared_client, ratios):
+    paths = write_nights(tmp_path, 2, 20_000) if ratios == "one" else write_runs(tmp_path)
+    config = None if ratios == "one" else sky_config(n_regions="auto")
+    trained = train_in_chunks(paths, config, make_forest(), executor=shared_client)
+    expected = train_in_chunks(paths, config, make_forest())
     assert model_bits(trained.model, tmp_path) == model_bits(expected.model, tmp_path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,8 @@ from excess.analysis.run_record import describe_run
 from excess.analysis.trained_model import TrainedModel
 from excess.distributed.fit import START_AGAIN, fit_forest, open_executor
 from excess.distributed.sources import ObservedFiles
-from excess.estimators.base import with_alpha, with_exposure
+from excess.estimators.base import weight_parameter, with_alpha, with_exposure
+from excess.estimators.event_weights import ExposureRatios
 from excess.estimators.forest import OnOffForestClassifier
 from excess.estimators.holdout import requests_groups, takes_groups
 from excess.events import AnalysisConfig, check_one_telescope
@@ -116,8 +117,8 @@ def train_in_chunks(
 ) -> TrainedModel:
     """Train a forest on more events than fit into memory, or on a Dask cluster: the model of `train`, to the bit.
 
-    Files are read once more than by `fit_forest`, to count events and groups. Events that are in two different files
-    are not looked for.
+    Files are read once more than by `fit_forest`, to count events and groups, and to sum up exposure ratios: where these
+    differ, events get the weights that they have in memory. Events that are in two different files are not looked for.
 
     Parameters
     ----------
@@ -159,16 +160,13 @@ def train_in_chunks(
             for counted in workers.run(_count_events, [(partition, column) for partition in partitions], tick):
                 total.add(counted)
                 total.groups |= counted.groups
-                total.alphas |= counted.alphas
+                total.ratios += counted.ratios
         files_text = partitions[0].name + ("" if len(partitions) == 1 else " and others")
-        alpha = max(total.alphas, default=1.0)
-        total.check(files_text, settings, alpha)
-        if len(total.alphas) > 1:
-            raise EventFileError(
-                f"{files_text}: the exposure ratio differs between pointings, from {min(total.alphas):.3g} to "
-                f"{alpha:.3g}, which takes weights of events, and fits in chunks have none; train in memory, or choose "
-                "regions.n_regions so that all pointings have as many"
-            )
+        ratios = total.ratios
+        total.check(files_text, settings, ratios.off_mean)
+        weighted = not ratios.are_equal and weight_parameter(estimator) is not None
+        alpha = ratios.common if weighted else ratios.off_mean
+        dataset = replace(dataset, exposure=ratios if weighted else None)
         fitted = fit_forest(with_alpha(estimator, alpha), dataset, executor=workers)
     record = _record(model, seed, {"events": paths})
     return TrainedModel(without_run_settings(fitted), settings, sorted(total.groups), record, total)
@@ -186,7 +184,7 @@ class _Counted(Census):
     """How many events files hold, in which groups, and with which exposure ratios."""
 
     groups: set[Any] = field(default_factory=set)
-    alphas: set[float] = field(default_factory=set)
+    ratios: ExposureRatios = field(default_factory=ExposureRatios)
 
 
 def _count_events(partition: Any, column: str) -> _Counted:
@@ -195,7 +193,7 @@ def _count_events(partition: Any, column: str) -> _Counted:
     with prefix_errors(partition.name):
         for chunk in partition.observed(groups=column):
             total.add(chunk.census)
-            total.alphas |= chunk.alphas
+            total.ratios += ExposureRatios.of(chunk.region == 0, chunk.alpha)
             if chunk.groups is not None:
                 total.groups |= set(np.unique(chunk.groups).tolist())
     return total

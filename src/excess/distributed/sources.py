@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from excess._core.checks import as_int
+from excess.estimators.event_weights import ExposureRatios
 from excess.events import AnalysisConfig, EventFileError, iter_events
 from excess.observation.pipeline import NO_GROUPS, ObservedChunk, Pipeline
 
@@ -130,12 +131,16 @@ class ObservedFiles:
         Events that are read at a time.
     groups : str, default="none"
         Column of the groups, such as nights; ``"none"`` for none.
+    exposure : ExposureRatios or None, default=None
+        The exposure ratios of all events where these differ, by which events get weights; `train_in_chunks` finds them.
+        Without it, events have no weights.
     """
 
     paths: str | PathLike[str] | Sequence[str | PathLike[str]]
     config: AnalysisConfig
     chunk_rows: int = 200_000
     groups: str = NO_GROUPS
+    exposure: ExposureRatios | None = None
 
     def paths_in_full(self) -> list[Path]:
         """Return the files, as workers in other folders need them."""
@@ -144,7 +149,8 @@ class ObservedFiles:
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
         as_int("chunk_rows", self.chunk_rows, minimum=1)
-        return [_ObservedFile(path, self.config, self.chunk_rows, self.groups) for path in self.paths_in_full()]
+        options = self.config, self.chunk_rows, self.groups, self.exposure
+        return [_ObservedFile(path, *options) for path in self.paths_in_full()]
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,7 @@ class _ObservedFile:
     config: AnalysisConfig
     chunk_rows: int
     groups: str = NO_GROUPS
+    exposure: ExposureRatios | None = None
 
     @property
     def name(self) -> str:
@@ -163,7 +170,8 @@ class _ObservedFile:
 
         for chunk in self.observed():
             X = pd.DataFrame(chunk.X, columns=list(self.config.features), copy=False)
-            yield (X, chunk.on) if self.groups == NO_GROUPS else (X, chunk.on, chunk.groups)
+            weights = None if self.exposure is None else self.exposure.weights(chunk.region == 0, chunk.alpha)
+            yield _as_chunk(X, chunk.on, chunk.groups, weights)
 
     def observed(self, groups: str | None = None) -> Iterator[ObservedChunk]:
         """Yield the events that are used, with their groups if a column is named, here or for all files."""

@@ -18,7 +18,7 @@ from excess.observation.census import Census
 from excess.observation.observation_times import recorded_intervals
 from excess.observation.placement import Placement, find_excluded, source_direction
 from excess.observation.region_methods import SKY_COLUMNS, choose_method
-from excess.observation.regions import place_events
+from excess.observation.regions import off_exposure, place_events
 from excess.observation.runs import RUN_COLUMNS, TIME_OF_RUN_COLUMNS, TelescopeRun, list_runs, run_labels
 from excess.observation.sky import angles_between, place_in_field, unit_vectors
 from excess.observation.sky_field import field_radius, has_sky, row_draws, sky_offsets
@@ -105,13 +105,11 @@ class ObservedChunk:
         return (self.region == 0).astype(np.int64)
 
     @property
-    def alphas(self) -> set[float]:
-        """Exposure ratios On/Off that the events have, by their regions."""
-        if len(self.X) == 0:
-            return set()
+    def alpha(self) -> FloatArray:
+        """Exposure ratio On/Off of each event, by its regions."""
         if self.exposure is not None:
-            return set(np.unique(1 / self.exposure.sum(axis=1)).tolist())
-        return {1.0 if self.theta is None else 1 / (self.theta.shape[1] - 1)}
+            return 1 / off_exposure(self.exposure)
+        return np.full(len(self.X), 1.0 if self.theta is None else 1 / (self.theta.shape[1] - 1))
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Regions:
         """Exposure ratio On/Off for each event, where it differs; the mean for an event without any Off region."""
         if self.exposure is None:
             return None
-        total = self.exposure.sum(axis=1)
+        total = off_exposure(self.exposure)
         known = total[self.inside]
         if len(known) == 0 or (known == known[0]).all():
             return None
@@ -226,18 +226,29 @@ def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, 
 
 def _expose(found: Regions, exposure: FloatArray) -> Regions:
     """Return regions with their exposure; events without any Off region are in none."""
-    without = exposure.sum(axis=1) == 0
+    without = off_exposure(exposure) == 0
     found = replace(
         found, region=np.where(without, -1, found.region), exposure=exposure, n_without_off=int(without.sum())
     )
     return replace(found, alpha=mean_alpha(found))
 
 
+def off_exposure(exposure: FloatArray) -> FloatArray:
+    """Return the exposure of all Off regions together, for the pointing of each event.
+
+    Regions are added one after the other, so that neither other events nor regions without exposure change a bit of it.
+    """
+    total = np.zeros(len(exposure))
+    for own in exposure.T:
+        total += own
+    return total
+
+
 def mean_alpha(found: Regions) -> float:
     """Return the exposure ratio of regions; where it differs, the mean over the Off events."""
     if found.exposure is None:
         return found.alpha
-    total = found.exposure.sum(axis=1)
+    total = off_exposure(found.exposure)
     for chosen in (found.region > 0, found.inside, total > 0):
         if (ratio := 1 / total[chosen]).size:
             return float(ratio[0] if (ratio == ratio[0]).all() else ratio.mean())
