@@ -5,7 +5,7 @@ import pytest
 from chunked_events import cut
 from helpers import make_forest, model_bits
 
-from excess._core.rng import bootstrap_weights, derive_key
+from excess._core.rng import bootstrap_weights, derive_key, scale_weights
 from excess.distributed import InProcess, fit_forest
 from excess.distributed.growth import Budget
 from excess.estimators._forest import ensemble, levels, predictor
@@ -43,7 +43,8 @@ def test_more_features_than_a_byte_counts(tmp_path, max_moved):
     assert model_bits(chunked, tmp_path) == model_bits(make_forest().fit(X, y), tmp_path)
 
 
-def test_histograms_of_nodes_equal_naive_counts(events):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_histograms_of_nodes_equal_naive_counts(events, weighted):
     X, y = events[0].to_numpy(), events[1].astype(bool)
     binned = ensemble.bin_events(X, y, 255, 1)
     keys = ensemble.tree_keys(1, 3)
@@ -55,14 +56,18 @@ def test_histograms_of_nodes_equal_naive_counts(events):
     slots[wanted] = np.arange(len(wanted))
     chosen = np.random.default_rng(0).integers(0, 6, (len(wanted), 3)).astype(np.uint8)
     counts = np.zeros(chosen.size * levels.WIDTH, dtype=np.int64)
+    factors = np.random.default_rng(1).gamma(2.0, 0.5, len(X)) if weighted else None
     for start in (0, 1000, 1010):  # parts of the events
         end = {0: 1000, 1000: 1010, 1010: len(X)}[start]
-        levels.fill_nodes(binned.codes[start:end], start, None, None, 6, *trees, 255, keys, slots, chosen, counts)
+        bag = None, None, None if factors is None else factors[start:end]
+        levels.fill_nodes(binned.codes[start:end], start, *bag, 6, *trees, 255, keys, slots, chosen, counts)
     counts = counts.reshape(len(wanted), 3, levels.WIDTH)
     leaves = ensemble.leaf_numbers(X, binned.edges, trees, 1)
     for tree in range(3):
         weights = np.empty(len(X), dtype=np.uint8)
         bootstrap_weights(np.uint64(derive_key(keys[tree], 0)), 0, weights)
+        if factors is not None:
+            scale_weights(np.uint64(derive_key(keys[tree], 0)), 0, 0, factors, weights)
         for slot, node in enumerate(wanted):
             if not trees.roots[tree] <= node < trees.roots[tree + 1]:
                 continue

@@ -117,8 +117,8 @@ def train_in_chunks(
 ) -> TrainedModel:
     """Train a forest on more events than fit into memory, or on a Dask cluster: the model of `train`, to the bit.
 
-    Files are read once more than by `fit_forest`, to count events and groups, and to sum up exposure ratios: where these
-    differ, events get the weights that they have in memory. Events that are in two different files are not looked for.
+    Files are read once more than by `fit_forest`, to count events and groups, and to sum up exposure ratios; where
+    these differ, events have the weights of `train`. Events that are in two different files are not looked for.
 
     Parameters
     ----------

@@ -159,7 +159,8 @@ class _GrowerOnParts:
         for n_chosen in sorted({tree.max_features for tree in trees}):
             numbers = [number for number, tree in enumerate(trees) if tree.max_features == n_chosen]
             own = [trees[number] for number in numbers]
-            budget = Budget.of(self.memory, self.executor, n_chosen, record_bytes(self.n_features), self.n_events)
+            sizes = n_chosen, record_bytes(self.n_features), self.n_events
+            budget = Budget.of(self.memory, self.executor, *sizes, has_weights=self.has_weights)
             grower = ForestGrower(
                 self.executor, self.parts, self.n_events, n_codes, own, settings, budget, self.threads, self.has_weights
             )

@@ -56,7 +56,9 @@ class Budget:
     max_job: int  # events of a job of a shuffle
 
     @classmethod
-    def of(cls, memory: int, executor: Executor, n_chosen: int, n_bytes: int, n_events: int) -> Budget:
+    def of(
+        cls, memory: int, executor: Executor, n_chosen: int, n_bytes: int, n_events: int, *, has_weights: bool = False
+    ) -> Budget:
         """Divide a worker's memory (bytes) for events with records of ``n_bytes`` and ``n_chosen`` features per node.
 
         It has to hold the histograms of each thread and their sum; later, the events of a job, and a second copy of
@@ -65,7 +67,8 @@ class Budget:
         """
         threads = executor.threads_per_worker
         slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
-        job = memory / 2 / n_bytes / _IN_BAG
+        # a row counts at least once, so that its node has no more rows than events; with small weights, nearly as many
+        job = memory / 2 / n_bytes / (1.0 if has_weights else _IN_BAG)
         moved = job / threads
         if executor.max_moved is not None:
             moved = min(moved, executor.max_moved)
