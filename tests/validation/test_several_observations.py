@@ -22,7 +22,7 @@ from excess import (
     on_off_likelihood,
 )
 from excess.estimators.base import weight_parameter, with_exposure
-from excess.estimators.event_weights import even_out_exposure
+from excess.estimators.event_weights import ExposureRatios, even_out_exposure
 
 
 def draw(seed, share=0.0, alphas=(0.2, 1.0), n_off=(1500, 500)):
@@ -102,6 +102,21 @@ class TestWeights:
 
     def test_one_ratio_has_no_weights(self):
         assert even_out_exposure(np.array([True, False]), np.array([0.3, 0.3])) == (None, 0.3)
+
+    def test_neither_order_nor_parts_of_the_events_change_a_bit(self):
+        rng = np.random.default_rng(3)
+        on, alpha = rng.random(3001) < 0.3, rng.lognormal(-1, 0.5, 3001)
+        weights, ratio = even_out_exposure(on, alpha)
+        order = rng.permutation(len(on))
+        for one, other in zip(even_out_exposure(on[order], alpha[order]), (weights[order], ratio), strict=True):
+            np.testing.assert_array_equal(one, other)
+        parts = [slice(1000, 3001), slice(0, 7), slice(7, 7), slice(7, 1000)]
+        ratios = sum((ExposureRatios.of(on[part], alpha[part]) for part in parts), ExposureRatios())
+        assert ratios == ExposureRatios.of(on, alpha)
+        np.testing.assert_array_equal(ratios.weights(on[5:9], alpha[5:9]), weights[5:9])
+        q_mean = (alpha / (1 + alpha)).mean()
+        assert ratio == pytest.approx(q_mean / (1 - q_mean), rel=1e-12)
+        assert ratios.off_mean == pytest.approx(alpha[~on].mean(), rel=1e-12)
 
     def test_weights_for_any_classifier(self):
         _, y, alpha, _ = draw(0)

@@ -75,14 +75,7 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
             return
         source = f"{partition.name}, chunk {number}"
         with prefix_errors(source):
-            try:
-                X, y, *further = pair
-                given, sample_weight = [*further, None, None][: max(2, len(further))]
-            except (TypeError, ValueError) as error:
-                raise TypeError(
-                    "a chunk must be a pair of features and labels, or these with groups, or with groups (or None) and "
-                    f"weights, got {type(pair).__name__}"
-                ) from error
+            X, y, given, sample_weight = _items_of(pair)
             number += 1
             if len(y) == 0:
                 continue
@@ -104,6 +97,23 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
                 check_same_length(y=labels, sample_weight=weights)
             names = getattr(blank, "feature_names_in_", None)
         yield CheckedChunk(floats, labels, None if names is None else tuple(names), source, groups, weights)
+
+
+def _items_of(chunk: Any) -> tuple[Any, Any, Any, Any]:
+    """Return features, labels, groups and weights of a chunk; the last two may be None."""
+    # four rows in a list are more likely a mistake than a chunk with weights
+    most = 4 if isinstance(chunk, tuple) else 3
+    try:
+        X, y, *further = chunk
+    except (TypeError, ValueError):
+        further = [None] * most
+    if len(further) > most - 2:
+        raise TypeError(
+            "a chunk must be a pair of features and labels, or these with groups, or a tuple of these with groups (or "
+            f"None) and weights, got {type(chunk).__name__}"
+        )
+    groups, weights = (*further, None, None)[:2]
+    return X, y, groups, weights
 
 
 def _name_column(X: Any) -> str:
