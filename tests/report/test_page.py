@@ -15,7 +15,7 @@ from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood
 from excess.validation.detection import Detection, Fold
 from excess.validation.outcome import Outcome
-from excess.validation.verdict import judge
+from excess.validation.verdict import Verdict, judge
 
 SCRIPT = "<script>document.title='broken'</script>"
 
@@ -35,14 +35,14 @@ def test_page_says_verdict_and_numbers(report, detections, forward):
     detection = detections["forest"]
     counts, likelihood = detection.counts, detection.likelihood
     assert detection.significance == likelihood.significance != counts.significance
-    assert f"{detection.significance:.1f} σ" in text
-    assert f"likelihood · pooled; forward 9.9 σ; cut {counts.significance:.1f} σ" in text
+    assert '<p class="headline">9.9 σ <small>forward: the one to quote</small></p>' in text
+    assert f"<strong>{detection.significance:.1f} σ</strong> pooled: compares models" in text
     assert f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}" in text
     assert f"{likelihood.n_signal:,.1f} ± {likelihood.n_signal_error:,.1f}" in text
     low, high = likelihood.strength_interval
     assert f"{likelihood.strength:.3g} ({low:.3g} to {high:.3g})" in text
     assert "Crab &amp; co" in text
-    assert "quote is the forward one, 9.9 sigma" in text
+    assert "Quote the forward value, 9.9 sigma: " in text
     assert len(text.encode()) < 6_000_000
 
 
@@ -79,15 +79,16 @@ def test_numbers_are_those_of_both_statistics_with_the_declared_one_first(
         assert values["Null tests"] == f"{', '.join(null)} σ"
     assert values_of(content, "Cut")["On"] == f"{detection.counts.n_on:,}"
     assert values_of(content, "Events")["Without a cut"] == f"{detection.uncut.significance:.2f} σ"
-    assert content["headline"] == f"{detection.significance:.1f} σ"
-    assert content["strategy"].startswith(f"{statistic} · pooled; forward ")
+    [quoted] = [row for group in content["numbers"] for row in group["rows"] if row["quoted"]]
+    assert quoted["value"] == f"{replace(forward, statistic=statistic).significance:.2f} σ"
+    assert quoted["note"].startswith("the one to quote: ")
     assert content["data"]["null"]["significances"] == test.significances.round(4).tolist()
 
 
 def test_a_model_without_signal_ratios_has_a_cut_only(detections, tmp_path):
     bare = replace(detections["forest"], ratio=None, statistic="cut")
     content = model_content("", bare)
-    assert content["strategy"] == "cut · pooled"
+    assert content["headline"]["notes"][-1] == "By the cut."
     assert [group["title"] for group in content["numbers"]] == ["Cut", "Events"]
     assert "declared beforehand" not in content["quote"]
     assert content["data"]["likelihood"] is content["data"]["light"] is None
@@ -235,6 +236,69 @@ def test_nothing_selected_is_said_of_a_cut_only(detections):
     assert model_content("", nothing)["verdict"].startswith("A signal of ")
 
 
+@pytest.mark.parametrize("statistic", ["likelihood", "cut"])
+def test_the_largest_number_is_the_one_to_quote(detections, forward, statistic):
+    detection, ahead = replace(detections["forest"], statistic=statistic), replace(forward, statistic=statistic)
+    other = {"likelihood": "cut", "cut": "likelihood"}[statistic]
+    pooled = detection.outcome.significances
+    shown = model_content("", detection, ahead)["headline"]
+    assert (shown["value"], shown["label"]) == (f"{ahead.significance:.1f} σ", "forward: the one to quote")
+    assert shown["beside"] == ((f"{pooled[statistic]:.1f} σ", "pooled: compares models"),)
+    values = f"{ahead.significances[other]:.1f} σ forward, {pooled[other]:.1f} σ pooled."
+    assert shown["notes"][0].endswith(f"declared beforehand. By the {other}, for comparison: {values}")
+    # the value of the search itself, where it is the only one
+    for strategy, label in (
+        ("forward", "forward: the one to quote"),
+        ("applied", "new events: the one to quote, if the model was chosen before they were looked at"),
+        ("pooled", "pooled: compares models, not the one to quote"),
+    ):
+        content = model_content("", replace(detection, strategy=strategy), no_forward="there are no times.")
+        shown, quoted = content["headline"], [row["quoted"] for group in content["numbers"] for row in group["rows"]]
+        assert (shown["value"], shown["label"]) == (f"{detection.significance:.1f} σ", label)
+        assert shown["beside"] == ()
+        reason = "There is no forward value, which would be the one to quote: there are no times."
+        assert (reason in shown["notes"]) == (strategy == "pooled")
+        assert quoted[0] == (strategy != "pooled")
+        assert not any(quoted[1:])
+
+
+def test_a_forward_search_without_a_likelihood_is_none(detections):
+    unknown = Outcome(OnOffCounts(0, 0, 0.2), None, "likelihood")
+    shown = model_content("", detections["forest"], unknown)["headline"]
+    assert shown["value"] == f"{detections['forest'].significance:.1f} σ"
+    assert shown["notes"][0] == "There is no forward value: it was not computed."
+
+
+@pytest.mark.parametrize(
+    ("status", "label", "start"),
+    [
+        ("detected", "for comparison with the first model", "This model is for comparison: "),
+        ("no detection", "no detection", "There is no detection to quote."),
+        ("not confirmed", "not confirmed", "There is no confirmed detection to quote."),
+        (
+            "doubtful",
+            "not to be quoted before the warnings are explained",
+            "Quote nothing before the warnings are explained.",
+        ),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["pooled", "forward", "applied"])
+def test_nothing_is_to_be_quoted_unless_a_source_is_detected_by_the_first_model(
+    detections, forward, status, label, start, strategy
+):
+    detection, verdict = replace(detections["forest"], strategy=strategy), Verdict(status, "")
+    for ahead in (forward, None):
+        content = model_content("", detection, ahead, verdict=verdict, number=int(status == "detected"))
+        name = "new events" if strategy == "applied" else "forward" if ahead is not None else strategy
+        assert content["headline"]["label"] == f"{name}: {label}"
+        assert content["quote_title"] == "What these numbers mean."
+        assert content["quote"].startswith(start)
+        assert "Quote the" not in content["quote"]
+        assert "Quote this" not in content["quote"]
+        assert "one to quote" not in " ".join(content["headline"]["notes"])
+        assert not any(row["quoted"] for group in content["numbers"] for row in group["rows"])
+
+
 @pytest.mark.parametrize(
     ("statistic", "fixed"), [("likelihood", "signal ratio of every event"), ("cut", "selection of every group")]
 )
@@ -248,7 +312,8 @@ def test_what_to_quote(detections, statistic, fixed):
     assert quotes["forward"].startswith(f"Quote this value, {detection.significance:.1f} sigma: the {fixed} was fixed")
     strong = Outcome(OnOffCounts(500, 100, 0.2), OnOffLikelihood(40.0, 1.0, (0.9, 1.1), 400, 9, 40.0), statistic)
     larger = model_content("", detection, strong)["quote"]
-    assert f"the forward one, {strong.significance:.1f} sigma: there the {fixed} was fixed" in larger
+    assert f"Quote the forward value, {strong.significance:.1f} sigma: the {fixed} was fixed" in larger
+    assert f"The pooled value, {detection.significance:.1f} sigma, compares models" in larger
     assert "It is smaller" not in larger
     assert f"The {statistic} was declared beforehand" in larger
     assert "there are no times" in model_content("", detection, no_forward="there are no times")["quote"]

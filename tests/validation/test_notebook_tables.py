@@ -1,6 +1,7 @@
 """Results as notebooks show them: the numbers of the texts, escaped, without scripts and colours."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -69,7 +70,12 @@ def test_a_detection_shows_both_statistics_and_its_verdict(events):
         f"{name}: {what}" for name in ("<b>Crab</b>", "Mrk & 421") for what in ("likelihood", "cut")
     ]
     assert shown.bold[5:15] == [True] * 5 + [False] * 5  # the declared statistic, and the other
-    assert shown.notes == [found.remarks[0], f"detected: {found.verdict}"]
+    what = 'The pooled significance compares models; the one to quote is that of strategy="forward".'
+    assert shown.notes == [found.remarks[0], what, f"detected: {found.verdict}"]
+    ahead = replace(found, strategy="forward")
+    assert "The significance in bold is the one to quote." in Cells(ahead._repr_html_()).notes
+    weak = replace(found, required_significance=100.0)
+    assert not any("quote" in note for note in Cells(weak._repr_html_()).notes)
     assert "<b>" not in html
     assert "Mrk &amp; 421" in html
     assert not re.search(r"<script|color: (?!inherit)|background|onclick|http", html)

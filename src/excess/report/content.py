@@ -8,6 +8,7 @@ import numpy as np
 
 from excess.report.exploration import MAX_BYTES, counts_text, explore
 from excess.report.field_data import bin_data, bin_rows, feature_data, rate_data, sky_data
+from excess.report.headline import make_headline
 from excess.report.numbers import result_numbers
 from excess.report.plot_data import (
     importance_data,
@@ -22,7 +23,6 @@ from excess.report.references import trust_rows
 from excess.report.sentences import (
     LABELS,
     describe_bins,
-    describe_strategy,
     describe_thresholds,
     describe_value_to_quote,
     describe_verdict,
@@ -78,6 +78,9 @@ def model_content(
     marks = np.unique(detection.thresholds[np.isfinite(detection.thresholds)].round(6))
     verdict = judge(detection, forward, null_test) if verdict is None else verdict
     level, stamp = LABELS[verdict.status]
+    # a detection is quoted by the first model, which was chosen before anything was seen
+    status = "compared" if verdict.feasible and number > 0 else verdict.status
+    quote_title, quote = describe_value_to_quote(detection, forward, no_forward, status)
     tuned = counts_text(detection.counts)
     rates = rate_data(detection, missing, max_rows)
     features = feature_data(detection, missing, n_models)
@@ -86,15 +89,16 @@ def model_content(
         "name": name,
         "level": level,
         "stamp": stamp,
-        "headline": f"{detection.significance:.1f} σ",
-        "strategy": describe_strategy(detection, forward),
+        "headline": make_headline(detection, forward, no_forward, status)._asdict(),
+        "strategy": detection.strategy,
         "verdict": describe_verdict(detection, verdict),
         "warnings": [{"code": one.code, "sentence": one.sentence} for one in verdict.warnings],
         "statistic": detection.statistic,
         "with_likelihood": detection.likelihood is not None,
-        "numbers": result_numbers(detection, forward, null_test, no_forward),
+        "numbers": result_numbers(detection, forward, null_test, no_forward, quotable=status == "detected"),
         "trust": trust_rows(detection),
-        "quote": describe_value_to_quote(detection, forward, no_forward),
+        "quote_title": quote_title,
+        "quote": quote,
         "bins": describe_bins(detection),
         "tuned": tuned,
         "thresholds": describe_thresholds(detection),
@@ -115,6 +119,7 @@ def model_content(
             "name": name,
             "alpha": detection.alpha,
             "statistic": detection.statistic,
+            "strategy": detection.strategy,
             "significance": detection.significance,
             "cut_significance": detection.counts.significance,
             "tuned": tuned,

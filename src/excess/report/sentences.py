@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from excess.report.headline import forward_value
 from excess.validation.detection import Detection
 from excess.validation.outcome import Outcome
 from excess.validation.verdict import Verdict
@@ -15,18 +16,13 @@ LABELS = {
     "doubtful": ("doubt", "Do not trust this"),
 }
 """The kind of a page, which sets its colour, and its label, by the status of the verdict."""
-
-
-def describe_strategy(detection: Detection, forward: Outcome | None) -> str:
-    """Return which significance the headline shows, with the forward one and that by the other statistic, if known."""
-    how = {"pooled": "pooled", "forward": "forward", "applied": "new events"}[detection.strategy]
-    parts = [f"{detection.statistic} · {how}"]
-    if detection.strategy == "pooled" and forward is not None:
-        parts.append(f"forward {forward.significance:.1f} σ")
-    for name, value in detection.outcome.significances.items():
-        if name != detection.statistic and not np.isnan(value):
-            parts.append(f"{name} {value:.1f} σ")
-    return "; ".join(parts)
+_NOTHING_TO_QUOTE = {
+    "not confirmed": "There is no confirmed detection to quote.",
+    "no detection": "There is no detection to quote.",
+    "compared": "This model is for comparison: a detection is quoted by the first model of the list.",
+    "doubtful": "Quote nothing before the warnings are explained.",
+}
+"""What is said first unless a source is detected."""
 
 
 def describe_verdict(detection: Detection, verdict: Verdict) -> str:
@@ -46,42 +42,58 @@ def _describe_amount(detection: Detection) -> str:
     return f"{word if amount >= 0 else 'A deficit'} of {abs(amount):,.0f} ± {error:,.0f} events"
 
 
-def describe_value_to_quote(detection: Detection, forward: Outcome | None, no_forward: str) -> str:
-    """Return which number to quote, and why: that of the declared statistic, forward if there is one."""
-    declared = _describe_statistic(detection)
-    by_cut = detection.statistic == "cut"
+def describe_value_to_quote(
+    detection: Detection, forward: Outcome | None, no_forward: str, status: str
+) -> tuple[str, str]:
+    """Return a title, and which number to quote and why: that of the declared statistic, forward if there is one.
+
+    Where nothing is detected, or by a model that is compared, the text says what the numbers mean.
+    """
+    title = "Which one to quote." if status == "detected" else "What these numbers mean."
+    lead = _NOTHING_TO_QUOTE.get(status, "")
+    tests = ""
+    if detection.n_permutations:
+        tests = "The permutation p-value tests something else: whether the features separate On from Off at all."
+    parts = [*_describe_values(detection, forward, no_forward, status), _describe_statistic(detection), tests]
+    return title, " ".join(part for part in (lead, *parts) if part)
+
+
+def _describe_values(detection: Detection, forward: Outcome | None, no_forward: str, status: str) -> list[str]:
+    """Return a sentence about the value to quote, and one about the pooled value."""
+    by_cut, value = detection.statistic == "cut", f"{detection.significance:.1f} sigma"
     if detection.strategy == "applied":
         chosen = "this model and its threshold were" if by_cut else "this model was"
-        return (
-            f"Quote {detection.significance:.1f} sigma, if {chosen} chosen before these events were looked at, and "
-            f"none of these events was used for training. {declared}"
-        )
+        what = f"Quote {value}," if status == "detected" else f"{value} counts"
+        return [
+            f"{what} if {chosen} chosen before these events were looked at, and none of these events was used for "
+            "training."
+        ]
     fixed = "the selection of every group was fixed by earlier groups before the group was counted"
     if not by_cut:
         fixed = "the signal ratio of every event was fixed by models of earlier groups before its group was looked at"
+    normal = "so without a source it follows the normal distribution"
     if detection.strategy == "forward":
-        return (
-            f"Quote this value, {detection.significance:.1f} sigma: {fixed}, so without a source it follows the normal "
-            f"distribution. {declared}"
-        )
-    text = (
-        "The pooled value is for comparing models. It uses all events, but its models were trained on each other's "
-        "hold-out events, so without a source it scatters a little more than a significance should. "
+        what = f"Quote this value, {value}" if status == "detected" else f"This value, {value}, is a forward one"
+        return [f"{what}: {fixed}, {normal}."]
+    pooled = (
+        f"The pooled value, {value}, compares models: it uses all events, but its models were trained on each other's "
+        "hold-out events, so without a source it scatters a little more than a significance should."
     )
-    if forward is None:
-        reason = f"; here, {no_forward}" if no_forward else ""
-        text += (
-            "The value to quote would be the forward one, for which every group is judged by models of earlier groups "
-            f"only{reason}. "
+    ahead = forward_value(detection, forward, detection.statistic)
+    if ahead is None:
+        reason = no_forward.strip().rstrip(".") or "it was not computed"
+        what = "The value to quote would be the forward one" if status == "detected" else "There is no forward value"
+        return [f"{what}, for which every group is judged by models of earlier groups only; here, {reason}.", pooled]
+    what = f"The forward value, {ahead:.1f} sigma, is the one that counts"
+    if status == "detected":
+        what = f"Quote the forward value, {ahead:.1f} sigma"
+    smaller = ""
+    if ahead < detection.significance:
+        smaller = (
+            "It is smaller than the pooled one, because the first group is never judged and early models have few "
+            "training events."
         )
-    else:
-        text += f"The value to quote is the forward one, {forward.significance:.1f} sigma: there {fixed}. "
-        if forward.significance < detection.significance:
-            text += "It is smaller, because the first group is never judged and early models have few training events. "
-    text += declared
-    if detection.n_permutations:
-        text += "The permutation p-value tests something else: whether the features separate On from Off at all."
-    return text
+    return [f"{what}: {fixed}, {normal}.", smaller, pooled]
 
 
 def _describe_statistic(detection: Detection) -> str:
@@ -91,7 +103,7 @@ def _describe_statistic(detection: Detection) -> str:
     other = "cut" if detection.statistic == "likelihood" else "likelihood"
     return (
         f"The {detection.statistic} was declared beforehand; the {other} stands beside it. To quote the larger of the "
-        "two would be biased. "
+        "two would be biased."
     )
 
 

@@ -12,6 +12,11 @@ from excess.validation.judged import JudgedNullTest
 from excess.validation.outcome import Outcome
 
 _COLUMNS = ("", "On", "Off", "excess", "significance")
+_TO_QUOTE = {
+    "pooled": 'The pooled significance compares models; the one to quote is that of strategy="forward".',
+    "forward": "The significance in bold is the one to quote.",
+}
+"""What is said of a detection by its strategy, as on the page of a report."""
 
 # A protocol, because a null test shows itself: the other way round would be an import cycle.
 
@@ -38,6 +43,8 @@ def detection_table(detection: ShownDetection) -> str:
         rows += [row._replace(name=f"{name}: {row.name}") for row in _rows_of(outcome, None)]
     notes = [*detection.remarks, *(f"Warning: {one.sentence}" for one in detection.judgement.warnings)]
     notes += [*permutation_text(detection), *trained_on_text(detection)]
+    if detection.judgement.feasible and detection.strategy != "applied":
+        notes.append(_TO_QUOTE[detection.strategy])
     caption = f"{strategy_text(detection)}, alpha {detection.alpha:.4g}"
     verdict = f"{detection.judgement.status}: {detection.judgement.sentence}"
     return html_table(_COLUMNS, rows, caption=caption, notes=[*notes, verdict])

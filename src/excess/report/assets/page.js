@@ -55,7 +55,7 @@ function View(article, model) {
     for (const key of ["n_on", "n_off", "excess", "excess_error", "significance"]) show(key, from(key));
     show("threshold", stop === null ? "as tuned" : explore.threshold[stop]);
     show("state", stop === null ? "Tuned cut" : "Exploration");
-    show("explanation", stop === null ? `These are the numbers of the ${model.statistic === "cut" ? "result" : "cut"}.`
+    show("explanation", stop === null ? `These are the numbers of the cut${model.strategy === "pooled" ? " (pooled)" : ""}.`
       : "Not a result: the significance is too large if the threshold is chosen by looking at these events.");
     slider.setAttribute("aria-valuetext", stop === null ? "as tuned"
       : `${explore.threshold[stop]}: ${explore.significance[stop]} sigma, On ${explore.n_on[stop]}, Off ${explore.n_off[stop]}, exploration`);

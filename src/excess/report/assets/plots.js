@@ -109,7 +109,7 @@ const plots = {
     const band = (size, opacity) => ({ type: "rect", xref: "paper", x0: 0, x1: 1, y0: -size, y1: size, fillcolor: color("off"), opacity, line: { width: 0 }, layer: "below" });
     return [[
       { x: regions, y: significances, mode: "markers", name: "Off regions", marker: { color: color("off"), size: 11 }, hovertemplate: "%{x}: %{y:.2f} σ<extra></extra>" },
-      { x: ["On"], y: [model.significance], mode: "markers", name: "On", marker: { color: color("on"), size: 13, symbol: "diamond" }, hovertemplate: "On: %{y:.2f} σ<extra></extra>" },
+      { x: ["On"], y: [model.significance], mode: "markers", name: model.strategy === "pooled" ? "On, pooled" : "On", marker: { color: color("on"), size: 13, symbol: "diamond" }, hovertemplate: "On: %{y:.2f} σ<extra></extra>" },
     ], layout("region", "significance / σ", { xaxis: { type: "category" }, shapes: [band(2, 0.1), band(1, 0.14)] })];
   },
   comparison() {
@@ -119,7 +119,7 @@ const plots = {
     const some = (wanted) => cut.map((v, i) => (i < n_uncut) === wanted ? v : null);
     const traces = [bars(some(true), "no cut", color("muted"), { offsetgroup: "cut", showlegend: false }), bars(some(false), "cut", color("off"))];
     if (likelihood) traces.unshift(bars(likelihood, "likelihood", color("other")));
-    return [traces, layout("significance / σ", "", { margin: { l: 20, r: 50, t: likelihood ? 34 : 10, b: 44 }, height: 90 + (likelihood ? 52 : 38) * names.length,
+    return [traces, layout(`${data.models[0].strategy === "pooled" ? "pooled " : ""}significance / σ`, "", { margin: { l: 20, r: 50, t: likelihood ? 34 : 10, b: 44 }, height: 90 + (likelihood ? 52 : 38) * names.length,
       yaxis: { automargin: true, autorange: "reversed", type: "category" }, showlegend: likelihood !== null, bargap: likelihood ? 0.3 : 0.45, bargroupgap: 0.08 })];
   },
 };
