@@ -55,6 +55,18 @@ def test_nothing_goes_wrong_and_nothing_is_requested(browser, report, detections
     assert min(visit.drawn().values()) > 300
 
 
+def test_the_number_to_quote_is_the_largest_text(browser, report):
+    visit = Visit(browser, report)
+    sizes = visit.page.evaluate(
+        """() => [...document.querySelectorAll('article.chosen p, article.chosen dd, article.chosen strong, h1, h2')]
+            .filter(node => node.offsetParent)
+            .map(node => [parseFloat(getComputedStyle(node).fontSize), node.innerText.trim()])"""
+    )
+    (largest, text), (next_largest, _) = sorted(sizes, reverse=True)[:2]
+    assert text.split("\n") == ["9.9 σ", "forward: the one to quote"]
+    assert largest > 1.5 * next_largest
+
+
 def test_slider_by_keyboard_shows_what_python_computes(browser, report, detections):
     visit = Visit(browser, report)
     visit.slider.focus()
@@ -250,7 +262,7 @@ def test_what_is_missing_is_said(browser, detections, tmp_path):
         "all NaN": (replace(detection, score=np.full_like(score, np.nan)), ["No event has a score"]),
         "no signal ratios": (
             replace(detection, ratio=None, statistic="cut"),
-            ["This model has no signal ratio", "cut · pooled"],
+            ["This model has no signal ratio", "By the cut."],
         ),
         "infinite": (replace(detection, folds=infinite), ["(∞ in all 5 folds)"]),
     }

@@ -166,7 +166,7 @@ def test_every_plot_and_every_table_can_be_downloaded(browser, full, detections,
         assert (row["Excess"], row["Excess error"]) == (f"{counts.excess:.1f}", f"{counts.excess_error:.1f}")
     models = page.get_by_role("button", name="Download table of models as CSV")
     heads = download(page, models).path().read_text(encoding="utf-8-sig").splitlines()[0].split(",")
-    assert heads[:4] == ["Model", "Likelihood σ", "Likelihood Forward σ", "Likelihood Signal events"]
+    assert heads[:4] == ["Model", "Likelihood Pooled σ", "Likelihood Forward σ", "Likelihood Signal events"]
     n_tables = page.locator(".scroll").count()
     assert page.locator("[aria-label^='Download table of']").count() == n_tables
     assert visit.requests == [full.resolve().as_uri()] or all(
