@@ -3,6 +3,7 @@
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
@@ -36,6 +37,16 @@ def detections(observation, models):
         models, observation.X, observation.on, alpha=observation.alpha, groups=observation.groups, nearby=nearby
     )
     return {name: observation.annotate(one) for name, one in found.items()}
+
+
+@pytest.fixture(scope="session")
+def uneven(observation):
+    """A detection whose exposure ratio differs from night to night: 0.1, 0.2 and so on up to 0.5."""
+    night = np.unique(observation.groups, return_inverse=True)[1]
+    alpha = 0.1 * (1 + night)
+    tree, nearby = OnOffTreeClassifier(max_depth=3, min_samples_leaf=30), observation.nearby
+    shared = {"groups": observation.groups, "nearby": (nearby.X, nearby.groups)}
+    return observation.annotate(cross_val_detect(tree, observation.X, observation.on, alpha=alpha, **shared))
 
 
 @pytest.fixture(scope="session")

@@ -123,6 +123,28 @@ def test_likelihood_and_light_curve_show_what_python_computes(browser, report, d
     assert visit.trouble == []
 
 
+def test_slider_takes_the_exposure_ratio_of_each_event(browser, uneven, tmp_path):
+    path = write_report(uneven, tmp_path / "report.html")
+    visit = Visit(browser, path)
+    visit.slider.focus()
+    for _ in range(5):
+        visit.page.keyboard.press("ArrowRight")
+    visit.settle()
+    threshold = float(visit.text("threshold"))
+    assert visit.live() == counts_text(counts_at(uneven, threshold))
+    held = visit.page.evaluate(
+        """() => Object.fromEntries(['theta', 'scores', 'curve'].map(name => {
+            const node = document.querySelector(`article.chosen [data-plot=${name}]`);
+            return [name, node.data.map(one => ({name: one.name, y: [...one.y]}))];
+        }))"""
+    )
+    background = theta_squared_histogram(uneven, threshold).background
+    np.testing.assert_allclose(held["theta"][0]["y"][1:-1:2], background, atol=0.006)
+    assert held["theta"][0]["name"] == held["scores"][0]["name"] == "Off × alpha"
+    assert held["curve"][-1]["y"] == [pytest.approx(counts_at(uneven, threshold).significance, abs=1e-4)]
+    assert visit.trouble == []
+
+
 def test_slider_by_mouse_shows_what_python_computes(browser, report, detections):
     visit = Visit(browser, report)
     visit.slider.scroll_into_view_if_needed()

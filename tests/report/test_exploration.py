@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from visit import counts_at
 
+from excess import li_ma_significance
 from excess.report.content import model_content
 from excess.report.exploration import counts_text, explore, stops_of
 from excess.report.histograms import theta_squared_histogram
@@ -37,6 +38,38 @@ def test_exploration_is_what_a_threshold_selects(detections):
             for number, night in enumerate(np.unique(detection.groups)):
                 by_night = counts_text(counts_at(detection, threshold, detection.groups == night))
                 assert {key: found["groups"][stop][key][number] for key in by_night} == by_night
+
+
+def test_slider_at_the_tuned_cut_has_the_counts_of_the_detection_where_alpha_differs(uneven):
+    found, n_differ = explore(uneven), 0
+    for stop in range(0, len(found["threshold"]), 9):
+        threshold = float(found["threshold"][stop])
+        tuned = replace(uneven, selected=uneven.held_out & (uneven.score > threshold))
+        counts = tuned.counts
+        expected = counts_text(counts)
+        assert {key: found[key][stop] for key in expected} == expected
+        n_differ += f"{li_ma_significance(counts.n_on, counts.n_off, uneven.alpha):.2f}" != expected["significance"]
+        for number, by_night in enumerate(tuned.counts_by_group.values()):
+            expected = counts_text(by_night)
+            assert {key: found["groups"][stop][key][number] for key in expected} == expected
+        # the curve goes through the dot
+        assert found["curve"]["significance"][stop] == pytest.approx(max(counts.significance, 0), abs=1e-3)
+        assert found["height"][stop] == pytest.approx(max(counts.significance, 0), abs=1e-4)
+        histogram = theta_squared_histogram(uneven, threshold)
+        np.testing.assert_allclose(found["theta"]["off"][stop], histogram.background, atol=0.006)
+        assert histogram.background[:10].sum() == pytest.approx(counts.background)
+        assert histogram.background_error[:10] @ histogram.background_error[:10] == pytest.approx(
+            counts.excess_error**2 - counts.n_on
+        )
+    assert n_differ > 5  # one mean ratio says something else
+
+
+def test_more_ratios_than_are_told_apart_count_as_in_the_detection(uneven):
+    many = replace(uneven, event_alpha=uneven.event_alpha * np.linspace(0.9, 1.1, len(uneven.on)), theta=None)
+    found = explore(many)
+    for stop in range(0, len(found["threshold"]), 30):
+        expected = counts_text(counts_at(many, float(found["threshold"][stop])))
+        assert {key: found[key][stop] for key in expected} == expected
 
 
 @pytest.mark.slow

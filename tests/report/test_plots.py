@@ -531,3 +531,29 @@ def test_colours_can_be_told_apart():
         for i in range(3):  # On, Off, other; grey is told by its dashes as well
             for j in range(i):
                 assert np.abs(seen[i] - seen[j]).max() > 0.2
+
+
+def test_off_is_scaled_by_the_ratio_of_each_event_where_it_differs(uneven):
+    uncut, threshold = uneven.uncut, float(np.quantile(uneven.score, 0.9))
+    background = uneven.event_alpha[uneven.held_out & ~uneven.on].sum()
+    assert abs(background - uneven.alpha * uncut.n_off) < 1e-6 * background  # the mean is that of Off events
+    ax = plot_score_histogram(uneven)
+    assert ax.get_ylabel() == r"events (Off scaled by its own $\alpha$)"
+    shown = score_histogram(uneven)
+    assert shown.background.sum() == pytest.approx(background)
+    off = uneven.score[uneven.held_out & ~uneven.on]
+    lowest = uneven.event_alpha[uneven.held_out & ~uneven.on][off <= shown.edges[1]]
+    assert shown.background[0] == pytest.approx(lowest.sum())
+    assert shown.background_error[0] == pytest.approx(np.sqrt((lowest**2).sum()))
+    exact = replace(uneven, selected=uneven.held_out & (uneven.score > threshold)).counts
+    title = plot_theta_squared(uneven, threshold=threshold).get_legend().get_title().get_text()
+    assert title.startswith(f"{exact.significance:.1f} ")
+    ax = plot_threshold_curve(uneven, threshold=threshold)
+    dot = next(line for line in ax.lines if line.get_label().startswith("exploration"))
+    assert dot.get_ydata()[0] == pytest.approx(exact.significance)
+    steps = ax.lines[0]
+    assert ax.get_ylabel() == rf"significance / $\sigma$ (mean $\alpha$ = {uneven.alpha:.3g})"
+    for at in (0, 60, 200):
+        chosen = uneven.held_out & (uneven.score > steps.get_xdata()[at])
+        counts = replace(uneven, selected=chosen).counts
+        assert steps.get_ydata()[at] == pytest.approx(max(counts.significance, 0.0))

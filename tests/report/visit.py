@@ -1,6 +1,6 @@
 """A page of the report in a browser, and counts to compare it with."""
 
-from excess.stats.counts import OnOffCounts
+from dataclasses import replace
 
 
 class Visit:
@@ -50,4 +50,4 @@ def counts_at(detection, threshold, mask=None):
     selected = detection.held_out & (detection.score > threshold)
     if mask is not None:
         selected = selected & mask
-    return OnOffCounts(int((selected & detection.on).sum()), int((selected & ~detection.on).sum()), detection.alpha)
+    return replace(detection, selected=selected).counts

@@ -70,8 +70,9 @@ def model_content(
         missing.append(f"{n_unjudged:,} of {len(judged):,} events were used for training only, and are not counted.")
     if detection.event_alpha is not None:
         missing.append(
-            "Exposure ratios differ between events. The significances take each event's own; the slider and the "
-            "histograms of theta^2 and of scores scale Off by the mean."
+            "Exposure ratios differ between events, and each event counts with its own. Those of events beyond the "
+            "cut in θ² are not known, so the θ² plot scales them by the mean there. The curve above the slider has "
+            "the significance at the stops of the slider."
         )
     explored = explore(detection, max_bytes)
     groups = group_rows(detection, missing)
@@ -117,7 +118,7 @@ def model_content(
         "cross_validated": detection.strategy != "applied",
         "data": {
             "name": name,
-            "alpha": detection.alpha,
+            "off_name": "Off × alpha" if detection.event_alpha is not None else f"Off × {detection.alpha:.4g}",
             "statistic": detection.statistic,
             "strategy": detection.strategy,
             "significance": detection.significance,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,11 @@ from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
 from excess._core.ordering import number_groups
-from excess.report.histograms import find_bins, has_score, squared_angles, theta_squared_edges
-from excess.report.series import threshold_steps
+from excess.report.histograms import alpha_of, find_bins, has_score, squared_angles, theta_squared_edges
+from excess.report.series import ThresholdSteps, threshold_steps
 from excess.stats.counts import OnOffCounts
-from excess.stats.significance import significance_of_cuts
 from excess.validation.detection import Detection
+from excess.validation.outcome import count_cuts
 
 __all__ = ["counts_text", "explore", "stops_of"]
 
@@ -24,8 +25,8 @@ _MIN_POINTS, _MAX_POINTS = 100, 600
 """Points of the curve above the slider; fewer for many models."""
 MAX_BYTES = 1_000_000
 """Size of the slider's data of all models together; the rest of the page is the plotting library, and text."""
-_BYTES_OF_TEXTS, _BYTES_OF_BIN, _BYTES_OF_GROUP = 70, 4, 50
-"""Size of one stop: its own counts, each bin of a histogram, each group."""
+_BYTES_OF_TEXTS, _BYTES_OF_BIN, _BYTES_OF_SCALED_BIN, _BYTES_OF_GROUP = 70, 4, 7, 50
+"""Size of one stop: its own counts, each bin of a histogram of events or of scaled Off, each group."""
 _BYTES_PER_POINT = 150
 """Bytes of the slider's data for each point of the curve, of which it takes a tenth."""
 
@@ -64,15 +65,19 @@ def stops_of(score: FloatArray, max_stops: int = _MAX_STOPS) -> tuple[list[str],
 def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] | None:
     """Return the counts of hold-out events at each stop, with the same threshold for all folds.
 
+    Where exposure ratios differ, each event has its own, as in ``Detection.counts``, and the curve above the slider
+    has the significance at the stops.
     ``groups`` is None if there are none, or too many to follow the slider. Return None if no event has a score.
     """
     known = has_score(detection)
     if not known.any():
         return None
     score, on = detection.score[known], detection.on[known]
+    alpha = alpha_of(detection, np.flatnonzero(known))
     names, group = _groups(detection, known)
-    n_bins = 2 * (len(theta_squared_edges(detection)) - 1) if detection.theta is not None else 0
-    size = _BYTES_OF_TEXTS + _BYTES_OF_BIN * n_bins
+    n_bins = len(theta_squared_edges(detection)) - 1 if detection.theta is not None else 0
+    off_size = _BYTES_OF_BIN if detection.event_alpha is None else _BYTES_OF_SCALED_BIN
+    size = _BYTES_OF_TEXTS + (_BYTES_OF_BIN + off_size) * n_bins
     n_wanted = max_bytes // (size + _BYTES_OF_GROUP * len(names))
     follows = len(names) > 0 and n_wanted >= _MIN_STOPS
     if not follows:
@@ -81,19 +86,27 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
     # an event is selected at all stops before the first that its score does not exceed
     first_missed = np.searchsorted(thresholds, score, side="left")
     n_stops = len(thresholds)
-    n_on, n_off = (_count_at_stops(first_missed[mask], n_stops) for mask in (on, ~on))
-    steps = threshold_steps(detection.curve, max(_MIN_POINTS, min(_MAX_POINTS, max_bytes // _BYTES_PER_POINT)))
+    counts = count_cuts(on, first_missed, alpha, n_stops)
+    height = np.array([max(one.significance, 0.0) for one in counts])
+    if detection.event_alpha is None:
+        steps = threshold_steps(detection.curve, max(_MIN_POINTS, min(_MAX_POINTS, max_bytes // _BYTES_PER_POINT)))
+    else:
+        steps = ThresholdSteps(thresholds, height)
     content = {
         "threshold": texts,
-        **_texts(n_on, n_off, detection.alpha),
-        "height": significance_of_cuts(n_on, n_off, detection.alpha).round(4).tolist(),
+        **_texts(counts),
+        "height": height.round(4).tolist(),
         "curve": {"start": steps.start.round(6).tolist(), "significance": steps.significance.round(3).tolist()},
         "groups": None,
         "theta": _theta(detection, thresholds),
     }
     if follows:
-        by_group = [_count_at_stops(first_missed[mask], n_stops, group[mask], len(names)) for mask in (on, ~on)]
-        content["groups"] = [_texts(on, off, detection.alpha) for on, off in zip(*by_group, strict=True)]
+        by_group = []
+        for number in range(len(names)):
+            own = np.flatnonzero(group == number)
+            ratio = alpha[own] if isinstance(alpha, np.ndarray) else alpha
+            by_group.append(count_cuts(on[own], first_missed[own], ratio, n_stops))
+        content["groups"] = [_texts(at_stop) for at_stop in zip(*by_group, strict=True)]
     return content
 
 
@@ -107,32 +120,39 @@ def _groups(detection: Detection, known: NDArray[np.bool_]) -> tuple[list[Any], 
 
 
 def _count_at_stops(
-    first_missed: NDArray[np.intp], n_stops: int, column: NDArray[np.intp] | None = None, n_columns: int = 1
-) -> NDArray[np.int64]:
-    """Count the events that are selected at each stop; with columns, such as groups or bins, in each of them."""
-    cell = first_missed if column is None else first_missed * n_columns + column
-    counts = np.bincount(cell, minlength=(n_stops + 1) * n_columns).reshape(n_stops + 1, n_columns)
-    selected = counts[::-1].cumsum(axis=0)[::-1][1:]
-    return selected[:, 0] if column is None else selected
+    first_missed: NDArray[np.intp], n_stops: int, bins: NDArray[np.intp], n_bins: int, weights: FloatArray | None
+) -> NDArray[Any]:
+    """Count the events in each bin that are selected at each stop, or add up their weights."""
+    counts = np.bincount(first_missed * n_bins + bins, weights, (n_stops + 1) * n_bins).reshape(n_stops + 1, n_bins)
+    return counts[::-1].cumsum(axis=0)[::-1][1:]
 
 
-def _texts(n_on: NDArray[np.int64], n_off: NDArray[np.int64], alpha: float) -> dict[str, list[str]]:
-    """Return lists of texts of the counts at each stop."""
-    rows = [counts_text(OnOffCounts(int(a), int(b), alpha)) for a, b in zip(n_on, n_off, strict=True)]
+def _texts(counts: Iterable[OnOffCounts]) -> dict[str, list[str]]:
+    """Return lists of texts of the counts at each stop, or in each group."""
+    rows = [counts_text(one) for one in counts]
     return {key: [row[key] for row in rows] for key in ("n_on", "n_off", "excess", "excess_error", "significance")}
 
 
 def _theta(detection: Detection, thresholds: FloatArray) -> dict[str, Any] | None:
-    """Return histograms of squared angles of the events that are selected at each stop."""
+    """Return histograms of squared angles of the events that are selected at each stop.
+
+    Off events are numbers, or the sums of their exposure ratios where these differ.
+    """
     if detection.theta is None or detection.theta_squared_cut is None:
         return None
     edges = theta_squared_edges(detection)
     n_bins, n_stops = len(edges) - 1, len(thresholds)
-    histograms = np.zeros((2, n_stops, n_bins), dtype=np.int64)
-    for squared, score, _ in squared_angles(detection):
-        scored = np.isfinite(score)
-        first_missed = np.searchsorted(thresholds, score[scored], side="left")
-        for region, angles in enumerate(squared[scored].T):
-            counts = _count_at_stops(first_missed, n_stops, find_bins(angles, edges), n_bins + 1)
-            histograms[min(region, 1)] += counts[:, :n_bins]
-    return {"on": histograms[0].tolist(), "off": histograms[1].tolist()}
+    on = np.zeros((n_stops, n_bins), dtype=np.int64)
+    off = np.zeros((n_stops, n_bins), dtype=np.int64 if detection.event_alpha is None else np.float64)
+    for part in squared_angles(detection):
+        scored = np.isfinite(part.score)
+        first_missed = np.searchsorted(thresholds, part.score[scored], side="left")
+        alpha = None if detection.event_alpha is None else part.alpha[scored]
+        for region, angles in enumerate(part.squared[scored].T):
+            bins, weights = find_bins(angles, edges), None if region == 0 else alpha
+            counts = _count_at_stops(first_missed, n_stops, bins, n_bins + 1, weights)[:, :n_bins]
+            if region == 0:
+                on += counts
+            else:
+                off += counts
+    return {"on": on.tolist(), "off": off.round(2).tolist()}

@@ -14,12 +14,26 @@ _BINS_PER_CUT = 10
 
 
 class OnOffHistogram(NamedTuple):
-    """Numbers of On and Off events in each bin; ``alpha`` is the factor by which ``off`` is scaled to ``on``."""
+    """Numbers of On and Off events in each bin, and the background that Off events say there is in On.
+
+    Attributes
+    ----------
+    edges : ndarray of shape (n_bins + 1,)
+        Borders of the bins.
+    on, off : ndarray of int64 of shape (n_bins,)
+        On and Off events.
+    background, background_error : ndarray of shape (n_bins,)
+        Off events times alpha, each with its own where it differs, and the standard error of this sum.
+    alpha : float or None
+        The exposure ratio of all events; None where it differs.
+    """
 
     edges: FloatArray
     on: NDArray[np.int64]
     off: NDArray[np.int64]
-    alpha: float
+    background: FloatArray
+    background_error: FloatArray
+    alpha: float | None
 
 
 def has_score(detection: Detection) -> BoolArray:
@@ -49,27 +63,51 @@ def theta_squared_histogram(detection: Detection, threshold: float | None = None
     With a threshold, events are selected by it instead of by the thresholds of the models, for exploration.
     """
     edges = theta_squared_edges(detection)
-    parts = [
-        squared[selected if threshold is None else score > threshold]
-        for squared, score, selected in squared_angles(detection)
-    ]
-    bins = find_bins(np.concatenate(parts), edges)
-    on, off = (np.bincount(part.ravel(), minlength=len(edges))[:-1] for part in (bins[:, :1], bins[:, 1:]))
-    return OnOffHistogram(edges, on, off, detection.alpha)
+    bins, alphas = [], []
+    for part in squared_angles(detection):
+        chosen = part.selected if threshold is None else part.score > threshold
+        bins.append(find_bins(part.squared[chosen], edges))
+        alphas.append(np.broadcast_to(part.alpha[chosen, np.newaxis], bins[-1][:, 1:].shape))
+    place = np.concatenate(bins)
+    return _count_bins(detection, edges, place[:, 0], place[:, 1:].ravel(), np.concatenate(alphas).ravel())
 
 
-def squared_angles(detection: Detection) -> list[tuple[FloatArray, FloatArray, BoolArray]]:
-    """Return squared angles to all regions, scores and selection: of the events, and of nearby events if known.
+def _count_bins(
+    detection: Detection, edges: FloatArray, on: NDArray[np.intp], off: NDArray[np.intp], off_alpha: FloatArray
+) -> OnOffHistogram:
+    """Count On and Off events by the numbers of their bins; the last number is that of events in none."""
+    n_on, n_off = (np.bincount(number, minlength=len(edges))[:-1].astype(np.int64) for number in (on, off))
+    if detection.event_alpha is None:
+        alpha, numbers = detection.alpha, n_off.astype(np.float64)
+        return OnOffHistogram(edges, n_on, n_off, alpha * numbers, alpha * np.sqrt(numbers), alpha)
+    sums = [np.bincount(off, off_alpha**power, len(edges))[:-1].astype(np.float64) for power in (1, 2)]
+    return OnOffHistogram(edges, n_on, n_off, sums[0], np.sqrt(sums[1]), None)
+
+
+class SquaredAngles(NamedTuple):
+    """Squared angles of events to all regions, On first, with the score, selection and exposure ratio of each event."""
+
+    squared: FloatArray
+    score: FloatArray
+    selected: BoolArray
+    alpha: FloatArray
+
+
+def squared_angles(detection: Detection) -> list[SquaredAngles]:
+    """Return squared angles to all regions: of the events, and of nearby events if known.
 
     An event may be near several regions, and is then counted for each. But inside the cut it counts once, for its own
-    region, so that these bins add up to the counts of the detection. Angles that do not count are NaN.
+    region, so that these bins add up to the counts of the detection. Angles that do not count are NaN. The exposure
+    ratio of nearby events is not known, and is the mean; they are all beyond the cut.
     """
     theta, cut = require_angles(detection)
     score = np.where(detection.held_out, detection.score, np.nan)
-    parts = [(_count_once(theta, cut, detection.on), score, detection.selected)]
+    alpha = np.broadcast_to(alpha_of(detection, np.arange(len(score))), score.shape)
+    parts = [SquaredAngles(_count_once(theta, cut, detection.on), score, detection.selected, alpha)]
     nearby = detection.nearby
     if nearby is not None and nearby.theta is not None:
-        parts.append((_count_once(nearby.theta, cut, None), nearby.score, nearby.selected))
+        mean = np.full(len(nearby.score), detection.alpha)
+        parts.append(SquaredAngles(_count_once(nearby.theta, cut, None), nearby.score, nearby.selected, mean))
     return parts
 
 
@@ -102,8 +140,9 @@ def score_histogram(detection: Detection, n_bins: int = 50) -> OnOffHistogram:
         margin = 0.5 * max(1.0, abs(low))
         low, high = low - margin, high + margin
     edges = np.linspace(low, high, n_bins + 1)
-    counts = [np.histogram(score[mask], edges)[0].astype(np.int64) for mask in (on, ~on)]
-    return OnOffHistogram(edges, counts[0], counts[1], detection.alpha)
+    number = np.searchsorted(edges[1:-1], score, side="right")
+    off_alpha = np.broadcast_to(alpha_of(detection, np.flatnonzero(known)), score.shape)[~on]
+    return _count_bins(detection, edges, number[on], number[~on], off_alpha)
 
 
 def require_angles(detection: Detection) -> tuple[FloatArray, float]:
@@ -127,3 +166,8 @@ def require_angles(detection: Detection) -> tuple[FloatArray, float]:
 def alpha_of(detection: Detection, events: NDArray[np.intp]) -> FloatArray | float:
     """Return the exposure ratio of some events: one for all, or one for each where it differs."""
     return detection.alpha if detection.event_alpha is None else detection.event_alpha[events]
+
+
+def common_alpha(detection: Detection) -> float | None:
+    """Return the exposure ratio of all events; None where it differs."""
+    return detection.alpha if detection.event_alpha is None else None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from excess.report.checks import PathLike, check_detection
+from excess.report.histograms import common_alpha
 from excess.report.likelihood_bins import LikelihoodBins, likelihood_bins
 from excess.report.style import FIGURE_SIZE, GREY, OFF, ON, OTHER, alpha_label, paper_axes, split_axes
 from excess.validation.detection import Detection
@@ -102,7 +103,7 @@ def _draw_bins_of_ratio(ax: Axes, shown: LikelihoodBins, detection: Detection) -
     else:
         ax.set_ylim(0, 1.4 * highest)
     ax.set_xlim(edges[0], edges[-1])
-    ax.set_ylabel(f"events (Off scaled by {alpha_label(detection.alpha)})")
+    ax.set_ylabel(f"events (Off scaled by {alpha_label(common_alpha(detection))})")
     handles, labels = ax.get_legend_handles_labels()
     ax.legend(handles[::-1], labels[::-1], loc="upper right")
 

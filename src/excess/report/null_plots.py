@@ -66,7 +66,8 @@ def plot_null_test(
         ticks = {int(place): str(region) for place, region in zip(places, null_test.counts, strict=True)}
         if detection is not None:
             sigma = detection.significance
-            how = f"{detection.statistic}, {detection.strategy}, {alpha_label(detection.alpha)}"
+            mean = "" if detection.event_alpha is None else "mean "
+            how = f"{detection.statistic}, {detection.strategy}, {mean}{alpha_label(detection.alpha)}"
             what = rf"On: {sigma:.1f} $\sigma$ ({how})"
             ax.plot(0, sigma, "D", color=ON, label=what)
             ticks = {0: "On", **ticks}

@@ -49,7 +49,7 @@ def result_numbers(
         groups.append((name.capitalize(), declared, about[name], [*significances, *own, *tests]))
     rows = [
         _Number("Hold-out events", f"{held_out:,}", f"On {uncut.n_on:,.0f}, Off {uncut.n_off:,.0f}"),
-        _Number("alpha", f"{detection.alpha:.4g}", "exposure ratio On/Off"),
+        _Number("alpha", f"{detection.alpha:.4g}", _describe_alpha(detection)),
         _Number("Without a cut", f"{uncut.significance:.2f} σ", "all hold-out events as one bin"),
     ]
     groups.append(("Events", "", "", rows))
@@ -85,6 +85,14 @@ def _significance_numbers(
         first = rows[0]
         rows[0] = first._replace(note=f"{TO_QUOTE}: {first.note}", quoted=True)
     return [*rows, _Number("p-value", _p_value_text(best), f"of the {which}: upper tail of the normal law")]
+
+
+def _describe_alpha(detection: Detection) -> str:
+    """Return what alpha is: one for all events, or the mean."""
+    if detection.event_alpha is None:
+        return "exposure ratio On/Off"
+    low, high = detection.event_alpha.min(), detection.event_alpha.max()
+    return f"mean exposure ratio On/Off; each event counts with its own, {low:.4g} to {high:.4g}"
 
 
 def _p_value_text(significance: float) -> str:

@@ -16,7 +16,9 @@ _MAX_FEATURES = 20
 
 
 def _histogram(found: OnOffHistogram) -> dict[str, Any]:
-    return {"edges": found.edges.tolist(), "on": found.on.tolist(), "off": found.off.tolist(), "alpha": found.alpha}
+    """Return a histogram; ``scale`` is the factor of Off, which is 1 if each event was scaled by its own alpha."""
+    off, scale = (found.off, found.alpha) if found.alpha is not None else (found.background.round(2), 1)
+    return {"edges": found.edges.tolist(), "on": found.on.tolist(), "off": off.tolist(), "scale": scale}
 
 
 def likelihood_data(detection: Detection, missing: list[str]) -> dict[str, Any] | None:

@@ -6,10 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from excess._core.checks import FloatArray, as_threshold
+from excess._core.checks import BoolArray, FloatArray, as_threshold
 from excess.report.checks import PathLike, check_detection
-from excess.report.histograms import require_angles, require_scores, score_histogram, theta_squared_histogram
-from excess.report.series import significance_over_time, threshold_steps
+from excess.report.histograms import (
+    alpha_of,
+    require_angles,
+    require_scores,
+    score_histogram,
+    theta_squared_histogram,
+)
+from excess.report.series import detection_steps, significance_over_time
 from excess.report.style import (
     GREY,
     OFF,
@@ -23,6 +29,7 @@ from excess.report.style import (
 )
 from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
+from excess.validation.outcome import count_events
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,9 +80,7 @@ def plot_theta_squared(
     if threshold is None:
         counts = detection.counts
     else:
-        chosen = detection.score > as_threshold("threshold", threshold)
-        n_on = int(np.count_nonzero(chosen & detection.on))
-        counts = OnOffCounts(n_on, int(np.count_nonzero(chosen)) - n_on, detection.alpha)
+        counts = _count(detection, detection.held_out & (detection.score > as_threshold("threshold", threshold)))
     shown = theta_squared_histogram(detection, threshold)
     _, cut = require_angles(detection)
     with paper_axes(ax, path) as ax:
@@ -121,13 +126,13 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
     shown = score_histogram(detection)
     marks = _fold_thresholds(detection)
     with paper_axes(ax, path) as ax:
-        highest = np.maximum(shown.on, shown.alpha * shown.off)
+        highest = np.maximum(shown.on, shown.background)
         logarithmic = highest.max() > _LOG_FROM * highest[highest > 0].min()
         if logarithmic:
             ax.set_yscale("log", nonpositive="clip")
-        drawn = draw_on_off(ax, shown, OnOffCounts(int(shown.on.sum()), int(shown.off.sum()), shown.alpha))
+        drawn = draw_on_off(ax, shown, _count(detection, require_scores(detection)))
         if logarithmic:
-            lowest = min(shown.alpha, 1.0)  # height of a single event
+            lowest = min(float(np.min(_alphas(detection))), 1.0)  # height of a single event
             ax.set_ylim(0.5 * lowest, highest.max() ** 1.4 / (0.5 * lowest) ** 0.4)
         else:
             leave_room(ax, shown, 1.4)
@@ -147,7 +152,8 @@ def plot_threshold_curve(
 
     The curve is for exploration. Its maximum is biased, because it is chosen on the events that are counted. The result
     of the cut is the dashed line: the significance of events that were selected by thresholds tuned on other events.
-    The likelihood has no threshold, so it is not shown.
+    The likelihood has no threshold, so it is not shown. Where exposure ratios differ between events, each event has its
+    own, and the curve is computed at 250 thresholds.
 
     Parameters
     ----------
@@ -178,18 +184,17 @@ def plot_threshold_curve(
     if threshold is not None and not np.isfinite(as_threshold("threshold", threshold)):
         raise ValueError(f"threshold must be finite to be marked, got {threshold}")
     require_scores(detection)
-    curve, result = detection.curve, detection.counts.significance
-    steps = threshold_steps(curve)
+    result, steps = detection.counts.significance, detection_steps(detection)
     marks = _fold_thresholds(detection)
     with paper_axes(ax, path) as ax:
         ax.plot(*steps, color=OTHER, drawstyle="steps-post", label="one threshold for all folds")
         label = rf"tuned cut: {result:.1f} $\sigma$ ({detection.strategy})"
         ax.axhline(result, color=ON, linestyle="--", label=label)
         if threshold is not None:
-            value = curve.significance[curve.index_of(threshold)]
+            value = max(_count(detection, require_scores(detection) & (detection.score > threshold)).significance, 0.0)
             ax.plot([threshold, threshold], [0, value], color=OFF, linewidth=0.6)
             ax.plot(threshold, value, "o", color=OFF, label=rf"exploration: {value:.1f} $\sigma$")
-        top = max(curve.significance.max(), result, 1.0)
+        top = max(steps.significance.max(), result, 1.0)
         # from a little below 0, so that a result of 0 can be seen, up to the space of the legend
         ax.set_ylim(min(0.0, result) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
         ax.plot(
@@ -204,7 +209,7 @@ def plot_threshold_curve(
             label=marks.label,
         )
         ax.set_xlabel("threshold of the score")
-        label_significance(ax, detection.alpha)
+        label_significance(ax, detection.alpha, differs=detection.event_alpha is not None)
         ax.legend(loc="upper right")
         mark_exploration(ax, threshold)
     return ax
@@ -253,9 +258,18 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
         ax.plot(end, result, "o", color=ON, label=rf"result: {result:.1f} $\sigma$", clip_on=False)
         ax.set_xlim(0, end)
         ax.set_xlabel("time of observation / h" if shown.unit == "h" else "hold-out events")
-        label_significance(ax, detection.alpha)
+        label_significance(ax, detection.alpha, differs=detection.event_alpha is not None)
         ax.legend(loc="upper left" if result >= 0 else "lower left")
     return ax
+
+
+def _alphas(detection: Detection) -> FloatArray | float:
+    return alpha_of(detection, np.arange(len(detection.on)))
+
+
+def _count(detection: Detection, mask: BoolArray) -> OnOffCounts:
+    """Count some events, each with its own exposure ratio where it differs."""
+    return count_events(detection.on, mask, _alphas(detection))
 
 
 class _Marks(NamedTuple):

@@ -9,16 +9,18 @@ from numpy.typing import NDArray
 
 from excess._core.checks import FloatArray
 from excess._core.ordering import number_groups
-from excess.report.histograms import alpha_of
+from excess.report.histograms import alpha_of, require_scores
 from excess.stats.curve import ThresholdCurve
 from excess.stats.likelihood import compute_likelihood
 from excess.stats.significance import li_ma_significance
 from excess.validation.detection import Detection
 from excess.validation.exposure import LONGEST_PAUSE
-from excess.validation.outcome import count_events
+from excess.validation.outcome import count_cuts, count_events
 
 _MAX_POINTS = 2_000
 """Points of a curve that are shown; more could not be distinguished."""
+_N_CUTS = 250
+"""Points of a curve whose events have exposure ratios of their own, because each point is then a fit."""
 _N_MOMENTS = {"cut": 100, "likelihood": 50}
 _MANY_EVENTS = 200_000
 """Events above which the likelihood is computed at fewer moments, so that it takes seconds for a million of them."""
@@ -154,6 +156,23 @@ def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> Thres
     lowest, highest = (_find_maxima(sign * curve.significance, first) for sign in (-1, 1))
     kept = np.unique(np.concatenate([first, last, lowest, highest, [curve.best_index]]))
     return ThresholdSteps(start[kept], curve.significance[kept])
+
+
+def detection_steps(detection: Detection) -> ThresholdSteps:
+    """Return the significance of hold-out events over all thresholds, one for all folds.
+
+    Where exposure ratios differ, each event has its own, and there are 250 thresholds in equal steps.
+    """
+    if detection.event_alpha is None:
+        return threshold_steps(detection.curve)
+    known = np.flatnonzero(require_scores(detection))
+    score = detection.score[known]
+    margin = 0.02 * (score.max() - score.min()) or 0.5
+    start = np.linspace(score.min() - margin, score.max(), _N_CUTS)
+    counts = count_cuts(
+        detection.on[known], np.searchsorted(start, score, side="left"), detection.event_alpha[known], len(start)
+    )
+    return ThresholdSteps(start, np.array([max(one.significance, 0.0) for one in counts]))
 
 
 def largest_importances(detection: Detection, n_features: int) -> Importances:

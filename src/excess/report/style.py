@@ -66,9 +66,9 @@ _FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}
 """Repeatable names inside SVG files; fonts inside PDF files that journals take."""
 
 
-def alpha_label(alpha: float) -> str:
-    """Return an exposure ratio as text for axes and legends."""
-    return rf"$\alpha$ = {alpha:.3g}"
+def alpha_label(alpha: float | None) -> str:
+    """Return an exposure ratio as text for axes and legends; None where each event has its own."""
+    return r"its own $\alpha$" if alpha is None else rf"$\alpha$ = {alpha:.3g}"
 
 
 @contextmanager
@@ -113,11 +113,11 @@ def split_axes(ax: Axes, share: float = 0.42) -> Axes:
 
 def draw_on_off(ax: Axes, shown: OnOffHistogram, counts: OnOffCounts) -> list[Any]:
     """Draw On as points and Off times alpha as filled steps, both with errors, and return them for the legend."""
-    off, error = shown.alpha * shown.off, shown.alpha * np.sqrt(shown.off)
+    off, error = shown.background, shown.background_error
     ax.stairs(off, shown.edges, fill=True, color=OFF, alpha=0.25, linewidth=0)
     ax.stairs(off + error, shown.edges, baseline=off - error, fill=True, color=OFF, alpha=0.35, linewidth=0)
     steps = ax.stairs(
-        off, shown.edges, color=OFF, linewidth=0.8, label=rf"Off $\times$ $\alpha$: {counts.alpha * counts.n_off:,.1f}"
+        off, shown.edges, color=OFF, linewidth=0.8, label=rf"Off $\times$ $\alpha$: {counts.background:,.1f}"
     )
     points = ax.errorbar(
         (shown.edges[1:] + shown.edges[:-1]) / 2,
@@ -134,7 +134,7 @@ def draw_on_off(ax: Axes, shown: OnOffHistogram, counts: OnOffCounts) -> list[An
 
 def leave_room(ax: Axes, shown: OnOffHistogram, factor: float) -> None:
     """Let the axis of counts start at 0, and end above them with room for the legend."""
-    highest = np.maximum(shown.on + np.sqrt(shown.on), shown.alpha * (shown.off + np.sqrt(shown.off))).max()
+    highest = np.maximum(shown.on + np.sqrt(shown.on), shown.background + shown.background_error).max()
     ax.set_ylim(0, factor * max(highest, 1.0))
 
 
@@ -157,9 +157,9 @@ def _logarithmic_ticks(low: float, high: float) -> FloatArray:
     return ticks[:: -(-len(ticks) // _MOST_TICKS)]
 
 
-def label_significance(ax: Axes, alpha: float) -> None:
-    """Label the second axis: significance with its unit and the exposure ratio."""
-    ax.set_ylabel(rf"significance / $\sigma$ ({alpha_label(alpha)})")
+def label_significance(ax: Axes, alpha: float, *, differs: bool = False) -> None:
+    """Label the second axis: significance with its unit and the exposure ratio, the mean where it differs."""
+    ax.set_ylabel(rf"significance / $\sigma$ ({'mean ' if differs else ''}{alpha_label(alpha)})")
 
 
 def mark_exploration(ax: Axes, threshold: float | None) -> None:

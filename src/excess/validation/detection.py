@@ -334,7 +334,10 @@ class Detection:
 
     @cached_property
     def curve(self) -> ThresholdCurve:
-        """Hold-out events at every cut of their score, the same for all folds: for exploration, not for a result."""
+        """Hold-out events at every cut of their score, the same for all folds: for exploration, not for a result.
+
+        Where exposure ratios differ, it takes their mean; reports and plots take each event's own, as ``counts`` does.
+        """
         known = self.held_out & np.isfinite(self.score)
         on = self.on[known]  # new events may be of one class
         return compute_cell_curve(self.score[known], on, ~on, self.alpha)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.stats.counts import OnOffCounts
 from excess.stats.likelihood import OnOffLikelihood, compute_likelihood
 
-__all__ = ["STATISTICS", "Outcome", "count_events", "find_contrasts", "find_likelihood"]
+__all__ = ["STATISTICS", "Outcome", "count_cuts", "count_events", "find_contrasts", "find_likelihood"]
 
 STATISTICS = ("likelihood", "cut")
 """What a significance may be of: all events by the On/Off likelihood, or the selected ones by their counts."""
@@ -89,6 +90,21 @@ def count_events(on: BoolArray, mask: BoolArray, alpha: FloatArray | float) -> O
         values = np.bincount(number, alpha) / np.bincount(number)
     n_on, n_off = (np.bincount(number[own], minlength=len(values)) for own in (on, ~on))
     return OnOffCounts.stack(zip(n_on.tolist(), n_off.tolist(), values.tolist(), strict=True))
+
+
+def count_cuts(on: BoolArray, n_passed: NDArray[np.intp], alpha: FloatArray | float, n_cuts: int) -> list[OnOffCounts]:
+    """Count the events of several cuts, of which each event passes the first ``n_passed``, as `count_events` does."""
+    values, number = np.unique(np.broadcast_to(alpha, on.shape), return_inverse=True)
+    n_values = len(values)
+    if n_values > _MAX_PARTS:  # which of them are taken together depends on the cut
+        return [count_events(on, n_passed > cut, alpha) for cut in range(n_cuts)]
+    passed = []
+    for own in (on, ~on):
+        last = np.bincount(n_passed[own] * n_values + number[own], minlength=(n_cuts + 1) * n_values)
+        passed.append(last.reshape(n_cuts + 1, n_values)[::-1].cumsum(axis=0)[::-1][1:].tolist())
+    parts = [list(zip(n_on, n_off, values.tolist(), strict=True)) for n_on, n_off in zip(*passed, strict=True)]
+    nothing = [(0, 0, float(np.max(alpha, initial=0.0)) or 1.0)]
+    return [OnOffCounts.stack(part or nothing) for part in parts]
 
 
 def find_likelihood(

@@ -35,7 +35,7 @@ const plots = {
       marker: { color: fill, line: { color: color("other"), width: 1.5 } }, width: 0.8, text: texts.filter((_, i) => selected[i] === wanted), textposition: "none", hovertemplate: "%{text}<extra></extra>" });
     const axis = { gridcolor: color("grid"), linecolor: color("line"), zerolinecolor: color("line"), fixedrange: true };
     return [[
-      { type: "bar", x, y: off, name: `Off × ${+model.alpha.toPrecision(4)}`, width: 1, marker: { color: color("off-fill"), line: { color: color("off"), width: 1.2 } }, ...hover, textposition: "none" },
+      { type: "bar", x, y: off, name: model.off_name, width: 1, marker: { color: color("off-fill"), line: { color: color("off"), width: 1.2 } }, ...hover, textposition: "none" },
       { x: steps.x.slice(1, -1), y: steps.y.slice(1, -1), mode: "lines", name: "+ fitted signal", line: { color: color("other"), width: 2 }, hoverinfo: "skip" },
       { x, y: on, mode: "markers", name: "On", marker: { color: color("on"), size: 7 }, error_y: { type: "data", array: on.map(Math.sqrt), color: color("on"), thickness: 1.2, width: 0 }, ...hover },
       bars(true, color("other")), bars(false, "rgba(0,0,0,0)"),
@@ -56,13 +56,13 @@ const plots = {
       shapes: [line({ xref: "paper", x0: 0, x1: 1, yref: "y", y0: 1, y1: 1 })] })];
   },
   theta(model, at) {
-    const { edges, alpha, cut } = model.theta;
+    const { edges, scale, cut } = model.theta;
     const counts = at === null ? model.theta : { on: model.explore.theta.on[at], off: model.explore.theta.off[at] };
-    const off = counts.off.map((n) => alpha * n);
+    const off = counts.off.map((n) => scale * n);
     const on = { x: middles(edges), y: counts.on, mode: "markers", name: "On", marker: { color: color("on"), size: 6 },
       error_y: { type: "data", array: counts.on.map(Math.sqrt), color: color("on"), thickness: 1.2, width: 0 }, hovertemplate: "%{x:.4f} deg²: On %{y}<extra></extra>" };
     return [[
-      { ...outline(edges, off), mode: "lines", name: `Off × ${+alpha.toPrecision(4)}`, line: { color: color("off"), width: 1.5 }, fill: "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
+      { ...outline(edges, off), mode: "lines", name: model.off_name, line: { color: color("off"), width: 1.5 }, fill: "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
       on,
     ], layout("θ² / deg²", "events", { xaxis: { range: [0, edges[edges.length - 1]] }, yaxis: { rangemode: "tozero" }, shapes: [line({ x0: cut, x1: cut })],
       annotations: [{ x: cut, xanchor: "left", yref: "paper", y: 1, yanchor: "top", showarrow: false, text: ` θ² < ${cut}`, font: { color: color("muted") } }] })];
@@ -78,14 +78,14 @@ const plots = {
     layout(rows.length > 60 ? `${rows.length} groups in order` : "group", "excess / events", { xaxis: { type: "category", automargin: true, showticklabels: rows.length <= 60 }, showlegend: false, bargap: rows.length > 60 ? 0 : 0.4 })];
   },
   scores(model) {
-    const { edges, on, off, alpha } = model.scores;
-    const scaled = off.map((n) => alpha * n);
+    const { edges, on, off, scale } = model.scores;
+    const scaled = off.map((n) => scale * n);
     const counts = [...on, ...scaled].filter((n) => n > 0);
     const log = Math.max(...counts) > 100 * Math.min(...counts);
     const floor = log ? Math.min(...counts) / 2 : 0;
     const shown = (values) => { const { x, y } = outline(edges, values); return { x, y: y.map((v) => Math.max(v, floor)) }; };
     return [[
-      { ...shown(scaled), mode: "lines", name: `Off × ${+alpha.toPrecision(4)}`, line: { color: color("off"), width: 1.5 }, fill: log ? "none" : "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
+      { ...shown(scaled), mode: "lines", name: model.off_name, line: { color: color("off"), width: 1.5 }, fill: log ? "none" : "tozeroy", fillcolor: color("off-fill"), hoverinfo: "skip" },
       { ...shown(on), mode: "lines", name: "On", line: { color: color("on"), width: 2 }, hoverinfo: "skip" },
     ], layout("score", "events", { yaxis: { type: log ? "log" : "linear", dtick: log ? 1 : undefined },
       shapes: model.thresholds.map((t) => line({ x0: t, x1: t, line: { color: color("muted"), width: 1, dash: "dot" } })) })];
