@@ -96,8 +96,10 @@ def count_cuts(on: BoolArray, n_passed: NDArray[np.intp], alpha: FloatArray | fl
     """Count the events of several cuts, of which each event passes the first ``n_passed``, as `count_events` does."""
     values, number = np.unique(np.broadcast_to(alpha, on.shape), return_inverse=True)
     n_values = len(values)
-    if n_values > _MAX_PARTS:  # which of them are taken together depends on the cut
-        return [count_events(on, n_passed > cut, alpha) for cut in range(n_cuts)]
+    if n_values > _MAX_PARTS:  # which of them are taken together depends on the cut; what is in order is sorted faster
+        order = np.argsort(number, kind="stable")
+        on, n_passed, ratios = on[order], n_passed[order], values[number[order]]
+        return [count_events(on, n_passed > cut, ratios) for cut in range(n_cuts)]
     passed = []
     for own in (on, ~on):
         last = np.bincount(n_passed[own] * n_values + number[own], minlength=(n_cuts + 1) * n_values)
