@@ -255,7 +255,7 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
         ax.plot(np.append(0, shown.exposure), np.append(0, shown.significance), color=ON, label=label)
         steady = np.linspace(0, end, 101)
         ax.plot(steady, result * np.sqrt(steady / end), color=GREY, linestyle="--", label="steady source")
-        ax.plot(end, result, "o", color=ON, label=rf"result: {result:.1f} $\sigma$", clip_on=False)
+        ax.plot(end, result, "o", color=ON, label=rf"all of them: {result:.1f} $\sigma$", clip_on=False)
         ax.set_xlim(0, end)
         ax.set_xlabel("time of observation / h" if shown.unit == "h" else "hold-out events")
         label_significance(ax, detection.alpha, differs=detection.event_alpha is not None)

@@ -135,7 +135,7 @@ function panel(one) {
   // few round numbers below a logarithmic axis
   const roundNumbers = (factors) => Array.from({ length: 40 }, (_, i) => 10 ** (i - 20)).flatMap((unit) => factors.map((f) => Number((f * unit).toPrecision(2))))
     .filter((tick) => tick >= edges[0] && tick <= edges[edges.length - 1]);
-  const ticks = [[1, 2, 3, 5], [1, 2, 5], [1, 3], [1]].map(roundNumbers).find((found, i) => found.length <= 4 || i === 3);
+  const ticks = [[1, 2, 3, 5], [1, 2, 5], [1, 3], [1]].map(roundNumbers).find((found, i) => found.length <= (narrow.matches ? 3 : 4) || i === 3);
   const axis = log ? { type: "log", tickvals: ticks, ticktext: ticks.map(String) } : { type: "linear", nticks: 5 };
   const none = { mode: "lines", line: { width: 0 }, hoverinfo: "skip", showlegend: false };
   return [[
