@@ -3,7 +3,15 @@ from .demo import run_demo, simulate_files
 from .description import count_on_off, describe_file
 from .gamma_counting import efficiency
 from .gamma_efficiency import Efficiency
-from .initial_config import Proposal, check_input, config_of, propose_config, propose_listed, write_config
+from .initial_config import (
+    Proposal,
+    check_exclusion,
+    check_input,
+    config_of,
+    propose_config,
+    propose_listed,
+    write_config,
+)
 from .models import MODELS, make_model
 from .output_paths import (
     check_model_path,
@@ -30,6 +38,7 @@ __all__ = [
     "TrainedModel",
     "apply",
     "check_chunked_model",
+    "check_exclusion",
     "check_input",
     "check_model_path",
     "check_outputs",

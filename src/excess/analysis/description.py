@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,11 @@ __all__ = ["count_on_off", "describe_file"]
 
 
 def describe_file(
-    path: str | PathLike[str], config: Any = None, *, source: str | tuple[float, float] | None = None
+    path: str | PathLike[str],
+    config: Any = None,
+    *,
+    source: str | tuple[float, float] | None = None,
+    regions: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Say what an event file or a model file holds.
 
@@ -32,8 +36,8 @@ def describe_file(
         The file.
     config : AnalysisConfig, path or None, default=None
         Regions to count in; as for `observe`.
-    source : str, tuple of float or None, default=None
-        The source, as for `observe`.
+    source, regions
+        The source and settings of the regions, as for `observe`.
 
     Returns
     -------
@@ -47,8 +51,8 @@ def describe_file(
     if is_model_file(path):
         return read_header(path)
     found = describe(path)
-    proposal = propose_config(path, source=source) if config is None else None
-    regions = as_config(config, source).regions if proposal is None else proposal.regions
+    proposal = propose_config(path, source=source, regions=regions) if config is None else None
+    chosen = as_config(config, source, regions=regions).regions if proposal is None else proposal.regions
     return {
         "format": found.format,
         "telescope": found.telescope,
@@ -61,7 +65,7 @@ def describe_file(
         "columns": list(found.columns),
         "derived": list(found.derived),
         "telescope_columns": list(found.telescope_columns),
-        "on_off": _on_off(Path(path), found.columns, regions),
+        "on_off": _on_off(Path(path), found.columns, chosen),
         "assumed": None if proposal is None or proposal.usual else proposal.to_dict(),
     }
 

@@ -8,12 +8,25 @@ from pathlib import Path
 
 from excess._core.files import prepare_folder, write_text
 from excess.analysis.output_paths import check_outputs
-from excess.events import load_observation_list
+from excess.events import Exclusion, load_observation_list
 from excess.observation.observing import check_input
 from excess.observation.proposal import Proposal, propose_config
 from excess.observation.settings import config_of, propose_for_list
 
-__all__ = ["Proposal", "check_input", "config_of", "propose_config", "propose_listed", "write_config"]
+__all__ = [
+    "Proposal",
+    "check_exclusion",
+    "check_input",
+    "config_of",
+    "propose_config",
+    "propose_listed",
+    "write_config",
+]
+
+
+def check_exclusion(text: str) -> None:
+    """Raise ArgumentError unless a text is an exclusion, such as ``"84.411 21.143 0.3"`` or ``"Crab 0.3"``."""
+    Exclusion.parse(text)
 
 
 def propose_listed(path: str | PathLike[str], *, features: Sequence[str] = (), exclude: Sequence[str] = ()) -> Proposal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
 from pathlib import Path
@@ -108,6 +108,7 @@ def train_in_chunks(
     source: str | tuple[float, float] | None = None,
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    regions: Mapping[str, Any] | None = None,
     chunk_rows: int = 200_000,
     executor: Any = None,
     max_depth: int | None = None,
@@ -128,7 +129,7 @@ def train_in_chunks(
         As for `observe`.
     model : str or OnOffForestClassifier, default="forest"
         A forest, or its name among `MODELS`.
-    groups, source, features, exclude
+    groups, source, features, exclude, regions
         As for `observe`.
     chunk_rows : int, default=200_000
         Events that are read at a time.
@@ -146,7 +147,9 @@ def train_in_chunks(
     check_chunked_model(estimator)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     check_one_telescope(paths)
-    settings = settle_config(paths, config, source=source, features=features, exclude=exclude, groups=groups)
+    settings = settle_config(
+        paths, config, source=source, features=features, exclude=exclude, groups=groups, regions=regions
+    )
     settings = settings.without_references()
     if settings.bins is not None:
         raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")

@@ -20,7 +20,7 @@ from excess.cli.efficiency import efficiency
 from excess.cli.export import export
 from excess.cli.failures import fail, is_usage
 from excess.cli.info import info
-from excess.cli.options import FilesCommand
+from excess.cli.parsing import Command, FilesCommand
 from excess.cli.report import report
 from excess.cli.reproduce import reproduce
 from excess.cli.simulate import demo, simulate
@@ -50,17 +50,17 @@ def _options(
 
 
 # in the order of the help
-app.command()(demo)
-app.command()(simulate)
-app.command()(info)
+app.command(cls=Command)(demo)
+app.command(cls=Command)(simulate)
+app.command(cls=Command)(info)
 app.command(cls=FilesCommand)(init)
 app.command(cls=FilesCommand)(detect)
-app.command()(report)
+app.command(cls=Command)(report)
 app.command(cls=FilesCommand)(train)
-app.command()(apply)
-app.command()(efficiency)
-app.command()(export)
-app.command()(reproduce)
+app.command(cls=Command)(apply)
+app.command(cls=Command)(efficiency)
+app.command(cls=Command)(export)
+app.command(cls=Command)(reproduce)
 
 
 def run(arguments: list[str] | None = None) -> None:

@@ -132,4 +132,5 @@ def _propose(events: InputOptions, source: str | tuple[float, float] | None, *, 
         features=events.features or [],
         exclude=events.exclude or [],
         groups=groups,
+        regions=events.regions,
     )

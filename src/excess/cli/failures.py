@@ -9,25 +9,28 @@ import typer
 from excess._core.errors import ArgumentError
 from excess.cli.printing import LONGEST_TEXT, shortened, visible
 
-__all__ = ["as_option", "fail", "is_usage"]
+__all__ = ["as_option", "as_usage_error", "fail", "is_usage"]
 
 
 def as_option(argument: str) -> str:
     """Return the option of an argument; several have the singular on the command line, where they are repeated."""
     others = {"models": "model", "null_tests": "null-test", "references": "reference", "model_files": "model-file"}
-    return "--" + (others | {"executor": "dask"}).get(argument, argument).replace("_", "-")
+    return "--" + (others | {"executor": "dask", "method": "regions"}).get(argument, argument).replace("_", "-")
+
+
+def as_usage_error(error: ArgumentError) -> typer.BadParameter:
+    """Return an error about an argument of the analysis as one about the option of it."""
+    problem = re.sub("`([a-z_]+)`", lambda name: as_option(name[1]), error.problem)
+    return typer.BadParameter(visible(problem), param_hint=as_option(error.argument))
 
 
 def is_usage(error: BaseException) -> bool:
     """Say whether an error is about options, which are shown with the usage of the command."""
-    return isinstance(error, ArgumentError) or (hasattr(error, "exit_code") and hasattr(error, "show"))
+    return hasattr(error, "exit_code") and hasattr(error, "show")
 
 
 def fail(error: Exception) -> int:
     """Say what went wrong, and return the exit code."""
-    if isinstance(error, ArgumentError):
-        problem = re.sub("`([a-z_]+)`", lambda name: as_option(name[1]), error.problem)
-        error = typer.BadParameter(visible(problem), param_hint=as_option(error.argument))
     if hasattr(error, "exit_code") and hasattr(error, "show"):
         error.show()
         return int(error.exit_code)

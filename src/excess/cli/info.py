@@ -9,7 +9,7 @@ import typer
 
 from excess._core.interrupts import exit_at_interrupts
 from excess.cli.configuration import assumed_rows
-from excess.cli.options import Config, Json, Source
+from excess.cli.options import Config, Exclusions, Json, RegionMethod, Source, region_settings
 from excess.cli.printing import describe_content, print_json, print_table, shortened
 
 __all__ = ["info"]
@@ -19,6 +19,8 @@ def info(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Event file, or model file.")],
     config: Config = None,
     source: Source = None,
+    method: RegionMethod = None,
+    exclusion: Exclusions = None,
     as_json: Json = False,
 ) -> None:
     """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
@@ -30,7 +32,7 @@ def info(
             f"takes one file, got {len(files)}; 'excess init' and 'excess detect' look at several", param_hint="FILE"
         )
     file = files[0]
-    found = describe_file(file, config, source=source)
+    found = describe_file(file, config, source=source, regions=region_settings(method, exclusion))
     if as_json:
         print_json(found)
     elif "format" not in found:

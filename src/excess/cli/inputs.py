@@ -13,6 +13,9 @@ from excess.cli.options import EventOptions, ReferenceOptions
 
 __all__ = ["given_files", "observe_events"]
 
+_OF_ONE = ("off", "alpha", "join", "source", "source_ra", "source_dec", "bins", "method", "exclusion", "match")
+"""Options that a list of observations has for each."""
+
 
 def given_files(events: EventOptions, references: ReferenceOptions) -> list[Path]:
     """Return all files that a command is given, those of a list of observations included."""
@@ -39,7 +42,7 @@ def observe_events(events: EventOptions, config: Any, references: list[str], *, 
         "exclude": [] if config is not events.config else events.exclude or [],
     }
     if events.lists_observations:
-        for option in ("off", "alpha", "join", "source", "source_ra", "source_dec", "bins"):
+        for option in _OF_ONE:
             if getattr(events, option) not in (None, []):
                 raise typer.BadParameter(
                     "goes with event files; a list of observations has its own", param_hint=as_option(option)
@@ -53,5 +56,6 @@ def observe_events(events: EventOptions, config: Any, references: list[str], *, 
         join=events.join or None,
         source=events.position,
         bins=events.bins,
+        regions=events.regions,
         **settings,
     )

@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+
+from excess._core.errors import ArgumentError
+from excess._core.interrupts import exit_at_interrupts
 
 EVENTS = "Events"
 REFERENCES = "References"
@@ -103,6 +104,43 @@ Source = Annotated[
         rich_help_panel=EVENTS,
     ),
 ]
+METHODS = ("reflected", "ring", "same-declination", "angles")
+
+
+def _check_exclusions(given: list[str] | None) -> list[str] | None:
+    if given:
+        with exit_at_interrupts():
+            from excess.analysis import check_exclusion
+        try:
+            for text in given:
+                check_exclusion(text)
+        except ArgumentError as error:
+            raise typer.BadParameter(error.problem) from error
+    return given
+
+
+RegionMethod = Annotated[
+    str | None,
+    typer.Option(
+        "--regions",
+        help="Where Off is: reflected, ring or same-declination, from sky positions, or angles, by the columns of "
+        "angles in the files; in the place of what the configuration says.",
+        metavar="METHOD",
+        callback=one_of(METHODS),
+        rich_help_panel=EVENTS,
+    ),
+]
+Exclusions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclusion",
+        help='No Off region there: "RA DEC RADIUS" in deg, or the name of a known source and a radius, such as '
+        '"Crab 0.3". May be given several times; in the place of those of the configuration.',
+        metavar="PLACE RADIUS",
+        callback=_check_exclusions,
+        rich_help_panel=EVENTS,
+    ),
+]
 Features = Annotated[
     list[str] | None,
     typer.Option(
@@ -120,6 +158,12 @@ Exclude = Annotated[
         rich_help_panel=EVENTS,
     ),
 ]
+
+
+def region_settings(method: str | None, exclusion: list[str] | None, match: str | None = None) -> dict[str, Any]:
+    """Return the settings of regions that are given, by the keys of a configuration."""
+    found = {"method": method and method.replace("-", "_"), "exclusion": exclusion, "match": match}
+    return {key: value for key, value in found.items() if value}
 
 
 @dataclass(frozen=True)
@@ -160,6 +204,18 @@ class InputOptions:
         float | None,
         typer.Option(help="Declination of the source in deg, in the place of --source.", rich_help_panel=EVENTS),
     ] = None
+    method: RegionMethod = None
+    exclusion: Exclusions = None
+    match: Annotated[
+        str | None,
+        typer.Option(
+            help="Which runs of FILES and of --off are compared: zenith, those of the nearest zenith distance; time, "
+            "those nearest in time; none, all with all.",
+            metavar="METHOD",
+            callback=one_of(("zenith", "time", "none")),
+            rich_help_panel=EVENTS,
+        ),
+    ] = None
 
     @property
     def position(self) -> str | tuple[float, float] | None:
@@ -171,6 +227,11 @@ class InputOptions:
         if self.source is not None:
             raise typer.BadParameter("does not go with --source-ra and --source-dec", param_hint="--source")
         return self.source_ra, self.source_dec
+
+    @property
+    def regions(self) -> dict[str, Any]:
+        """Settings of the regions that are given by options, by the keys of a configuration."""
+        return region_settings(self.method, self.exclusion, self.match)
 
     @property
     def lists_observations(self) -> bool:
@@ -293,62 +354,6 @@ class RunOptions:
     jobs: Jobs = -1
     overwrite: Overwrite = False
     as_json: Json = False
-
-
-class FilesCommand(TyperCommand):
-    """A command whose options --off and --join take all files up to the next option.
-
-    A shell expands ``--off off_*.hdf5`` to ``--off off_1.hdf5 off_2.hdf5``. The parser gives one value to each option,
-    so that all Off files but the first would be On files.
-    """
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with an option for each file."""
-        several = self._several()
-        if not ctx.resilient_parsing:  # which is for completion in a shell, while the line is not finished
-            _check_files(args, several)
-        try:
-            return super().parse_args(ctx, _repeat_options(args, several))
-        except typer.BadParameter as error:
-            name = next((word for word in args if word in several), None)
-            if name is None or error.param is None or error.param.name != "files":
-                raise
-            raise typer.BadParameter(
-                f"are missing: {name} takes all files up to the next option; put FILES first, or behind '--'",
-                param_hint="FILES",
-            ) from error
-
-    def _several(self) -> tuple[str, ...]:
-        return tuple(name for parameter in self.params if parameter.name in ("off", "join") for name in parameter.opts)
-
-
-def _is_option(word: str) -> bool:
-    return word.startswith("-") and word != "-"
-
-
-def _check_files(words: list[str], several: tuple[str, ...]) -> None:
-    """Refuse an option without a file; the parser would take the next option for one."""
-    for word, following in pairwise([*words, "--"]):
-        if word == "--":
-            return
-        if word in several and _is_option(following):
-            raise typer.BadParameter("needs at least one file", param_hint=word)
-
-
-def _repeat_options(words: list[str], several: tuple[str, ...]) -> list[str]:
-    """Return the words of a command line with the option in front of each of its values: ``--off a --off b``."""
-    found: list[str] = []
-    option = None
-    for number, word in enumerate(words):
-        if word == "--":
-            return found + words[number:]
-        if _is_option(word):
-            option = word if word in several else None
-            if option is None or number == len(words) - 1:
-                found.append(word)
-        else:
-            found += [word] if option is None else [option, word]
-    return found
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -71,6 +71,7 @@ def train(
             name,
             groups=events.groups,
             source=events.position,
+            regions=events.regions,
             features=[] if config is not events.config else events.features or [],
             exclude=[] if config is not events.config else events.exclude or [],
             chunk_rows=chunk_rows or 200_000,

@@ -39,11 +39,7 @@ class ObservationEntry(Settings):
         """Return the settings of the observation: those of a configuration, with regions of its own."""
         if not self.regions:
             return config
-        shared = config.regions.model_dump()
-        if "source" in self.regions:
-            del shared["source_ra"], shared["source_dec"]
-        regions = RegionConfig.model_validate({**shared, **self.regions})
-        return config.model_copy(update={"regions": regions})
+        return config.model_copy(update={"regions": config.regions.with_settings(self.regions)})
 
 
 _KEYS = (*ObservationEntry.model_fields, *RegionConfig.model_fields)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from excess._core.errors import ArgumentError
 from excess.events.known_sources import find_source
 
 __all__ = ["AUTO", "Exclusion", "Pair", "RegionConfig", "Settings"]
@@ -18,6 +20,8 @@ AUTO = "auto"
 MOST_REGIONS = 360
 """Regions on a circle around the pointing: no more than one for each degree of it."""
 MOST_EXCLUSIONS = 1000
+_LARGEST_RADIUS = 90
+_EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
 
 
 class Settings(BaseModel):
@@ -39,12 +43,50 @@ class Exclusion(Settings):
     name: str = Field(default="", description="What is there, for messages.")
     ra: float = Field(ge=0, le=360, description="Right ascension of its centre, in degrees.")
     dec: float = Field(ge=-90, le=90, description="Declination of its centre, in degrees.")
-    radius: float = Field(gt=0, lt=90, description="Its radius, in degrees.")
+    radius: float = Field(gt=0, lt=_LARGEST_RADIUS, description="Its radius, in degrees.")
+
+    @classmethod
+    def parse(cls, text: str) -> Exclusion:
+        """Return an exclusion from a text: a known source or a position, and the radius in deg.
+
+        Examples
+        --------
+        >>> from excess.events import Exclusion
+        >>> print(Exclusion.parse("84.411 21.143 0.3"))
+        ra 84.411, dec 21.143, radius 0.3 deg
+        >>> print(Exclusion.parse("Crab 0.3"))
+        Crab (ra 83.6333, dec 22.0133, radius 0.3 deg)
+        """
+        where, _, last = " ".join(text.replace(",", " ").split()).rpartition(" ")
+        if _is_place(text) or not where:
+            raise ArgumentError("exclusion", f"{text!r} has no radius; give one in deg behind the place, {_EXAMPLES}")
+        try:
+            radius = float(last)
+        except ValueError as error:
+            raise ArgumentError("exclusion", f"{text!r} must end with a radius in deg, {_EXAMPLES}") from error
+        if not 0 < radius < _LARGEST_RADIUS:
+            raise ArgumentError(
+                "exclusion", f"{text!r} has the radius {last}, which must be above 0 and below {_LARGEST_RADIUS} deg"
+            )
+        try:
+            name, ra, dec = find_source(where)
+        except ArgumentError as error:
+            raise ArgumentError("exclusion", f"{text!r}: {error.problem}") from error
+        return cls(name=name, ra=ra, dec=dec, radius=radius)
 
     def __str__(self) -> str:
         """Return name, place and radius."""
         place = f"ra {self.ra:g}, dec {self.dec:g}, radius {self.radius:g} deg"
         return f"{self.name} ({place})" if self.name else place
+
+
+def _is_place(text: str) -> bool:
+    """Say whether a text is a source or a position alone."""
+    try:
+        find_source(text)
+    except ArgumentError:
+        return False
+    return True
 
 
 class Pair(Settings):
@@ -59,6 +101,14 @@ class Pair(Settings):
 
     on: tuple[int | str, ...] = Field(min_length=1, description="On runs.")
     off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
+
+
+def _parse_exclusion(given: Any) -> Any:
+    """Return an exclusion from a text; anything else as it is."""
+    try:
+        return Exclusion.parse(given) if isinstance(given, str) else given
+    except ArgumentError as error:  # its argument is the key, which is named with the place in the list
+        raise ValueError(error.problem) from error
 
 
 def _check_number(given: Any) -> Any:
@@ -120,7 +170,7 @@ class RegionConfig(Settings):
         description="Smallest distance between the source and the centre of an Off region, in degrees. By default, "
         "regions do not overlap, and with n_regions: auto half a radius is free between On and the nearest Off region.",
     )
-    exclusion: tuple[Exclusion, ...] = Field(
+    exclusion: tuple[Annotated[Exclusion, BeforeValidator(_parse_exclusion)], ...] = Field(
         default=(),
         max_length=MOST_EXCLUSIONS,
         description="Parts of the sky without Off regions: other sources, bright stars.",
@@ -170,6 +220,20 @@ class RegionConfig(Settings):
                 "same_declination, for files with sky positions"
             )
         return self
+
+    def with_settings(self, given: Mapping[str, Any]) -> RegionConfig:
+        """Return regions in which given settings take the place of these.
+
+        Examples
+        --------
+        >>> from excess.events import RegionConfig
+        >>> RegionConfig(n_regions=4).with_settings({"method": "ring", "exclusion": ["Crab 0.3"]}).n_regions
+        4
+        """
+        own = self.model_dump()
+        if "source" in given:
+            del own["source_ra"], own["source_dec"]
+        return RegionConfig.model_validate({**own, **given})
 
     @property
     def radius(self) -> float:

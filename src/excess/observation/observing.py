@@ -50,6 +50,7 @@ def observe(
     bins: BinConfig | str | None = None,
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
+    regions: Mapping[str, Any] | None = None,
     nearby: bool = True,
     chunk_rows: int = 200_000,
 ) -> Observation:
@@ -90,6 +91,9 @@ def observe(
     features, exclude : sequence of str, default=()
         Features to take in the place of those of the configuration, and columns to leave out: names, or patterns such
         as ``"hillas_*"``.
+    regions : mapping of str to object or None, default=None
+        Settings of the regions by the keys of `RegionConfig` that take the place of those of the configuration, such as
+        ``{"method": "ring"}``, ``{"exclusion": ["Crab 0.3"]}`` or, with ``off``, ``{"match": "zenith"}``.
     nearby : bool, default=True
         Keep events around the regions as well, for a plot of theta^2 beyond the cut.
     chunk_rows : int, default=200_000
@@ -122,6 +126,7 @@ def observe(
         references=references,
         bins=bins,
         groups=groups,
+        regions=regions,
     )
     pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
     if isinstance(events, pd.DataFrame):

@@ -230,6 +230,7 @@ def propose_config(
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
     groups: str | None = None,
+    regions: Mapping[str, Any] | None = None,
 ) -> Proposal:
     """Propose the configuration of an analysis from what event files hold.
 
@@ -248,6 +249,9 @@ def propose_config(
         Features to take, and columns to leave out: names, or patterns such as ``"hillas_*"``.
     groups : str or None, default=None
         Column of the groups; by default nights or runs, where the files hold several.
+    regions : mapping of str to object or None, default=None
+        Settings of the regions by the keys of `RegionConfig`, such as ``{"method": "ring"}`` or
+        ``{"exclusion": ["Crab 0.3"]}``; the others are proposed.
 
     Returns
     -------
@@ -265,7 +269,7 @@ def propose_config(
     found = _inspect(events, join, off)
     preset = find_preset(found)
     chosen, reasons = _features(found, preset, features, exclude)
-    regions, on_off, obstacle = choose_regions(found, preset, source, separate=off is not None)
+    chosen_regions, on_off, obstacle = choose_regions(found, preset, source, separate=off is not None, given=regions)
     column, grouping = _groups(found, groups)
     config = None
     if chosen:
@@ -275,11 +279,11 @@ def propose_config(
             derived_features=derived,
             quality_cuts=_cuts(preset, found, derived),
             groups=column,
-            regions=regions,
+            regions=chosen_regions,
         )
     return Proposal(
         config=config,
-        regions=regions,
+        regions=chosen_regions,
         preset=preset.name,
         format=found.format,
         telescope=found.telescope,
@@ -290,7 +294,7 @@ def propose_config(
         on_off=on_off,
         grouping=grouping,
         obstacle=obstacle,
-        usual=preset.fixed and obstacle is None and config is not None and _as_usual(config),
+        usual=preset.fixed and obstacle is None and config is not None and not regions and _as_usual(config),
         name=found.name,
     )
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,10 +13,12 @@ import numpy as np
 from excess._core.checks import FloatArray
 from excess.events import RegionConfig, SourcePosition, find_source
 from excess.events.known_sources import source_of_object
+from excess.events.region_config import AUTO
 from excess.observation.column_roles import truth_columns
+from excess.observation.given_regions import change_regions, check_regions
 from excess.observation.inspection import Inspection
 from excess.observation.presets import Preset
-from excess.observation.region_methods import METHODS, SKY_COLUMNS, theta_columns
+from excess.observation.region_methods import METHODS, SKY_COLUMNS, choose_method, theta_columns
 from excess.observation.sky import offset_of_source
 
 if TYPE_CHECKING:
@@ -37,7 +42,12 @@ class RegionChoice(NamedTuple):
 
 
 def choose_regions(
-    found: Inspection, preset: Preset, source: str | tuple[float, float] | None = None, *, separate: bool = False
+    found: Inspection,
+    preset: Preset,
+    source: str | tuple[float, float] | None = None,
+    *,
+    separate: bool = False,
+    given: Mapping[str, Any] | None = None,
 ) -> RegionChoice:
     """Choose On and Off regions.
 
@@ -51,12 +61,45 @@ def choose_regions(
         Name of the source, or its position in deg; by default what the files name as observed object.
     separate : bool, default=False
         Whether Off events are in files of their own.
+    given : mapping of str to object or None, default=None
+        Settings of the regions that are known already, such as their method; the others are chosen.
 
     Returns
     -------
     RegionChoice
         The regions.
     """
+    known = {} if given is None else dict(given)
+    check_regions(known, separate=separate)
+    wanted = change_regions(RegionConfig(), known)
+    # what is given is as good as usual; a number of regions that is not known yet follows from the pointing
+    own: dict[str, Any] = {key: getattr(wanted, key) for key in ("theta_squared_cut", "method") if key in known}
+    if wanted.method == AUTO and (wanted.exclusion or wanted.min_distance is not None):
+        own["method"] = preset.method if preset.method in METHODS else "reflected"
+    if wanted.n_wanted is not None and "n_regions" in known:
+        own["n_regions"] = wanted.n_wanted
+    if "method" in own and not separate:
+        method = preset.method if wanted.method == AUTO else wanted.method
+        number = wanted.n_regions if "n_regions" in known else AUTO
+        try:
+            choose_method(found.columns, wanted.model_copy(update={"method": method, "n_regions": number}))
+        except ValueError as error:  # columns are missing
+            return RegionChoice(wanted, "cannot be told apart", f"{found.name}: {error}")
+    chosen, on_off, obstacle = _choose(found, replace(preset, **own), source, separate)
+    if "n_regions" in known:
+        number_of = "as many regions as fit" if wanted.n_wanted is None else f"{wanted.n_wanted} regions"
+        on_off = re.sub(r"^\d+ regions", number_of, on_off)
+    if wanted.match != "none":
+        on_off += f", runs matched by {wanted.match}"
+    if wanted.exclusion:
+        on_off += f", {len(wanted.exclusion)} exclusion{'s' if len(wanted.exclusion) > 1 else ''}"
+    return RegionChoice(change_regions(chosen, known), on_off, obstacle)
+
+
+def _choose(
+    found: Inspection, preset: Preset, source: str | tuple[float, float] | None, separate: bool
+) -> RegionChoice:
+    """Choose regions as is usual for files."""
     cut: dict[str, Any] = {"theta_squared_cut": preset.theta_squared_cut}
     needed = METHODS[preset.method].columns if preset.method in METHODS else SKY_COLUMNS
     within = f"theta^2 < {preset.theta_squared_cut:g}"
@@ -67,7 +110,7 @@ def choose_regions(
     if separate and not found.format.startswith("FITS"):
         return RegionChoice(RegionConfig(**cut), "by their files")
     n_angles = _count_angles(found.columns)
-    if n_angles > 1 and not separate:
+    if n_angles > 1 and not separate and preset.method in (AUTO, "angles"):
         n_regions = min(n_angles, preset.n_regions) if preset.fixed else n_angles
         first, *_, last = theta_columns(n_regions)
         names = f"{first} {'and' if n_regions == 2 else 'to'} {last}"
@@ -87,11 +130,12 @@ def choose_regions(
         cut |= {"source_ra": position.ra, "source_dec": position.dec}
     if separate:
         return RegionChoice(RegionConfig(**cut), f"by their files, around {position}{said}, {within}")
-    if preset.method in METHODS:
+    if preset.method == "same_declination":
         cut |= {"method": preset.method, "n_regions": preset.n_regions}
         regions = RegionConfig(**cut)
-        method = preset.method.replace("_", " ")
-        return RegionChoice(regions, f"{preset.n_regions} regions of {method} around {position}{said}, {within}")
+        return RegionChoice(
+            regions, f"{preset.n_regions} regions of same declination around {position}{said}, {within}"
+        )
     offsets = _offsets_of(found, position)
     if len(offsets) and offsets.min() > _MAX_OFFSET:
         return RegionChoice(
@@ -109,6 +153,9 @@ def choose_regions(
             f"{found.name}: the source {position} is so near to the pointing that regions around it overlap ({within} "
             "deg^2); give Off events in files of their own (--off), or a configuration with a smaller cut",
         )
+    if preset.method == "ring":
+        regions = RegionConfig(method="ring", n_regions=preset.n_regions, **cut)
+        return RegionChoice(regions, f"ring at the offset of {position}{said}, {within}")
     return RegionChoice(
         RegionConfig(n_regions=n_regions, **cut), f"{n_regions} regions around {position}{said}, {within}"
     )

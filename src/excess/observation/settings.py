@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -15,6 +15,7 @@ from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess.events import AnalysisConfig, BinConfig, add_night, find_source, list_columns, load_config
 from excess.events.observation_list import ObservationEntry
 from excess.observation.feature_choice import with_choice
+from excess.observation.given_regions import change_regions, check_regions
 from excess.observation.proposal import Proposal, propose_config
 
 if TYPE_CHECKING:
@@ -42,18 +43,19 @@ def settle_config(
     references: Sequence[str] = (),
     bins: BinConfig | str | None = None,
     groups: str | None = None,
+    regions: Mapping[str, Any] | None = None,
 ) -> AnalysisConfig:
     """Return the configuration of an observation: the given one, or the one that the events suggest.
 
     Parameters
     ----------
-    events, config, off, join, source, features, exclude, references, bins, groups
+    events, config, off, join, source, features, exclude, references, bins, groups, regions
         As for `observe`; files as sequences.
 
     Returns
     -------
     AnalysisConfig
-        With the features that are asked for, the references and the position of the source.
+        With the features and regions that are asked for, the references and the position of the source.
 
     Raises
     ------
@@ -61,7 +63,9 @@ def settle_config(
         If there is no configuration, and the events cannot have a detection; the message says why.
     """
     if config is None:
-        proposal = propose_config(events, off=off, join=join, source=source, features=features, exclude=exclude)
+        proposal = propose_config(
+            events, off=off, join=join, source=source, features=features, exclude=exclude, regions=regions
+        )
         settings = config_of(proposal)
         if not proposal.usual:
             logger.info("no configuration is given; assumed: %s", proposal.describe())
@@ -71,7 +75,8 @@ def settle_config(
             settings = with_choice(settings, features, exclude, _columns(events, join))
         if groups is None:
             settings = _with_default_groups(settings, events, join)
-    return as_config(settings, source, references, bins)
+    check_regions(regions or {}, separate=off is not None)
+    return as_config(settings, source, references, bins, regions)
 
 
 def settle_configs(
@@ -159,9 +164,12 @@ def as_config(
     source: str | tuple[float, float] | None = None,
     references: Sequence[str] = (),
     bins: BinConfig | str | None = None,
+    regions: Mapping[str, Any] | None = None,
 ) -> AnalysisConfig:
-    """Return a configuration, from a file if it is a path, with references, bins and the source if given."""
+    """Return a configuration, from a file if it is a path, with references, bins, regions and the source if given."""
     settings = config if isinstance(config, AnalysisConfig) else load_config(config)
+    if regions:
+        settings = settings.model_copy(update={"regions": change_regions(settings.regions, regions)})
     try:
         settings = settings.with_references(references)
     except ValidationError as error:  # pydantic's own words span several lines
