@@ -285,8 +285,10 @@ class TestCommand:
     def test_wrong_usage(self, model_path, gamma_path, capsys):
         assert run_command("efficiency", model_path, gamma_path, "--energy-bins", "a few") == 2
         assert run_command("efficiency", model_path, gamma_path, "--aeff", gamma_path) == 2
-        assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing") == 2
-        assert "--energy" in capsys.readouterr().err
+        assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing *") == 2
+        assert "--energy: is no column" in " ".join(capsys.readouterr().err.split())
+        assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing") == 1
+        assert "excess: --energy: needs a column of the simulated events" in capsys.readouterr().err
         areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")
         assert run_command("efficiency", model_path, gamma_path, *areas) == 2
         assert "2 files are called run.fits" in " ".join(capsys.readouterr().err.split())

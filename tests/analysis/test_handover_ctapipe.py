@@ -188,7 +188,7 @@ def test_events_that_have_no_row_or_two(path, tmp_path):
 
 def test_selected_events_alone_are_refused(trained, path, tmp_path, capsys):
     trained.save(tmp_path / "model")
-    assert run_command("apply", tmp_path / "model", path, "-o", tmp_path / "out.h5", "--selected-only") == 2
+    assert run_command("apply", tmp_path / "model", path, "-o", tmp_path / "out.h5", "--selected-only") == 1
     assert "goes with FITS, Parquet and CSV files" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert describe(path).format == "ctapipe HDF5 DL2"
 

@@ -297,10 +297,10 @@ def test_on_and_off_files(folder, tmp_path, capsys):
     together = json.loads(capsys.readouterr().out)
     for name in ("n_on", "n_off", "alpha", "significance"):
         assert apart["observation"][name] == together["observation"][name]
-    assert run("detect", tmp_path / "on.parquet", "--off", tmp_path / "off.parquet", "-o", tmp_path / "c") == 2
-    assert "is needed with --off" in said(capsys)
-    assert run("detect", tmp_path / "on.parquet", *split, "--null-test", "-m", "tree", "-o", tmp_path / "c") == 2
-    assert "needs at least two Off regions" in said(capsys)
+    assert run("detect", tmp_path / "on.parquet", "--off", tmp_path / "off.parquet", "-o", tmp_path / "c") == 1
+    assert "--alpha: is needed with --off" in said(capsys)
+    assert run("detect", tmp_path / "on.parquet", *split, "--null-test", "-m", "tree", "-o", tmp_path / "c") == 1
+    assert "--null-test: needs at least two Off regions" in said(capsys)
 
 
 @pytest.mark.slow
@@ -379,10 +379,12 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "-c", "key.yaml"), "features"),
         (("detect", "good", "-c", "origin.yaml"), "theta_deg"),
         (("detect", "good", "-c", "absent.yaml"), "absent.yaml"),
-        (("detect", "good", "-m", "forrest"), "did you mean 'forest'?"),
         (("detect", "good", "--groups", "nite"), "nite"),
-        (("detect", "good", "-m", "absent.excess"), "model must be one of forest,"),
-        (("detect", "good", "--folds", "9", "-m", "tree"), "cv must be at most the number of groups, 5"),
+        (("detect", "good", "--folds", "9", "-m", "tree"), "--folds: must be at most the number of groups, 5"),
+        (("detect", "good", "--features", "widht"), "--features: 'widht' is no column of the events; did you mean"),
+        (("detect", "good", "--exclude", "*"), "--exclude: leaves no features to learn from"),
+        (("train", "good", "--reference", "gammaness"), "has no column 'gammaness'"),
+        (("train", "good", "--bins", "nothing:1,2"), "has no column 'nothing'"),
         (("train", "away.hdf5"), "the quality cuts leave none of"),
         (("train", "good", "good", "--chunk-rows", "500"), "is given twice for events"),
         (("train", "away.hdf5", "--chunk-rows", "500"), "the quality cuts leave none of"),
@@ -528,3 +530,25 @@ def test_the_title_of_a_narrow_table_stays_in_one_line(folder, tmp_path, capsys,
     title, names, *_ = capsys.readouterr().out.splitlines()
     assert title.strip() == "Hold-out events, alpha = 0.2; significances in sigma, applied"
     assert names.split() == ["model", "On", "Off", "excess", "cut", "likelihood"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("detect", "x.hdf5", "-m", "foreest"), "--model: must be one of forest, hybrid, "),
+        (("detect", "x.hdf5", "-m", "tree", "-m", "foreest"), "got 'foreest'; did you mean 'forest'?"),
+        (("train", "x.hdf5", "-m", "foreest"), "got 'foreest'; did you mean 'forest'?"),
+        (("train", "x.hdf5", "-m", "absent.excess"), "--model: must be one of forest, "),
+        (("detect", "x.hdf5", "--off", "y.hdf5", "--alpha", "-1"), "'--alpha': must be positive and finite, got -1"),
+        (("detect", "x.hdf5", "--off", "y.hdf5", "--alpha", "nan"), "'--alpha': must be positive and finite, got nan"),
+        (("train", "x.hdf5", "--source-ra", "400", "--source-dec", "2"), "'--source-ra': must be from 0 to 360 deg"),
+        (("init", "x.hdf5", "--source-ra", "40", "--source-dec", "-91"), "'--source-dec': must be from -90 to 90 deg"),
+        (("simulate", "--events", "10", "--signal", "11"), "--signal: must be at most --events, 10, got 11"),
+        (("simulate", "--first-night", "5"), "--first-night: must be a date such as 20131101, got 5"),
+    ],
+)
+def test_a_value_that_is_wrong_in_itself_is_usage(arguments, message, tmp_path, capsys):
+    assert run(*arguments, "-o", tmp_path / "out") == 2
+    text = said(capsys)
+    assert text.startswith(f"Usage: excess {arguments[0]} ")
+    assert message in text

@@ -126,15 +126,15 @@ def test_the_command_prints_a_table(folder, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code", "message"),
     [
-        (("--alpha", "0.2"), "a list of observations has its own"),
-        (("--source-ra", "0"), "a list of observations has its own"),
-        (("--null-test",), "the same number of them in all observations"),
+        (("--alpha", "0.2"), 2, "a list of observations has its own"),
+        (("--source-ra", "0"), 2, "a list of observations has its own"),
+        (("--null-test",), 1, "the same number of them in all observations"),
     ],
 )
-def test_options_that_do_not_go_with_a_list(folder, tmp_path, capsys, arguments, message):
-    assert run_command("detect", folder / "both.yaml", "-m", "tree", "-o", tmp_path / "run", *arguments) == 2
+def test_options_that_do_not_go_with_a_list(folder, tmp_path, capsys, arguments, code, message):
+    assert run_command("detect", folder / "both.yaml", "-m", "tree", "-o", tmp_path / "run", *arguments) == code
     assert message in " ".join(capsys.readouterr().err.split())
 
 

@@ -71,7 +71,7 @@ def test_finished_trials_of_other_settings_make_no_page(everything, capsys):
 
 def test_unknown_targets_and_folders(tmp_path, capsys):
     assert chosen_targets(["all"]) == list(TARGETS)
-    assert run_cli("reproduce", "crabs", "--out", tmp_path) == 1
+    assert run_cli("reproduce", "crabs", "--out", tmp_path) == 2
     assert "did you mean 'crab'" in capsys.readouterr().err
     assert run_cli("reproduce", "crab", "--data", tmp_path / "nowhere", "--out", tmp_path) == 2
 

@@ -12,7 +12,16 @@ from typing import Any
 from excess._core.interrupts import defer_interrupts
 from excess._core.reading_watch import noted
 
-__all__ = ["ArgumentError", "EventFileError", "missing_column", "nearest", "prefix_errors", "require", "wrap_errors"]
+__all__ = [
+    "ArgumentError",
+    "EventFileError",
+    "MismatchError",
+    "missing_column",
+    "nearest",
+    "prefix_errors",
+    "require",
+    "wrap_errors",
+]
 
 
 class EventFileError(ValueError):
@@ -30,7 +39,7 @@ class EventFileError(ValueError):
 
 
 class ArgumentError(ValueError):
-    """An argument that is inconsistent with the others; the command line shows it as a wrong option.
+    """An argument that is wrong in itself, or does not go with others; the command line shows it as a wrong option.
 
     Parameters
     ----------
@@ -49,6 +58,17 @@ class ArgumentError(ValueError):
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(f"{argument} {problem.replace('`', '')}")
         self.argument, self.problem = argument, problem
+
+
+class MismatchError(ArgumentError):
+    """An argument that is right in itself and does not fit what files hold; the command line names its option.
+
+    Examples
+    --------
+    >>> from excess._core.errors import MismatchError
+    >>> print(MismatchError("cv", "must be at most the number of groups, 5, got 50"))
+    cv must be at most the number of groups, 5, got 50
+    """
 
 
 def require(module: str, doing: str, *, extra: str | None = None) -> Any:

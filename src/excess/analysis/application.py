@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._core.errors import ArgumentError, EventFileError, prefix_errors
+from excess._core.errors import EventFileError, MismatchError, prefix_errors
 from excess._core.files import prepare_folder
 from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
@@ -233,7 +233,7 @@ def _make_job(
         kind = found.format if same else None
         return _Job(found.path, target, columns, chunk_rows, None, (), found.stored_columns, kind, selected_only)
     if selected_only and not way.selects:
-        raise ArgumentError(
+        raise MismatchError(
             "selected_only",
             f"goes with FITS, Parquet and CSV files; {found.path} is {found.format}, whose tables have a row for each "
             f"event: leave it out, and take the events with {columns.selected}",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from excess._core.errors import ArgumentError
+from excess._core.errors import MismatchError
 from excess.analysis.references import is_hybrid
 from excess.estimators.binned import OnOffBinnedClassifier
 from excess.observation.observation import Observation
@@ -30,7 +30,7 @@ def fix_edges(observation: Observation) -> Observation:
     edges = np.unique([float(f"{edge:.4g}") for edge in edges])
     edges = edges[(edges > values.min()) & (edges <= values.max())]
     if len(edges) == 0:
-        raise ArgumentError("bins", f"cannot be made: {bins.column} has the same value in almost all events")
+        raise MismatchError("bins", f"cannot be made: {bins.column} has the same value in almost all events")
     fixed = bins.model_copy(update={"edges": tuple(edges.tolist()), "n_bins": None})
     return replace(observation, config=observation.config.model_copy(update={"bins": fixed}))
 

@@ -6,6 +6,8 @@ from copy import copy
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from excess._core.errors import ArgumentError
+
 __all__ = ["MODELS", "Model", "make_model", "without_run_settings"]
 
 
@@ -116,7 +118,7 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
     if name not in MODELS:
         near = get_close_matches(str(name), MODELS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"model must be one of {', '.join(MODELS)}, got {name!r}{hint}")
+        raise ArgumentError("model", f"must be one of {', '.join(MODELS)}, got {name!r}{hint}")
     import excess.estimators  # here, so that the names are known without scikit-learn
 
     model = MODELS[name]

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import _safe_indexing
 
-from excess._core.errors import ArgumentError
+from excess._core.errors import ArgumentError, MismatchError
 from excess._core.progress import progress_bar
 from excess.analysis.bins import fix_edges, with_bins
 from excess.analysis.models import make_model, without_run_settings
@@ -266,7 +266,7 @@ def _check_request(observation: Observation, models: Mapping[str, Any], null_tes
             raise ArgumentError(argument, "needs a model to train; a model file is applied as it is")
     if null_tests and observation.regions.n_regions < 3:
         more = "" if observation.observations is None else ", and the same number of them in all observations"
-        raise ArgumentError("null_tests", f"needs at least two Off regions{more}")
+        raise MismatchError("null_tests", f"needs at least two Off regions{more}")
 
 
 def _given_alpha(observation: Observation) -> float | dict[str, float] | None:

@@ -1,4 +1,8 @@
-"""Failures of commands: one sentence and an exit code, 2 for wrong usage and 1 for all others."""
+"""Failures of commands: one sentence and an exit code.
+
+An option that is wrong in itself, or does not go with others, is usage: 2, with the usage of the command. What depends
+on the content of files is 1, also where an option has to be changed.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,33 @@ from excess.cli.printing import LONGEST_TEXT, shortened, visible
 
 __all__ = ["as_option", "as_usage_error", "fail", "is_usage"]
 
+_OPTIONS = {
+    "cv": "folds",
+    "executor": "dask",
+    "method": "regions",
+    "model_files": "model-file",
+    "models": "model",
+    "n_events": "events",
+    "n_signal": "signal",
+    "null_tests": "null-test",
+    "references": "reference",
+}
+"""Options of arguments that have another name in Python."""
+
 
 def as_option(argument: str) -> str:
     """Return the option of an argument; several have the singular on the command line, where they are repeated."""
-    others = {"models": "model", "null_tests": "null-test", "references": "reference", "model_files": "model-file"}
-    return "--" + (others | {"executor": "dask", "method": "regions"}).get(argument, argument).replace("_", "-")
+    return "--" + _OPTIONS.get(argument, argument).replace("_", "-")
 
 
 def as_usage_error(error: ArgumentError) -> typer.BadParameter:
     """Return an error about an argument of the analysis as one about the option of it."""
-    problem = re.sub("`([a-z_]+)`", lambda name: as_option(name[1]), error.problem)
-    return typer.BadParameter(visible(problem), param_hint=as_option(error.argument))
+    return typer.BadParameter(visible(_problem_of(error)), param_hint=as_option(error.argument))
+
+
+def _problem_of(error: ArgumentError) -> str:
+    """Return what is wrong with an argument, with options in the place of other arguments."""
+    return re.sub("`([a-z_]+)`", lambda name: as_option(name[1]), error.problem)
 
 
 def is_usage(error: BaseException) -> bool:
@@ -40,6 +60,8 @@ def fail(error: Exception) -> int:
 
 def _sentence_of(error: Exception) -> str:
     """Return an error as one sentence."""
+    if isinstance(error, ArgumentError):
+        return f"{as_option(error.argument)}: {_problem_of(error)}"
     if isinstance(error, MemoryError):
         where = f" ({error})" if type(error) is MemoryError and str(error) else ""
         return f"not enough memory{where}; give fewer events, or smaller chunks"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import wraps
@@ -85,6 +86,23 @@ def one_of(choices: tuple[str, ...]) -> Callable[[str | None], str | None]:
         return value
 
     return check
+
+
+def _within(low: float, high: float) -> Callable[[float | None], float | None]:
+    """Return a callback that refuses numbers outside of a range; one of typer's own would take much of the help."""
+
+    def check(value: float | None) -> float | None:
+        if value is not None and not low <= value <= high:
+            raise typer.BadParameter(f"must be from {low} to {high} deg, got {value:g}")
+        return value
+
+    return check
+
+
+def _check_alpha(alpha: float | None) -> float | None:
+    if alpha is not None and not 0 < alpha < math.inf:
+        raise typer.BadParameter(f"must be positive and finite, got {alpha:g}")
+    return alpha
 
 
 ObservedFiles = Annotated[
@@ -198,11 +216,19 @@ class InputOptions:
     source: Source = None
     source_ra: Annotated[
         float | None,
-        typer.Option(help="Right ascension of the source in deg, in the place of --source.", rich_help_panel=EVENTS),
+        typer.Option(
+            help="Right ascension of the source in deg, in the place of --source.",
+            callback=_within(0, 360),
+            rich_help_panel=EVENTS,
+        ),
     ] = None
     source_dec: Annotated[
         float | None,
-        typer.Option(help="Declination of the source in deg, in the place of --source.", rich_help_panel=EVENTS),
+        typer.Option(
+            help="Declination of the source in deg, in the place of --source.",
+            callback=_within(-90, 90),
+            rich_help_panel=EVENTS,
+        ),
     ] = None
     method: RegionMethod = None
     exclusion: Exclusions = None
@@ -252,6 +278,7 @@ class EventOptions(InputOptions):
         float | None,
         typer.Option(
             help="Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them.",
+            callback=_check_alpha,
             rich_help_panel=EVENTS,
         ),
     ] = None

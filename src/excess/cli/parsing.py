@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from excess._core.errors import ArgumentError
+from excess._core.errors import ArgumentError, MismatchError
 from excess.cli.failures import as_usage_error
 
 __all__ = ["Command", "FilesCommand"]
@@ -21,6 +21,8 @@ class Command(TyperCommand):
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except MismatchError:
+            raise
         except ArgumentError as error:
             usage = as_usage_error(error)
             usage.ctx = ctx

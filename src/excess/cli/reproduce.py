@@ -46,7 +46,10 @@ def reproduce(
         from excess.reproduction.running import chosen_targets, reproduce_targets
         from excess.reproduction.settings import Settings
 
-    chosen = chosen_targets(targets)
+    try:
+        chosen = chosen_targets(targets)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="TARGETS") from error
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"{data} is not a folder", param_hint="--data")
     settings = Settings(seed, data, small)

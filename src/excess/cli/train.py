@@ -45,10 +45,10 @@ def train(
             train_in_chunks,
         )
 
+    name = model or ("hybrid" if references.given else "forest")
+    make_model(name)  # an unknown name shows before anything is looked at
     check_model_path(output, given_files(events, references), overwrite=run.overwrite)
     replaces = output.exists()
-    name = model or ("hybrid" if references.given else "forest")
-    make_model(name)
     settings: dict[str, Any] = {
         "max_depth": max_depth,
         "seed": run.seed,

@@ -11,6 +11,7 @@ from scipy.special import pdtrc
 from sklearn.model_selection import LeaveOneGroupOut, StratifiedGroupKFold, StratifiedKFold, check_cv
 
 from excess._core.checks import BoolArray, FloatArray, as_int, binary_classes
+from excess._core.errors import MismatchError
 from excess._core.ordering import number_groups
 
 _N_FOLDS = 5
@@ -191,7 +192,7 @@ def fold_maker(
         as_int("cv", cv, minimum=2)
         n_units, unit = (len(labels), "events") if groups is None else (len(np.unique(groups)), "groups")
         if cv > n_units:
-            raise ValueError(f"cv must be at most the number of {unit}, {n_units}, got {cv}")
+            raise MismatchError("cv", f"must be at most the number of {unit}, {n_units}, got {cv}")
     if is_fold_number(cv) and groups is None and strategy == "pooled":
         n_folds = 5 if cv is None else cv
         n_on = int(np.count_nonzero(labels == on_class))
@@ -211,9 +212,10 @@ def fold_maker(
         groups = block_groups(groups, labels == on_class, cv)
         n_blocks = len(np.unique(groups))
         if cv is not None and cv > n_blocks:
-            raise ValueError(
-                f"cv must be at most {n_blocks}, got {cv}: On and Off events are in different groups, and each fold "
-                "needs some of either"
+            raise MismatchError(
+                "cv",
+                f"must be at most {n_blocks}, got {cv}: On and Off events are in different groups, and each fold "
+                "needs some of either",
             )
     split_params = {} if groups is None else {"groups": groups}
 

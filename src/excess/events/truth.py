@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from excess._core.errors import ArgumentError, missing_column
+from excess._core.errors import ArgumentError, MismatchError, missing_column
 from excess.events.expressions import names_in
 
 __all__ = ["checked_expression", "energy_expression", "zenith_expression"]
@@ -60,7 +60,7 @@ def energy_expression(columns: Iterable[str], given: str | None = None) -> str:
     """
     found = _choose("energy", TRUE_ENERGY, columns, given)
     if found is None:
-        raise ArgumentError(
+        raise MismatchError(
             "energy",
             f"is needed: the simulated events have none of {', '.join(TRUE_ENERGY)}; name the column of true energies, "
             "or give an expression such as 'mc_energy_gev / 1000', in TeV",
@@ -104,5 +104,5 @@ def checked_expression(argument: str, columns: Iterable[str], given: str) -> str
     except ValueError as error:
         raise ArgumentError(argument, f"is no column, and no expression of columns: {error}") from error
     if missing:
-        raise ArgumentError(argument, f"needs a column of the simulated events: {missing_column(missing[0], present)}")
+        raise MismatchError(argument, f"needs a column of the simulated events: {missing_column(missing[0], present)}")
     return given

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from excess._core.errors import ArgumentError, nearest
+from excess._core.errors import ArgumentError, MismatchError, nearest
 from excess.events import AnalysisConfig
 from excess.observation.column_roles import reason_by_name
 
@@ -42,10 +42,10 @@ def choose_features(wanted: Sequence[str], available: Collection[str], refused: 
     for word in _words("features", wanted):
         found = _matches(word, available)
         if not found:
-            raise ArgumentError("features", _no_match(word, available))
+            raise MismatchError("features", _no_match(word, available))
         allowed = [name for name in found if name == word or name not in refused]
         if not allowed:
-            raise ArgumentError(
+            raise MismatchError(
                 "features",
                 f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features; 'excess init' says why",
             )
@@ -66,11 +66,11 @@ def exclude_features(unwanted: Sequence[str], features: Sequence[str], available
     for word in _words("exclude", unwanted):
         found = _matches(word, [*features, *available])
         if not found:
-            raise ArgumentError("exclude", _no_match(word, available))
+            raise MismatchError("exclude", _no_match(word, available))
         out |= set(found)
     left = [name for name in features if name not in out]
     if features and not left:
-        raise ArgumentError("exclude", "leaves no features to learn from")
+        raise MismatchError("exclude", "leaves no features to learn from")
     return left
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray, as_alpha
-from excess._core.errors import ArgumentError, EventFileError
+from excess._core.errors import ArgumentError, EventFileError, MismatchError
 from excess.events import AnalysisConfig, RegionConfig, describe, iter_events
 from excess.observation.joining import concatenate
 from excess.observation.matching import Match, match_runs, merge_labels
@@ -70,16 +70,16 @@ def alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> 
     names, inverse = np.unique(groups, return_inverse=True)
     for name in names.tolist():
         if name not in alpha:
-            raise ArgumentError("alpha", f"must hold every group, and has none for {name!r}")
+            raise MismatchError("alpha", f"must hold every group, and has none for {name!r}")
     return as_alpha([alpha[name] for name in names.tolist()])[inverse]
 
 
 def check_live_times(files: Mapping[str, tuple[Path, ...]]) -> None:
-    """Raise ArgumentError where live times are needed for the exposure ratio, and files have none."""
+    """Raise MismatchError where live times are needed for the exposure ratio, and files have none."""
     for paths in files.values():
         present = describe(paths[0]).columns
         if not set(TIME_OF_RUN_COLUMNS) & set(present):
-            raise ArgumentError(
+            raise MismatchError(
                 "alpha",
                 f"is needed with `off`: the exposure ratio On/Off, which does not follow from live times, because "
                 f"{paths[0]} has no column livetime, nor ontime",

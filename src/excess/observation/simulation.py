@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from excess._core.checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
+from excess._core.errors import ArgumentError
 from excess.observation.region_methods import theta_columns
 from excess.observation.sky_field import offset_position
 
@@ -106,10 +107,10 @@ def simulate_observation(
     try:
         first_day = datetime.strptime(str(first_night), "%Y%m%d").replace(tzinfo=UTC)
     except ValueError as error:
-        raise ValueError(f"first_night must be a date such as 20131101, got {first_night}") from error
+        raise ArgumentError("first_night", f"must be a date such as 20131101, got {first_night}") from error
     days = [first_day + timedelta(days=day) for day in range(n_nights)]
     if n_signal > n_events:
-        raise ValueError(f"n_signal must be at most n_events, {n_events}, got {n_signal}")
+        raise ArgumentError("n_signal", f"must be at most `n_events`, {n_events}, got {n_signal}")
     if n_runs < n_nights:
         raise ValueError(f"n_runs must be at least n_nights, {n_nights}, got {n_runs}")
     rng = np.random.default_rng(as_random_state(random_state).randint(2**31 - 1))
