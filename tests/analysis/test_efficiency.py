@@ -263,6 +263,19 @@ class TestFiles:
             found.correct_effective_area(written[1], tmp_path / "out.fits")
 
 
+@pytest.fixture
+def reading(monkeypatch):
+    """Refuse to read simulated events, and return a list of attempts."""
+    attempts = []
+
+    def refuse(*arguments, **options):
+        attempts.append("events")
+        raise ValueError("events are read")
+
+    monkeypatch.setattr("excess.analysis.gamma_counting.iter_events", refuse)
+    return attempts
+
+
 class TestCommand:
     def test_table_and_files(self, model_path, gamma_path, tmp_path, capsys):
         pytest.importorskip("matplotlib")
@@ -292,6 +305,36 @@ class TestCommand:
         areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")
         assert run_command("efficiency", model_path, gamma_path, *areas) == 2
         assert "2 files are called run.fits" in " ".join(capsys.readouterr().err.split())
+
+    @pytest.mark.parametrize("name", ["efficiency.csv", "efficiency.fits", "efficiency.png", "efficiency.pdf"])
+    def test_outputs_are_checked_before_events_are_read(self, name, model_path, gamma_path, tmp_path, capsys, reading):
+        arguments = ("efficiency", model_path, gamma_path, "--pdf", "-o", tmp_path)
+        (tmp_path / name).write_text("mine")
+        assert run_command(*arguments) == 1
+        assert f"{tmp_path / name}: is there already, and was not written by this command" in capsys.readouterr().err
+        assert (tmp_path / name).read_text() == "mine"
+        assert reading == []
+        (tmp_path / name).unlink()
+        assert run_command(*arguments) == 1
+        assert reading == ["events"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_folders_are_checked_before_events_are_read(self, model_path, gamma_path, tmp_path, capsys, reading):
+        (tmp_path / "file").write_text("")
+        (tmp_path / "area.fits").write_text("mine")
+        for output, options, message in (
+            (tmp_path / "file" / "out", (), "cannot be used as output folder"),
+            (tmp_path, ("--aeff", tmp_path / "area.fits"), "area.fits: would be written over the input"),
+            (tmp_path, ("--aeff", tmp_path / "none.fits"), "none.fits: does not exist"),
+            (tmp_path, ("--aeff", tmp_path / "area.fits", "--overwrite"), "area.fits: would be written over the input"),
+        ):
+            assert run_command("efficiency", model_path, gamma_path, "-o", output, *options) == 1
+            assert message in " ".join(capsys.readouterr().err.split())
+        assert reading == []
+        # a folder that was made for nothing is removed
+        assert run_command("efficiency", model_path, gamma_path, "-o", tmp_path / "new" / "out") == 1
+        assert reading == ["events"]
+        assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.skipif(not FACT_GAMMAS.exists(), reason="FACT's simulated gammas are not in ../shared/data")

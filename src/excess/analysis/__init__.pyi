@@ -2,7 +2,7 @@ from .application import Applied, apply
 from .demo import run_demo, simulate_files
 from .description import count_on_off, describe_file
 from .gamma_counting import efficiency
-from .gamma_efficiency import Efficiency
+from .gamma_efficiency import Efficiency, claim_efficiency_folder
 from .initial_config import (
     Proposal,
     check_exclusion,
@@ -43,6 +43,7 @@ __all__ = [
     "check_model_path",
     "check_outputs",
     "check_report_path",
+    "claim_efficiency_folder",
     "claim_run_folder",
     "config_of",
     "count_on_off",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -14,7 +15,8 @@ import pandas as pd
 from excess._core.checks import FloatArray, as_choice, as_floats
 from excess._core.errors import EventFileError
 from excess._core.files import prepare_folder, replacing
-from excess.analysis.output_paths import check_outputs
+from excess.analysis.output_paths import check_outputs, made_folder
+from excess.analysis.trained_model import TrainedModel
 from excess.events.irf import multiply_effective_area, pointing_zenith, write_efficiency
 from excess.report.efficiency_plot import plot_efficiency
 from excess.stats.fractions import EventFraction, event_fraction
@@ -23,7 +25,9 @@ from excess.validation.detection_bins import bin_labels
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Efficiency", "ModelBinCounts"]
+__all__ = ["Efficiency", "ModelBinCounts", "claim_efficiency_folder"]
+
+_TABLE, _BIN_TABLE, _FITS = "efficiency.csv", "efficiency_by_bin.csv", "efficiency.fits"
 
 OF = {"all": "efficiency", "quality": "cut_efficiency"}
 """What an efficiency is a fraction of, all events of the files or those that pass the quality cuts, and its name."""
@@ -238,12 +242,12 @@ class Efficiency:
             Replace files that are there.
         """
         target = Path(folder)
-        tables = {target / "efficiency.csv": self.table}
+        check_outputs(_files_in(target, self.model_bins is not None, plots), self._inputs, overwrite=overwrite)
+        tables = {target / _TABLE: self.table}
         if self.model_bins is not None:
-            tables[target / "efficiency_by_bin.csv"] = self._model_bin_table()
-        fits = target / "efficiency.fits"
+            tables[target / _BIN_TABLE] = self._model_bin_table()
+        fits = target / _FITS
         drawn = [target / f"efficiency.{suffix}" for suffix in plots]
-        check_outputs([*tables, fits, *drawn], self._inputs, overwrite=overwrite)
         prepare_folder(target)
         for path, table in tables.items():
             with replacing(path) as temporary:
@@ -334,3 +338,55 @@ class Efficiency:
             f"its quality cuts; intervals of Wilson with probability {self.confidence:g}; {computed}.",
             f"model: {'' if self.model is None else self.model.name}; gammas: {', '.join(p.name for p in self.files)}.",
         )
+
+
+def _files_in(folder: Path, has_bins: bool, plots: Sequence[str]) -> list[Path]:
+    """Return what an efficiency is written to."""
+    tables = [_TABLE, _BIN_TABLE] if has_bins else [_TABLE]
+    return [folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots))]
+
+
+@contextmanager
+def claim_efficiency_folder(
+    folder: str | PathLike[str],
+    model: TrainedModel,
+    files: Iterable[str | PathLike[str]],
+    *,
+    areas: Iterable[str | PathLike[str]] = (),
+    plots: Sequence[str] = ("png",),
+    overwrite: bool = False,
+) -> Iterator[Path]:
+    """Make the folder of an efficiency, and refuse what could not be written, before any event is read.
+
+    Parameters
+    ----------
+    folder : path
+        Made if it is not there, and removed again if the work ends by an error before anything is in it.
+    model : TrainedModel
+        The model whose efficiency is to be counted.
+    files : iterable of path
+        Simulated gammas; these and the model are never replaced.
+    areas : iterable of path
+        FITS files with effective areas, of which corrected copies go into the folder.
+    plots, overwrite
+        As for `Efficiency.write`.
+
+    Yields
+    ------
+    Path
+        The folder.
+
+    Raises
+    ------
+    EventFileError
+        If a file is there already, would replace an input, or if the folder cannot be used.
+    """
+    target, given = Path(folder), [Path(path) for path in areas]
+    for path in given:
+        if not path.is_file():
+            raise EventFileError(f"{path}: does not exist")
+    inputs = [*files, *given, *([] if model.path is None else [model.path])]
+    outputs = [*_files_in(target, model.config.bins is not None, plots), *(target / path.name for path in given)]
+    check_outputs(outputs, inputs, overwrite=overwrite)
+    with made_folder(target):
+        yield target

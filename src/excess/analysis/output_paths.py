@@ -23,6 +23,7 @@ __all__ = [
     "check_run_folder",
     "claim_run_folder",
     "listed_files",
+    "made_folder",
     "prepare_folder",
 ]
 
@@ -185,13 +186,19 @@ def claim_run_folder(
     """
     target, given = Path(folder), list(inputs)
     check_run_folder(target, given, overwrite=True)
-    made = [path for path in (target, *target.parents) if not path.exists()]
-    prepare_folder(target)
+    with made_folder(target), locked(target):
+        undo_unfinished(target, RUN_FILES)
+        check_run_folder(target, given, overwrite=overwrite)
+        yield target
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Make a folder for outputs; remove it again if the work ends by an error before anything is in it."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    prepare_folder(folder)
     try:
-        with locked(target):
-            undo_unfinished(target, RUN_FILES)
-            check_run_folder(target, given, overwrite=overwrite)
-            yield target
+        yield
     except BaseException:
         with suppress(OSError):  # a folder that is not empty stays
             for path in made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,7 +88,7 @@ def efficiency(
 ) -> None:
     """Say which fraction of simulated gammas a model selects, by energy and zenith distance."""
     with exit_at_interrupts():
-        from excess.analysis import efficiency
+        from excess.analysis import claim_efficiency_folder, efficiency, load_model
 
     if aeff and output is None:
         raise typer.BadParameter("needs a folder to write to: --output", param_hint="--aeff")
@@ -98,19 +99,25 @@ def efficiency(
                 "folder each",
                 param_hint="--aeff",
             )
-    found = efficiency(
-        model,
-        files,
-        energy=energy,
-        zenith=zenith,
-        weights=weights,
-        energy_bins=_parse_bins(energy_bins),
-        zenith_bins=_parse_bins(zenith_bins),
-        chunk_rows=chunk_rows,
-        n_jobs=jobs,
-        verbose=not as_json,
+    trained = load_model(model, n_jobs=jobs)
+    claimed = (
+        nullcontext()
+        if output is None
+        else claim_efficiency_folder(output, trained, files, areas=aeff or [], plots=_plots(pdf), overwrite=overwrite)
     )
-    written = [] if output is None else _write(found, output, aeff or [], of, pdf, overwrite, as_json)
+    with claimed:
+        found = efficiency(
+            trained,
+            files,
+            energy=energy,
+            zenith=zenith,
+            weights=weights,
+            energy_bins=_parse_bins(energy_bins),
+            zenith_bins=_parse_bins(zenith_bins),
+            chunk_rows=chunk_rows,
+            verbose=not as_json,
+        )
+        written = [] if output is None else _write(found, output, aeff or [], of, pdf, overwrite, as_json)
     if as_json:
         print_json({**found.describe(), "files": [str(path) for path in written]})
     else:
@@ -119,13 +126,16 @@ def efficiency(
         say(f"{path}", as_json)
 
 
+def _plots(pdf: bool) -> tuple[str, ...]:
+    return ("png", "pdf") if pdf else ("png",)
+
+
 def _write(
     found: Efficiency, output: Path, aeff: list[Path], of: str, pdf: bool, overwrite: bool, silent: bool
 ) -> list[Path]:
     """Write all files and return their names; without matplotlib all but the plots."""
-    plots = ("png", "pdf") if pdf else ("png",)
     try:
-        written = found.write(output, of=of, plots=plots, overwrite=overwrite)
+        written = found.write(output, of=of, plots=_plots(pdf), overwrite=overwrite)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
