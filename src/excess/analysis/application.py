@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from excess._core.errors import EventFileError, MismatchError, prefix_errors
 from excess._core.files import prepare_folder
@@ -24,7 +23,7 @@ from excess._core.interrupts import defer_interrupts
 from excess._core.progress import progress_bar
 from excess._core.threads import n_threads, read_ahead
 from excess._core.version import __version__
-from excess.analysis.event_scores import score_features
+from excess.analysis.event_scores import EventScores, score_features, score_showers
 from excess.analysis.output_columns import PREFIX, OutputColumns
 from excess.analysis.output_paths import check_outputs
 from excess.analysis.trained_model import TrainedModel, load_model
@@ -96,7 +95,8 @@ def apply(
     `predict_signal_proba` returns; and ``excess_selected``. All columns of the file stay as they are: where a file has
     a column of such a name, all is refused before anything is written. FITS and HDF5 files are copied as they are, with
     all other tables: FITS tables of events get the columns in upper case, FACT's and lstchain's tables as they are
-    called, and ctapipe's files a DL2 table of their own. Events that fail the quality cuts, or that miss a feature,
+    called, and ctapipe's files a DL2 table of their own. There, and in lstchain's table, images of a shower have the
+    mean score of these images. Events that fail the quality cuts, or that miss a feature,
     stay, with NaN and not selected. Nothing is left of a copy if anything fails.
 
     Parameters
@@ -160,7 +160,7 @@ def apply(
     _warn_of_seen(trained, paths)
     history = _history(trained, columns)
     jobs = [
-        _make_job(described[path], target, columns, chunk_rows, history, selected_only)
+        _make_job(described[path], target, columns, chunk_rows, history, selected_only, trained.config)
         for path, target in targets.items()
     ]
     done = {}
@@ -209,8 +209,16 @@ class _Job:
         others = self.keys if self.copy is not None else self.stored
         return tuple(dict.fromkeys((*others, *config.columns_needed())))
 
-    def rows_to_write(self, table: pd.DataFrame, found: dict[str, NDArray[Any]]) -> pd.DataFrame:
+    def of_showers(self, model: Any, table: pd.DataFrame, judged: EventScores) -> tuple[pd.DataFrame, EventScores]:
+        """Return a chunk with a row for each shower, where its rows are images and its copy has scores of showers."""
+        if not self.keys or not (again := table.duplicated(list(self.keys))).any():
+            return table, judged
+        shower = table.groupby(list(self.keys), sort=False).ngroup().to_numpy()
+        return table[~again], score_showers(model, judged, shower, int(np.count_nonzero(~again)))
+
+    def rows_to_write(self, table: pd.DataFrame, judged: EventScores) -> pd.DataFrame:
         """Return what a chunk of the file adds to what is written."""
+        found = dict(zip(self.columns, judged, strict=True))
         if self.copy is not None:
             return table[list(self.keys)].assign(**found) if self.keys else pd.DataFrame(found)
         # what is computed while a file is read does not belong into its copy
@@ -226,12 +234,15 @@ def _make_job(
     chunk_rows: int,
     history: tuple[str, ...],
     selected_only: bool,
+    config: AnalysisConfig,
 ) -> _Job:
     way = copy_format(found.format, found.path, target)
     if way is None:
         same = target.suffix.lower() == found.path.suffix.lower() and found.format in ("Parquet", "CSV")
         kind = found.format if same else None
-        return _Job(found.path, target, columns, chunk_rows, None, (), found.stored_columns, kind, selected_only)
+        of_images = bool(found.telescope_columns) and not set(config.columns_needed()) <= set(found.columns)
+        stored = found.telescope_columns if of_images else found.stored_columns
+        return _Job(found.path, target, columns, chunk_rows, None, (), stored, kind, selected_only)
     if selected_only and not way.selects:
         raise MismatchError(
             "selected_only",
@@ -346,16 +357,16 @@ def _apply_to_file(
         with defer_interrupts():
             writing.submit(int)
             chunks = read_ahead(prepared)
-            _score(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features), job.columns)
+            score_features(model, Features(nothing, np.ones(2, dtype=np.bool_), config.features))
         waiting: deque[Future[None]] = deque()
         for table, features in chunks:
-            found = _score(model, features, job.columns)
+            rows, judged = job.of_showers(model, table, score_features(model, features))
             while len(waiting) >= n_waiting:
                 waiting.popleft().result()
-            waiting.append(writing.submit(writer.append, job.rows_to_write(table, found)))
-            n_events += len(table)
-            n_scored += int(np.count_nonzero(features.valid))
-            n_selected += int(np.count_nonzero(found[job.columns.selected]))
+            waiting.append(writing.submit(writer.append, job.rows_to_write(rows, judged)))
+            n_events += len(rows)
+            n_scored += int(np.count_nonzero(np.isfinite(judged.score)))
+            n_selected += int(np.count_nonzero(judged.selected))
             tick(len(table))
         for written in waiting:
             written.result()
@@ -370,8 +381,3 @@ def _prepared(
         with prefix_errors(str(path)):
             features = to_features(table, config)
         yield table, features
-
-
-def _score(model: Any, features: Features, columns: OutputColumns) -> dict[str, NDArray[Any]]:
-    """Return the new columns: NaN, and not selected, for events that are not valid."""
-    return dict(zip(columns, score_features(model, features), strict=True))

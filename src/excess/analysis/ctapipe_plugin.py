@@ -18,7 +18,7 @@ from ctapipe.reco.preprocessing import collect_features
 from ctapipe.reco.reconstructor import ReconstructionProperty, Reconstructor
 from ctapipe.reco.utils import add_defaults_and_meta
 
-from excess.analysis.event_scores import EventScores, exceeds_threshold, score_features
+from excess.analysis.event_scores import EventScores, score_features, score_showers
 from excess.analysis.trained_model import load_model
 from excess.events import to_features
 from excess.events.showers import may_need, to_showers
@@ -89,7 +89,7 @@ class ExcessClassifier(Reconstructor):
                 own = self._container(self.judge(images.iloc[[number]]), 0, None)
                 own.prefix = f"{self.prefix}_tel"
                 event.dl2.tel[int(tel_id)].classification[self.prefix] = own
-        judged, telescopes = self.judge_showers(images)
+        judged, telescopes = self.score_showers(images)
         event.dl2.stereo.classification[self.prefix] = self._container(judged, 0, telescopes[0])
 
     def predict_table(self, key: Any, table: Table) -> dict[ReconstructionProperty, Table]:
@@ -130,7 +130,7 @@ class ExcessClassifier(Reconstructor):
         """Apply the model to rows with all columns that it needs."""
         return score_features(self._trained.model, to_features(table, self._trained.config))
 
-    def judge_showers(self, images: pd.DataFrame) -> tuple[EventScores, list[list[int]]]:
+    def score_showers(self, images: pd.DataFrame) -> tuple[EventScores, list[list[int]]]:
         """Return what the model says about the showers of images, in their order, and which telescopes were used."""
         groups = images.groupby(_KEYS, sort=False)
         number, n_showers = groups.ngroup().to_numpy(), groups.ngroups
@@ -138,17 +138,7 @@ class ExcessClassifier(Reconstructor):
         if self.is_of_images(images):
             judged = self.judge(images)
             used = np.isfinite(judged.score)
-            n_used = np.bincount(number[used], minlength=n_showers)
-            score, probability = (
-                np.divide(
-                    np.bincount(number[used], weights=values[used], minlength=n_showers),
-                    n_used,
-                    out=np.full(n_showers, np.nan),
-                    where=n_used > 0,
-                )
-                for values in (judged.score, judged.signal_probability)
-            )
-            judged = EventScores(score, probability, exceeds_threshold(self._trained.model, score))
+            judged = score_showers(self._trained.model, judged, number, n_showers)
         else:
             judged = self.judge(to_showers(images, self._trained.config.columns_needed(), _KEYS))
         telescopes: list[list[int]] = [[] for _ in range(n_showers)]
@@ -200,7 +190,7 @@ class _ShowerTable:
     def predict_table(self, mono_predictions: Table) -> Table:
         """Classify the showers of a table of images."""
         images = self._classifier.as_frame(mono_predictions)
-        judged, telescopes = self._classifier.judge_showers(images)
+        judged, telescopes = self._classifier.score_showers(images)
         keys = images[_KEYS].drop_duplicates()
         found = self._classifier.columns_of(judged, self.prefix)
         for position, key in enumerate(_KEYS):

@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from excess._core.checks import BoolArray, FloatArray
 from excess.estimators.holdout import score_events
 from excess.events import Features
 
-__all__ = ["EventScores", "exceeds_threshold", "score_features"]
+__all__ = ["EventScores", "exceeds_threshold", "score_features", "score_showers"]
 
 
 class EventScores(NamedTuple):
@@ -50,6 +51,40 @@ def score_features(model: Any, features: Features) -> EventScores:
         found = score_events(model, events)
         score[features.valid] = found
         probability[features.valid] = model.calibration_of(events).signal_probability(found)
+    return EventScores(score, probability, exceeds_threshold(model, score))
+
+
+def score_showers(model: Any, images: EventScores, shower: NDArray[np.integer], n_showers: int) -> EventScores:
+    """Return what a model of images says about showers: the mean over the images of each that have a score.
+
+    Parameters
+    ----------
+    model : On/Off classifier
+        Fitted.
+    images : EventScores
+        What it says about images.
+    shower : ndarray of int of shape (n_images,)
+        The number of the shower of each image.
+    n_showers : int
+        Number of showers.
+
+    Returns
+    -------
+    EventScores
+        Mean score and mean probability of signal of each shower, which is selected if that score exceeds the threshold;
+        NaN, and not selected, where no image has a score.
+    """
+    used = np.isfinite(images.score)
+    n_used = np.bincount(shower[used], minlength=n_showers)
+    score, probability = (
+        np.divide(
+            np.bincount(shower[used], weights=values[used], minlength=n_showers),
+            n_used,
+            out=np.full(n_showers, np.nan),
+            where=n_used > 0,
+        )
+        for values in (images.score, images.signal_probability)
+    )
     return EventScores(score, probability, exceeds_threshold(model, score))
 
 

@@ -16,8 +16,8 @@ from excess._core.checks import BoolArray, FloatArray, as_floats, as_int, as_pro
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
-from excess.analysis.event_scores import score_features
 from excess.analysis.gamma_efficiency import KINDS, Efficiency, ModelBinCounts
+from excess.analysis.event_scores import score_features, score_showers
 from excess.analysis.references import check_simulated_columns
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.binned import OnOffBinnedClassifier
@@ -56,7 +56,8 @@ def efficiency(
 
     The files are read twice, for the ranges of the bins and for the events, in constant memory. There is no cut on the
     direction: all gammas of the files count, whether or not they would be in the On region. Where rows are telescope
-    images, because the model takes parameters of these, showers are counted: one is selected if one of its images is.
+    images, because the model takes parameters of these, showers are counted: one is selected if the mean score of its
+    images exceeds the threshold.
 
     Parameters
     ----------
@@ -132,10 +133,18 @@ def efficiency(
         for table in iter_events(paths, list(dict.fromkeys([*needed, *keys])), chunk_rows=chunk_rows):
             with prefix_errors(str(table.attrs.get("file", paths[0]))):
                 features = to_features(table, trained.config)
-                scored = truth.of_events(table), features.valid, score_features(trained.model, features).selected
+                known, judged = truth.of_events(table), score_features(trained.model, features)
+                valid, selected = features.valid, judged.selected
+                if keys:
+                    shower = table.groupby(keys, sort=False).ngroup().to_numpy()
+                    first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
+                    judged = score_showers(trained.model, judged, shower, len(first))
+                    valid, selected = np.isfinite(judged.score), judged.selected[shower]
                 if in_bins is not None:
-                    in_bins.add(features, scored[0][2], scored[2])
-                tally.add(*(_of_showers(table[keys], *scored) if keys else scored))
+                    in_bins.add(features, known[2], selected)
+                if keys:
+                    known, selected = tuple(values[first] for values in known), judged.selected
+                tally.add(known, valid, selected)
             tick(len(table))
     if tally.counts[0].sum() == 0:
         raise EventFileError(
@@ -191,19 +200,6 @@ class _Truth:
         return found["energy"], found.get("zenith", np.full(len(table), 45.0)), weights
 
 
-def _of_showers(
-    keys: pd.DataFrame, truth: tuple[FloatArray, ...], valid: BoolArray, selected: BoolArray
-) -> tuple[tuple[FloatArray, ...], BoolArray, BoolArray]:
-    """Return the same for showers in place of their images: what one of them passes, the shower passes.
-
-    A chunk has all images of a shower.
-    """
-    number = keys.groupby(list(keys), sort=False).ngroup().to_numpy()
-    first = np.unique(number, return_index=True)[1]
-    passes = [np.bincount(number, weights=own, minlength=len(first)) > 0 for own in (valid, selected)]
-    return tuple(values[first] for values in truth), passes[0], passes[1]
-
-
 class _Tally:
     """Sums of weights, and of their squares, of each kind of events in bins."""
 
@@ -241,7 +237,7 @@ class _BinTally:
         return None if bins is None else cls(trained.model, bins.column)
 
     def add(self, features: Features, weights: FloatArray, selected: BoolArray) -> None:
-        """Add the events of a chunk that pass the quality cuts; images are counted one by one."""
+        """Add the events of a chunk that pass the quality cuts; images one by one, as their showers are selected."""
         events = pd.DataFrame(features.X[features.valid], columns=list(features.names))
         number = self._model.bin_numbers(events)
         chosen = selected[features.valid]

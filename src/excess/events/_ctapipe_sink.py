@@ -176,8 +176,8 @@ class _EventIndex:
         again = self._used[places] | pd.Series(places).duplicated().to_numpy()
         if again.any():
             raise EventFileError(
-                f"{self._path}: {event_words(KEYS, given[again][0])} has several rows with a score, such as images "
-                "of several telescopes; aggregate them, or write to a file with the suffix .parquet"
+                f"{self._path}: {event_words(KEYS, given[again][0])} has several rows with a score that do not follow "
+                "each other; write to a file with the suffix .parquet"
             )
         self._used[places] = True
         return places
