@@ -110,6 +110,23 @@ def test_detect_prints_a_table_and_a_verdict(folder, tmp_path, capsys):
     assert f"Results in {tmp_path}" in " ".join(shown.err.split())
 
 
+@pytest.mark.parametrize(
+    ("options", "value", "more"),
+    [((), "forward", ". Pooled values compare models"), (("--strategy", "forward"), "forward", "")],
+)
+def test_nothing_is_quoted_without_a_detection(options, value, more, tmp_path, capsys):
+    write_events(simulate_observation(30_000, 0, random_state=0), tmp_path / "dark.hdf5")
+    given = ("-m", "tree", "--no-null-test", "-o", tmp_path / "run")
+    assert run("detect", tmp_path / "dark.hdf5", *given, *options) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    found = json.loads((tmp_path / "run" / "result.json").read_text())["models"]["tree"]
+    assert found["status"] == "no detection"
+    number = found if options else found["forward"]
+    expected = f"declared beforehand: its {value} value is {number['significance']:.1f} sigma{more} (docs/honesty.md)."
+    assert expected in text
+    assert "quote" not in text
+
+
 def test_the_declared_statistic_decides_verdict_and_headline(folder, tmp_path, capsys):
     results, texts = {}, {}
     for statistic in ("likelihood", "cut"):

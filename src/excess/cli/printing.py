@@ -95,7 +95,7 @@ def print_run(run: Run) -> None:
     name, first = next(iter(run.detections.items()))
     _print_warnings(console, run)
     console.print(f"{_shown(name)}: {_shown(run.verdict.sentence)}")
-    console.print(_what_to_quote(first, run.forward.get(name)))
+    console.print(_what_to_quote(first, run.forward.get(name), run.verdict.feasible))
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
         console.print(
@@ -188,10 +188,15 @@ def _outcomes_table(title: str, kind: str, outcomes: Any, joint: Any) -> Any:
     return table
 
 
-def _what_to_quote(found: Any, forward: Any) -> str:
-    """Say which statistic was declared, and which of its numbers a detection is quoted by."""
+def _what_to_quote(found: Any, forward: Any, detected: bool) -> str:
+    """Say which statistic was declared, and which of its numbers a detection is quoted by; else what it is."""
     name = "likelihood of all events" if found.statistic == "likelihood" else "cut"
     declared = f"The {name} was declared beforehand"
+    if not detected:
+        result = found if forward is None else forward
+        kind = "" if found.strategy == "applied" else f"{found.strategy if forward is None else 'forward'} "
+        more = "" if found.strategy != "pooled" else ". Pooled values compare models"
+        return f"{declared}: its {kind}value is {result.significance:.1f} sigma{more} (docs/honesty.md)."
     if forward is not None:
         return (
             f"{declared}: for a detection, quote its forward value, {forward.significance:.1f} sigma. Pooled values "
