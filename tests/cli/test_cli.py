@@ -47,6 +47,21 @@ def test_every_command_has_help(command, capsys):
     assert "--json" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["detect", "--help"], ["detect", "x.hdf5", "-o", "y", "--regions", "x"]]
+)
+def test_help_and_usage_import_no_heavy_library(arguments):
+    code = (
+        "import sys; from excess.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit: pass\n"
+        "sys.exit(str({'sklearn', 'pandas', 'numba', 'scipy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.endswith("set()\n")
+
+
 def test_simulated_files(folder):
     observation = read_events(folder / "observation.hdf5")
     assert len(observation) == 60_000
