@@ -6,7 +6,7 @@ from ctapipe_files import make_subarray, write_ctapipe
 
 from excess import OnOffTreeClassifier
 from excess.analysis import apply, efficiency
-from excess.analysis.judging import JudgedEvents, judge_events, judge_showers
+from excess.analysis.event_scores import EventScores, score_features, score_showers
 from excess.analysis.trained_model import TrainedModel
 from excess.events import AnalysisConfig, read_events, to_features
 
@@ -21,8 +21,8 @@ class Cut:
 
 def test_a_shower_has_the_mean_of_its_images():
     score = np.array([0.9, 0.2, np.nan, 0.4, 0.7, np.nan])
-    images = JudgedEvents(score, score / 2, score > Cut.threshold_)
-    showers = judge_showers(Cut, images, np.array([0, 0, 0, 1, 1, 3]), 4)
+    images = EventScores(score, score / 2, score > Cut.threshold_)
+    showers = score_showers(Cut, images, np.array([0, 0, 0, 1, 1, 3]), 4)
     np.testing.assert_allclose(showers.score, [0.55, 0.55, np.nan, np.nan])
     np.testing.assert_allclose(showers.signal_probability, [0.275, 0.275, np.nan, np.nan])
     assert showers.selected.tolist() == [True, True, False, False]
@@ -48,7 +48,7 @@ def trained(path):
 def showers(path, trained):
     """Mean scores by pandas, in the order of the events of the file."""
     images = read_events(path, [*KEYS, *CONFIG.columns_needed()])
-    judged = judge_events(trained.model, to_features(images, CONFIG))
+    judged = score_features(trained.model, to_features(images, CONFIG))
     images = images.assign(score=judged.score, probability=judged.signal_probability, selected=judged.selected)
     found = images.groupby(KEYS, sort=False).agg(
         score=("score", "mean"), probability=("probability", "mean"), any=("selected", "any"), n=("score", "count")

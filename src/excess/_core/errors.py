@@ -101,7 +101,11 @@ def require(module: str, doing: str, *, extra: str | None = None) -> Any:
     except ImportError as error:
         package = module.partition(".")[0]
         remedy = package if extra is None else f"'excess[{extra}]'"
-        raise ImportError(f"{doing} needs {package}: pip install {remedy}") from error
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == package:
+            raise ImportError(f"{doing} needs {package}: pip install {remedy}") from error
+        raise ImportError(
+            f"{doing} needs {package}, which is installed but does not work here ({error}): pip install --upgrade {remedy}"
+        ) from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

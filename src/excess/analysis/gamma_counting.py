@@ -16,8 +16,8 @@ from excess._core.checks import BoolArray, FloatArray, as_floats, as_int, as_pro
 from excess._core.errors import ArgumentError, EventFileError, prefix_errors
 from excess._core.files import sha256_of
 from excess._core.progress import progress_bar
-from excess.analysis.gamma_efficiency import KINDS, Efficiency, ModelBinCounts
 from excess.analysis.event_scores import score_features, score_showers
+from excess.analysis.gamma_efficiency import KINDS, Efficiency, ModelBinCounts
 from excess.analysis.references import check_simulated_columns
 from excess.analysis.trained_model import TrainedModel, load_model
 from excess.estimators.binned import OnOffBinnedClassifier
