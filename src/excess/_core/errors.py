@@ -103,9 +103,8 @@ def require(module: str, doing: str, *, extra: str | None = None) -> Any:
         remedy = package if extra is None else f"'excess[{extra}]'"
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == package:
             raise ImportError(f"{doing} needs {package}: pip install {remedy}") from error
-        raise ImportError(
-            f"{doing} needs {package}, which is installed but does not work here ({error}): pip install --upgrade {remedy}"
-        ) from error
+        problem = f"{package}, which is installed but does not work here ({error})"
+        raise ImportError(f"{doing} needs {problem}: pip install --upgrade {remedy}") from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

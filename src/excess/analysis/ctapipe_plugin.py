@@ -89,7 +89,7 @@ class ExcessClassifier(Reconstructor):
                 own = self._container(self.judge(images.iloc[[number]]), 0, None)
                 own.prefix = f"{self.prefix}_tel"
                 event.dl2.tel[int(tel_id)].classification[self.prefix] = own
-        judged, telescopes = self.score_showers(images)
+        judged, telescopes = self.judge_showers(images)
         event.dl2.stereo.classification[self.prefix] = self._container(judged, 0, telescopes[0])
 
     def predict_table(self, key: Any, table: Table) -> dict[ReconstructionProperty, Table]:
@@ -130,7 +130,7 @@ class ExcessClassifier(Reconstructor):
         """Apply the model to rows with all columns that it needs."""
         return score_features(self._trained.model, to_features(table, self._trained.config))
 
-    def score_showers(self, images: pd.DataFrame) -> tuple[EventScores, list[list[int]]]:
+    def judge_showers(self, images: pd.DataFrame) -> tuple[EventScores, list[list[int]]]:
         """Return what the model says about the showers of images, in their order, and which telescopes were used."""
         groups = images.groupby(_KEYS, sort=False)
         number, n_showers = groups.ngroup().to_numpy(), groups.ngroups
