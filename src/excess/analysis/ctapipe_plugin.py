@@ -190,7 +190,7 @@ class _ShowerTable:
     def predict_table(self, mono_predictions: Table) -> Table:
         """Classify the showers of a table of images."""
         images = self._classifier.as_frame(mono_predictions)
-        judged, telescopes = self._classifier.score_showers(images)
+        judged, telescopes = self._classifier.judge_showers(images)
         keys = images[_KEYS].drop_duplicates()
         found = self._classifier.columns_of(judged, self.prefix)
         for position, key in enumerate(_KEYS):
