@@ -158,6 +158,19 @@ def test_models_are_compared_by_both_statistics(report, detections, forward):
         assert cells[5] == f"{detection.counts.n_on:,}"
 
 
+def test_values_of_models_that_were_applied_are_not_called_pooled(detections, tmp_path):
+    pooled = {name: replace(one, strategy="pooled") for name, one in detections.items()}
+    text = write_report(pooled, tmp_path / "pooled.html").read_text(encoding="utf-8")
+    assert "Bars are pooled values" in text
+    assert ">Pooled σ</th>" in text
+    one, *_, last = pooled
+    mixed = {**pooled, last: replace(pooled[last], strategy="applied")}
+    assert one != last
+    text = write_report(mixed, tmp_path / "mixed.html").read_text(encoding="utf-8")
+    assert "Bars are pooled values" not in text
+    assert ">Pooled σ</th>" not in text
+
+
 def test_page_holds_no_events(report, detections, tmp_path):
     detection = detections["forest"]
     many = replace(
@@ -259,6 +272,8 @@ def test_the_largest_number_is_the_one_to_quote(detections, forward, statistic):
         reason = "There is no forward value, which would be the one to quote: there are no times."
         assert (reason in shown["notes"]) == (strategy == "pooled")
         assert quoted[0] == (strategy != "pooled")
+        condition = "if the model was chosen before they were looked at"
+        assert (condition in content["numbers"][0]["rows"][0]["note"]) == (strategy == "applied")
         assert not any(quoted[1:])
 
 
@@ -328,6 +343,10 @@ def test_wrong_arguments(detections, tests_of_null, tmp_path):
     by_cut = Outcome(OnOffCounts(90, 100, 0.2), None, "cut")
     with pytest.raises(ValueError, match="forward has the statistic 'cut', but detection has 'likelihood'"):
         write_report(detections["forest"], path, forward=by_cut)
+    for strategy in ("pooled", "applied"):
+        other = replace(detections["forest"], strategy=strategy)
+        with pytest.raises(ValueError, match=rf"forward must be a search with strategy='forward'.* is '{strategy}'"):
+            write_report(detections["forest"], path, forward=other)
     with pytest.raises(ValueError, match="empty mapping"):
         write_report({}, path)
     with pytest.raises(FileNotFoundError, match=r"absent: there is no such folder to write a\.html to"):

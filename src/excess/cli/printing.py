@@ -204,7 +204,10 @@ def _what_to_quote(found: Any, forward: Any, detected: bool) -> str:
         )
     if found.strategy == "pooled":
         return f"{declared}. Its pooled value compares models; a detection wants a forward value (docs/honesty.md)."
-    return f"{declared}: for a detection, quote its value, {found.significance:.1f} sigma (docs/honesty.md)."
+    value = f"{found.significance:.1f} sigma"
+    if found.strategy == "applied":
+        value += ", if the model was chosen before these events were looked at"
+    return f"{declared}: for a detection, quote its value, {value} (docs/honesty.md)."
 
 
 def _significance_cell(found: Any, forward: Any, statistic: str) -> str:

@@ -47,6 +47,12 @@ _IN_BAG = 0.632
 """Share of events in a bag; the rows of a node are about this share of its events with bootstrap weights."""
 
 
+def _rows_per_event(has_weights: bool) -> float:
+    """Return the largest usual number of rows of a node for one of its events with bootstrap weights."""
+    # a row counts at least once, so that its node has no more rows than events; with small weights, nearly as many
+    return 1.0 if has_weights else _IN_BAG
+
+
 @dataclass(frozen=True)
 class Budget:
     """Limits that keep a fit within its memory; events are counted with their bootstrap weights."""
@@ -67,8 +73,7 @@ class Budget:
         """
         threads = executor.threads_per_worker
         slots = memory // (8 * WIDTH * n_chosen * (threads + 1))
-        # a row counts at least once, so that its node has no more rows than events; with small weights, nearly as many
-        job = memory / 2 / n_bytes / (1.0 if has_weights else _IN_BAG)
+        job = memory / 2 / n_bytes / _rows_per_event(has_weights)
         moved = job / threads
         if executor.max_moved is not None:
             moved = min(moved, executor.max_moved)
@@ -181,6 +186,7 @@ class BranchGrowth:
     settings: GrowthSettings
     n_codes: NDArray[np.int64]
     max_weight: int  # of an event in a bag
+    has_weights: bool
 
     @property
     def n_jobs(self) -> int:
@@ -213,7 +219,7 @@ class BranchGrowth:
 
     def expected_rows(self, job: int, task: int) -> int:
         """Return the approximate number of records in the node of a branch."""
-        return int(_IN_BAG * self.branches[job][task].size * 1.01) + 1000
+        return int(_rows_per_event(self.has_weights) * self.branches[job][task].size * 1.01) + 1000
 
     def run_task(self, job: int, task: int, rows: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Grow a branch; return its nodes in breadth-first order."""
@@ -329,7 +335,7 @@ class ForestGrower:
                     for slot, n in enumerate(nodes)
                 ]
             )
-        shuffle = BranchGrowth(routes, branches, self.settings, self.n_codes, self._max_weight)
+        shuffle = BranchGrowth(routes, branches, self.settings, self.n_codes, self._max_weight, self.has_weights)
         n_left = Counter(t for t, _ in self._small)
         for job, tables in zip(jobs, self.executor.shuffle(shuffle, self.parts), strict=True):
             for (t, node), table in zip(job, tables, strict=True):

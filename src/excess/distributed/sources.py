@@ -132,8 +132,8 @@ class ObservedFiles:
     groups : str, default="none"
         Column of the groups, such as nights; ``"none"`` for none.
     exposure : ExposureRatios or None, default=None
-        The exposure ratios of all events where these differ, by which events get weights; `train_in_chunks` finds them.
-        Without it, events have no weights.
+        For `train_in_chunks`, which finds the exposure ratios of all events and gives events weights by them where they
+        differ. Without it, events have no weights: where ratios differ, use `train_in_chunks`.
     """
 
     paths: str | PathLike[str] | Sequence[str | PathLike[str]]

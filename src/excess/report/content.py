@@ -69,10 +69,14 @@ def model_content(
     if n_unjudged := int(np.count_nonzero(~judged)):
         missing.append(f"{n_unjudged:,} of {len(judged):,} events were used for training only, and are not counted.")
     if detection.event_alpha is not None:
+        beyond = (
+            "Those of events beyond the cut in θ² are not known, so the θ² plot scales them by the mean there. "
+            if detection.theta is not None
+            else ""
+        )
         missing.append(
-            "Exposure ratios differ between events, and each event counts with its own. Those of events beyond the "
-            "cut in θ² are not known, so the θ² plot scales them by the mean there. The curve above the slider has "
-            "the significance at the stops of the slider."
+            f"Exposure ratios differ between events, and each event counts with its own. {beyond}The curve above the "
+            "slider has the significance at the stops of the slider."
         )
     explored = explore(detection, max_bytes)
     groups = group_rows(detection, missing)

@@ -9,7 +9,7 @@ import numpy as np
 from excess.validation.detection import Detection
 from excess.validation.outcome import Outcome
 
-__all__ = ["COMPARES", "TO_QUOTE", "Headline", "forward_value", "make_headline"]
+__all__ = ["COMPARES", "TO_QUOTE", "Headline", "forward_value", "make_headline", "to_quote"]
 
 TO_QUOTE = "the one to quote"
 COMPARES = "compares models"
@@ -59,9 +59,15 @@ def make_headline(detection: Detection, forward: Outcome | None, no_forward: str
         if status == "detected":
             meaning = f"{COMPARES}, not {TO_QUOTE}"
         notes.insert(0, _describe_absence(no_forward, quotable=status == "detected"))
-    elif detection.strategy == "applied" and status == "detected":
-        meaning = f"{TO_QUOTE}, if the model was chosen before they were looked at"
+    elif status == "detected":
+        meaning = to_quote(detection)
     return Headline(pooled, f"{name}: {meaning}", (), tuple(notes))
+
+
+def to_quote(detection: Detection) -> str:
+    """Say that a number is the one to quote, and on which condition."""
+    condition = ", if the model was chosen before they were looked at" if detection.strategy == "applied" else ""
+    return f"{TO_QUOTE}{condition}"
 
 
 def forward_value(detection: Detection, forward: Outcome | None, statistic: str) -> float | None:

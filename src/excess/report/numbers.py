@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from excess.report.headline import COMPARES, TO_QUOTE, forward_value
+from excess.report.headline import COMPARES, forward_value, to_quote
 from excess.stats.likelihood import OnOffLikelihood
 from excess.validation.detection import Detection
 from excess.validation.null_tests import NullTest
@@ -83,7 +83,7 @@ def _significance_numbers(
         quoted = False
     if quoted:
         first = rows[0]
-        rows[0] = first._replace(note=f"{TO_QUOTE}: {first.note}", quoted=True)
+        rows[0] = first._replace(note=f"{to_quote(detection)}: {first.note}", quoted=True)
     return [*rows, _Number("p-value", _p_value_text(best), f"of the {which}: upper tail of the normal law")]
 
 

@@ -101,6 +101,12 @@ def write_report(
     if not detections:
         raise ValueError("detection must hold at least one model, got an empty mapping")
     given = _by_name(forward, "forward", Detection, Outcome)
+    for name, one in given.items():
+        if isinstance(one, Detection) and one.strategy != "forward":
+            raise ValueError(
+                f"forward must be a search with strategy='forward', because its value is the one to quote; that of "
+                f"{name!r} is {one.strategy!r}"
+            )
     forwards = {name: one.outcome if isinstance(one, Detection) else one for name, one in given.items()}
     tests = _by_name(null_test, "null_test", NullTest)
     for argument, named in (("forward", forwards), ("null_test", tests)):

@@ -119,7 +119,7 @@ const plots = {
     const some = (wanted) => cut.map((v, i) => (i < n_uncut) === wanted ? v : null);
     const traces = [bars(some(true), "no cut", color("muted"), { offsetgroup: "cut", showlegend: false }), bars(some(false), "cut", color("off"))];
     if (likelihood) traces.unshift(bars(likelihood, "likelihood", color("other")));
-    return [traces, layout(`${data.models[0].strategy === "pooled" ? "pooled " : ""}significance / σ`, "", { margin: { l: 20, r: 50, t: likelihood ? 34 : 10, b: 44 }, height: 90 + (likelihood ? 52 : 38) * names.length,
+    return [traces, layout(`${data.models.every((model) => model.strategy === "pooled") ? "pooled " : ""}significance / σ`, "", { margin: { l: 20, r: 50, t: likelihood ? 34 : 10, b: 44 }, height: 90 + (likelihood ? 52 : 38) * names.length,
       yaxis: { automargin: true, autorange: "reversed", type: "category" }, showlegend: likelihood !== null, bargap: likelihood ? 0.3 : 0.45, bargroupgap: 0.08 })];
   },
 };
