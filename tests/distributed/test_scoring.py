@@ -6,7 +6,7 @@ from helpers import make_forest, model_bits
 
 from excess._core.rng import bootstrap_weights
 from excess.distributed import InProcess, fit_forest, scoring
-from excess.distributed.parts import EventRecords, EventScores, InMemory
+from excess.distributed.parts import EventRecords, InMemory, ScoredPart
 from excess.estimators._forest import ensemble
 from excess.estimators.members import N_CELLS
 from excess.stats import score_cells
@@ -34,7 +34,7 @@ def test_resamples_do_not_depend_on_parts():
     rng = np.random.default_rng(0)
     on, score = rng.random(5000) < 0.4, np.round(rng.random(5000), 2)
     score[::11] = np.nan
-    parts = [InMemory(EventScores(on[a:b], score[a:b], a)) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
+    parts = [InMemory(ScoredPart(on[a:b], score[a:b], a)) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
     scored = scoring.ScoredParts(InProcess(2), parts)
     held = ~np.isnan(score)
     whole = score_cells.EventsInMemory(on[held], score[held])

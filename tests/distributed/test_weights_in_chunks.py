@@ -7,7 +7,7 @@ from helpers import make_forest, model_bits, signal_bits
 
 from excess import exposure_weights
 from excess.distributed import Dask, EventFiles, InProcess, fit_forest, scoring
-from excess.distributed.parts import EventScores, InMemory
+from excess.distributed.parts import InMemory, ScoredPart
 from excess.events import write_events
 from excess.stats import score_cells
 
@@ -92,7 +92,7 @@ def test_counts_of_weights_do_not_depend_on_parts_and_order():
     rng = np.random.default_rng(0)
     on, score, weights = rng.random(5000) < 0.4, np.round(rng.random(5000), 2), rng.gamma(2.0, 0.5, 5000)
     score[::11] = np.nan
-    parts = [InMemory(EventScores(on[a:b], score[a:b], a, weights[a:b])) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
+    parts = [InMemory(ScoredPart(on[a:b], score[a:b], a, weights[a:b])) for a, b in [(0, 3), (3, 4000), (4000, 5000)]]
     scored = scoring.ScoredParts(InProcess(2), parts)
     held = ~np.isnan(score)
     whole = score_cells.EventsInMemory(on[held], score[held], weights[held])

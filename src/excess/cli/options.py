@@ -105,7 +105,7 @@ def _check_alpha(alpha: float | None) -> float | None:
     return alpha
 
 
-ObservedFiles = Annotated[
+FilesOrList = Annotated[
     list[Path],
     typer.Argument(
         help="Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV; or one YAML file that lists several "
@@ -272,7 +272,7 @@ class InputOptions:
 class EventOptions(InputOptions):
     """Which events, and how On and Off are told apart."""
 
-    files: ObservedFiles
+    files: FilesOrList
     config: Config = None
     alpha: Annotated[
         float | None,

@@ -67,7 +67,7 @@ class EventRecords:
 
 
 @dataclass(frozen=True)
-class EventScores:
+class ScoredPart:
     """Events with their out-of-bag scores."""
 
     on: BoolArray  # whether each event is On

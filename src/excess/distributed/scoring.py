@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from excess._core.checks import BoolArray, FloatArray
 from excess._core.exact_sums import exact_sum
 from excess.distributed.executors import Executor
-from excess.distributed.parts import EventRecords, EventScores, read_only
+from excess.distributed.parts import EventRecords, ScoredPart, read_only
 from excess.estimators._forest import ensemble, predictor
 from excess.estimators._forest.ensemble import BaggedTrees
 from excess.estimators.members import N_CELLS, label_units
@@ -40,9 +40,9 @@ class OutOfBag:
 
     forests: Sequence[BaggedTrees]
 
-    def __call__(self, events: EventRecords) -> EventScores:
+    def __call__(self, events: EventRecords) -> ScoredPart:
         """Return the events of a part with their scores by the first forest."""
-        return EventScores(events.on, self.scores(events)[0], events.first_row, events.bag.weights)
+        return ScoredPart(events.on, self.scores(events)[0], events.first_row, events.bag.weights)
 
     def scores(self, events: EventRecords) -> list[FloatArray]:
         """Return the scores of the events of a part by each forest."""
@@ -116,7 +116,7 @@ def _read_only_trees(forest: BaggedTrees) -> BaggedTrees:
     return BaggedTrees(flat, read_only(forest.values), read_only(forest.keys))
 
 
-def _count_units(events: EventScores, unit: CountUnit | None) -> NDArray[np.int64] | None:
+def _count_units(events: ScoredPart, unit: CountUnit | None) -> NDArray[np.int64] | None:
     """Return the weights of events in units; None where they have none."""
     return None if unit is None or events.weights is None else read_only(unit.count(events.weights))
 
@@ -130,7 +130,7 @@ class _DistinctScores:
     def empty(self) -> list[ScoreCells]:
         return []
 
-    def add(self, total: list[ScoreCells], events: EventScores) -> list[ScoreCells]:
+    def add(self, total: list[ScoreCells], events: ScoredPart) -> list[ScoreCells]:
         return [*total, count_cells(events.on, events.score, _count_units(events, self.unit), on_grid=False)]
 
     def merge(self, total: list[ScoreCells], other: list[ScoreCells]) -> list[ScoreCells]:
@@ -149,7 +149,7 @@ class _Grid:
     def empty(self) -> ScoreCells:
         return empty_grid()
 
-    def add(self, total: ScoreCells, events: EventScores) -> ScoreCells:
+    def add(self, total: ScoreCells, events: ScoredPart) -> ScoreCells:
         units = _count_units(events, self.unit)
         return add_to_grid(total, read_only(events.on), read_only(events.score), units)
 
@@ -181,7 +181,7 @@ class _Resamples:
     def empty(self) -> NDArray[np.int64]:
         return np.zeros((len(self.keys), len(self.cuts), 2), dtype=np.int64)
 
-    def add(self, total: NDArray[np.int64], events: EventScores) -> NDArray[np.int64]:
+    def add(self, total: NDArray[np.int64], events: ScoredPart) -> NDArray[np.int64]:
         on, score, cuts, keys = map(read_only, (events.on, events.score, self.cuts, self.keys))
         total += resample(on, score, _count_units(events, self.unit), self.firsts[events.first_row], cuts, keys)
         return total
@@ -191,7 +191,7 @@ class _Resamples:
 
 
 class ScoredParts:
-    """Scores of all events, in parts of `EventScores`, in order; has the methods that a threshold rule needs."""
+    """Scores of all events, in parts of `ScoredPart`, in order; has the methods that a threshold rule needs."""
 
     def __init__(self, executor: Executor, parts: Sequence[Any]) -> None:
         self._executor, self._parts = executor, list(parts)
@@ -254,7 +254,7 @@ class _Scored(NamedTuple):
     weight: Fraction | None  # the sum of their weights, if they have any
 
 
-def _count_scored(events: EventScores) -> _Scored:
+def _count_scored(events: ScoredPart) -> _Scored:
     scored = ~np.isnan(events.score)
     n_on = int(np.count_nonzero(scored & events.on))
     weight = None if events.weights is None else exact_sum(events.weights[scored])

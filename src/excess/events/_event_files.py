@@ -58,7 +58,7 @@ class Content(NamedTuple):
         return Plan.of(wanted, (*self.stored, *self.origin.telescope_columns), self.derivations)
 
 
-class EventFiles:
+class OpenedFiles:
     """Files of one format and one telescope, and what each holds.
 
     ``rows`` says whether a row is an event or a telescope image; by default, the columns asked for do.

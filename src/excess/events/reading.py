@@ -12,7 +12,7 @@ import pandas as pd
 
 from excess._core.checks import as_int
 from excess._core.errors import EventFileError, missing_column, wrap_errors
-from excess.events._event_files import LOCATION_COLUMNS, Content, EventFiles, Paths, Rows, compare_telescopes
+from excess.events._event_files import LOCATION_COLUMNS, Content, OpenedFiles, Paths, Rows, compare_telescopes
 from excess.events._formats import FORMATS, recognise
 from excess.events.telescopes import Location
 
@@ -155,7 +155,7 @@ def list_columns(path: str | PathLike[str]) -> tuple[str, ...]:
     ...     list_columns(path)
     ('night', 'width')
     """
-    return EventFiles("path", path).columns
+    return OpenedFiles("path", path).columns
 
 
 def iter_events(
@@ -195,7 +195,7 @@ def iter_events(
     [2, 1]
     """
     n_rows = as_int("chunk_rows", chunk_rows, minimum=1)
-    files = EventFiles("paths", paths, rows, columns)
+    files = OpenedFiles("paths", paths, rows, columns)
     wanted = _as_columns(columns, files.columns)
     files.check(wanted)
     return files.chunks(wanted, n_rows)
@@ -260,10 +260,10 @@ def read_events(
     0  20131103   5.50
     1  20131103   7.25
     """
-    files = EventFiles("paths", paths, rows, columns)
+    files = OpenedFiles("paths", paths, rows, columns)
     if join is None:
         return files.read(_as_columns(columns, files.columns), locate)
-    others = EventFiles("join", join, rows)
+    others = OpenedFiles("join", join, rows)
     wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
     for column in wanted:
         if column not in files.columns and column not in others.columns:
