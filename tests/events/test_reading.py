@@ -233,6 +233,37 @@ def test_lines_with_too_many_values_are_named(tmp_path, n_lines):
         assert lines.read() == path.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ('"width","name"\n1,a\n2,b,c\n3,d\n', 3),  # a header as R writes it
+        ('\ufeff"width","name, in full"\n1,a\n2,b,c\n', 3),
+        ('width,name\n1,"a, ""b"", c"\n2,"d\ne, f, g"\n3,"h",i\n', 5),
+        ("width,name\n1,a\n2,b,c", 3),
+        ("width,name\r\n1,a\r\n2,b,c\r\n3,d\r\n", 3),
+        ("width,name\r1,a\r2,b,c\r", 3),
+        ("width,name\n" + '1, "a, b, c"\n' * 50_000 + "2,b,c\n", 50_002),  # pieces end inside of texts
+    ],
+)
+def test_values_are_counted_outside_of_texts(tmp_path, content, line):
+    path = tmp_path / "events.csv"
+    path.write_bytes(content.encode())
+    with open_lines(path, 2) as lines, pytest.raises(EventFileError, match=rf"line {line} has more values than 2"):
+        lines.read()
+    path.write_bytes(content.replace("b,c", "c").replace('"h",i', '"h"').encode())
+    with open_lines(path, 2) as lines:
+        assert lines.read() == path.read_bytes()
+    assert len(pd.read_csv(path, skipinitialspace=True).columns) == 2  # so does pandas take the file
+
+
+def test_a_quote_inside_of_a_value_is_a_letter(tmp_path):
+    path = tmp_path / "events.csv"
+    path.write_text('width,name\n1,5" wide\n2,"a, b, c"\n')
+    with open_lines(path, 2) as lines:
+        assert lines.read() == path.read_bytes()
+    assert pd.read_csv(path)["name"].tolist() == ['5" wide', "a, b, c"]
+
+
 def test_names_behind_spaces(tmp_path):
     path = tmp_path / "events.csv"
     path.write_text("width, length\n1, 2\n3, 4\n")

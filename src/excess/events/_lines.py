@@ -17,6 +17,11 @@ __all__ = ["open_lines"]
 LONGEST_LINE = 4 << 20
 """Bytes of a line, roughly: a row of 10,000 columns has a few hundred thousand."""
 _PIECE = 1 << 18
+_SPACES = 64
+"""Spaces in front of a quote, at the end of a piece, behind which it is still seen where the value starts."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SEPARATES = np.isin(np.arange(256), list(b",\n\r"))
+"""Whether a letter stands between values."""
 
 
 class _Lines(io.RawIOBase):
@@ -26,55 +31,69 @@ class _Lines(io.RawIOBase):
         self._path, self._file, self._most_values = path, file, most_values
         self._since_end = 0  # of the last line
         self._in_quotes = False
-        self._n_lines, self._n_commas = 0, 0  # before this piece, and in the line that goes on in it
+        self._last = b""  # letter before this piece that is no space; none at the start of the file
+        self._n_ends = {b"\n": 0, b"\r": 0}  # before this piece
+        self._n_commas = 0  # of the line that goes on in this piece
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         piece = self._file.read(min(len(buffer), _PIECE))
-        self._follow(piece)
+        outside = self._without_texts(piece) if b'"' in piece or self._in_quotes else piece
+        self._last = piece[-_SPACES:].rstrip(b" ")[-1:] or self._last
+        self._follow(outside)
         if self._most_values is not None:
-            self._count_values(piece, self._most_values)
+            self._count_values(piece, outside, self._most_values)
         buffer[: len(piece)] = piece
         return len(piece)
 
-    def _follow(self, piece: bytes) -> None:
-        """Count the bytes since a line has ended; a line goes on inside of quotes."""
-        end = self._last_end(piece) if b'"' in piece or self._in_quotes else max(piece.rfind(b"\n"), piece.rfind(b"\r"))
-        self._since_end = self._since_end + len(piece) if end < 0 else len(piece) - end - 1
+    def _without_texts(self, piece: bytes) -> bytes:
+        """Return a piece with zeros in the place of texts inside of quotes, where commas and line ends are letters."""
+        if not self._last and piece.startswith(_BYTE_ORDER_MARK):
+            piece = piece.replace(_BYTE_ORDER_MARK, b" " * len(_BYTE_ORDER_MARK), 1)
+        letters = np.frombuffer((self._last or b"\n") + piece, dtype=np.uint8)
+        quotes = letters == ord('"')
+        quotes[0] = False  # counted with the piece before
+        inside = (np.cumsum(quotes, dtype=np.uint8) & 1).astype(np.bool_) ^ self._in_quotes  # odd numbers stay odd
+        # A quote opens a text at the start of a value, behind spaces or not, or goes on with it right behind another
+        # quote. For pandas, one in the midst of a value is a letter: which commas are in texts is not known from there.
+        opening = np.flatnonzero(quotes & inside)
+        before = opening - 1
+        goes_on = letters[before] == ord('"')
+        while (spaces := letters[before] == ord(" ")).any():
+            before = before - spaces
+        if not (goes_on | _SEPARATES[letters[before]]).all():
+            self._most_values = None
+        self._in_quotes = bool(inside[-1])
+        return np.where(inside, np.uint8(0), letters)[1:].tobytes()
+
+    def _follow(self, outside: bytes) -> None:
+        """Count the bytes since a line has ended."""
+        end = max(outside.rfind(b"\n"), outside.rfind(b"\r"))
+        self._since_end = self._since_end + len(outside) if end < 0 else len(outside) - end - 1
         if self._since_end > LONGEST_LINE:
             raise EventFileError(
                 f"{self._path}: has a line of more than {LONGEST_LINE >> 20} MiB, or a quote that is not closed; is it "
                 "a table of events?"
             )
 
-    def _count_values(self, piece: bytes, most: int) -> None:
-        """Look for a line with more values than there are columns, up to the first quote in the file."""
-        if b'"' in piece:
-            self._most_values = None  # commas may be parts of texts from here on
-            return
-        letters = np.frombuffer(piece, dtype=np.uint8)
-        ends = np.flatnonzero(letters == ord("\n"))
-        before = np.cumsum(letters == ord(","))[ends] + self._n_commas
+    def _count_values(self, piece: bytes, outside: bytes, most: int) -> None:
+        """Look for a line with more values than there are columns; an empty piece is the end of the last line."""
+        letters = np.frombuffer(outside or b"\n", dtype=np.uint8)
+        is_end = letters == ord("\n")
+        if b"\r" in outside:
+            is_end |= letters == ord("\r")
+        ends = np.flatnonzero(is_end)
+        before = np.searchsorted(np.flatnonzero(letters == ord(",")), ends) + self._n_commas
         too_many = np.diff(before, prepend=0) >= most
         if too_many.any():
-            line = self._n_lines + int(too_many.argmax()) + 1
+            end = int(ends[too_many.argmax()])
+            line = max(number + piece.count(kind, 0, end) for kind, number in self._n_ends.items()) + 1
             raise EventFileError(f"{self._path}: reading CSV failed: line {line} has more values than {most} columns")
-        self._n_lines += len(ends)
-        self._n_commas = piece.count(b",", int(ends[-1])) if len(ends) else self._n_commas + piece.count(b",")
-
-    def _last_end(self, piece: bytes) -> int:
-        """Return where the last line ends that does so outside of quotes; -1 if there is none."""
-        outside, end, start = not self._in_quotes, -1, 0
-        for part in piece.split(b'"'):
-            if outside and (found := max(part.rfind(b"\n"), part.rfind(b"\r"))) >= 0:
-                end = start + found
-            start += len(part) + 1
-            outside = not outside
-        # every quote but the one that is not there behind the last part
-        self._in_quotes = outside
-        return end
+        for kind in self._n_ends:
+            self._n_ends[kind] += piece.count(kind)
+        self._n_commas = outside.count(b",", int(ends[-1])) if len(ends) else self._n_commas + outside.count(b",")
 
 
 @contextmanager
