@@ -9,7 +9,6 @@ import numpy as np
 from excess._core.checks import BoolArray, FloatArray, as_threshold
 from excess.report.checks import PathLike, check_detection
 from excess.report.histograms import (
-    alpha_of,
     require_angles,
     require_scores,
     score_histogram,
@@ -29,6 +28,7 @@ from excess.report.style import (
 )
 from excess.stats.counts import OnOffCounts
 from excess.validation.detection import Detection
+from excess.validation.judged import alphas_of
 from excess.validation.outcome import count_events
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def plot_score_histogram(detection: Detection, *, ax: Axes | None = None, path: 
             ax.set_yscale("log", nonpositive="clip")
         drawn = draw_on_off(ax, shown, _count(detection, require_scores(detection)))
         if logarithmic:
-            lowest = min(float(np.min(_alphas(detection))), 1.0)  # height of a single event
+            lowest = min(float(np.min(alphas_of(detection))), 1.0)  # height of a single event
             ax.set_ylim(0.5 * lowest, highest.max() ** 1.4 / (0.5 * lowest) ** 0.4)
         else:
             leave_room(ax, shown, 1.4)
@@ -263,13 +263,9 @@ def plot_significance_over_time(detection: Detection, *, ax: Axes | None = None,
     return ax
 
 
-def _alphas(detection: Detection) -> FloatArray | float:
-    return alpha_of(detection, np.arange(len(detection.on)))
-
-
 def _count(detection: Detection, mask: BoolArray) -> OnOffCounts:
     """Count some events, each with its own exposure ratio where it differs."""
-    return count_events(detection.on, mask, _alphas(detection))
+    return count_events(detection.on, mask, alphas_of(detection))
 
 
 class _Marks(NamedTuple):
