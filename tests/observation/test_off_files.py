@@ -5,9 +5,10 @@ import pandas as pd
 import pytest
 
 from excess import OnOffCounts, OnOffTreeClassifier
+from excess._core.errors import MismatchError
 from excess.analysis import search
 from excess.events import AnalysisConfig, EventFileError, RegionConfig
-from excess.observation import observe
+from excess.observation import observe, propose_config
 from excess.observation.matching import match_runs, merge_labels
 from excess.observation.runs import TelescopeRun, join_runs, list_runs
 
@@ -233,6 +234,30 @@ def test_exclusion_at_the_place_of_off(tmp_path):
     star = {"name": "star", "ra": 83.7, "dec": 26.1, "radius": 0.1}
     with pytest.raises(ValueError, match=r"field of view of an Off run .* overlaps an exclusion"):
         observe(tmp_path / "on.csv", config("none", **source, exclusion=[star]), off=tmp_path / "off.csv")
+
+
+@pytest.mark.parametrize("lacking", ["columns", "columns of off", "source", "fields of view"])
+def test_exclusion_that_cannot_be_applied_to_off(lacking, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, dec in (("on", 22.01), ("off", 26.0)):
+        spread = 0.01 if lacking == "fields of view" else 0.3
+        table = pd.DataFrame({"ra": 83.63 + rng.normal(0, spread, 200), "dec": dec + rng.normal(0, spread, 200)})
+        table = table.assign(pointing_ra=83.63, pointing_dec=dec, width=table["ra"] + 1, length=1.0, livetime=100.0)
+        drop = lacking == "columns" or (lacking == "columns of off" and name == "off")
+        table.drop(columns=["ra"] if drop else []).to_csv(tmp_path / f"{name}.csv", index=False)
+    source = {} if lacking == "source" else {"source_ra": 83.63, "source_dec": 22.01}
+    files = {"events": tmp_path / "on.csv", "off": tmp_path / "off.csv"}
+    star = {"name": "star", "ra": 83.7, "dec": 26.1, "radius": 0.1}
+    with pytest.raises(MismatchError, match=r"exclusion cannot be applied .* columns ra, dec, pointing_ra"):
+        observe(files["events"], config("none", **source, exclusion=[star]), off=files["off"])
+    if lacking in ("columns", "source"):  # what files suggest
+        with pytest.raises(MismatchError, match="and source is given; or leave the exclusion out"):
+            propose_config(
+                files["events"],
+                off=files["off"],
+                source=(83.63, 22.01) if source else None,
+                regions={"exclusion": [star]},
+            )
 
 
 def test_off_runs_of_other_groups_have_no_ratio_of_their_own(files):

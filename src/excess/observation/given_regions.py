@@ -7,11 +7,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from excess._core.errors import ArgumentError
+from excess._core.errors import ArgumentError, MismatchError
 from excess.events import RegionConfig
 from excess.events.config import describe_error
+from excess.observation.region_methods import SKY_COLUMNS
 
-__all__ = ["change_regions", "check_regions"]
+__all__ = ["change_regions", "check_regions", "unusable_exclusion"]
 
 
 def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
@@ -38,6 +39,16 @@ def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
         for key in ("match", "match_within", "pairs"):
             if given.get(key) not in (None, (), [], "none"):
                 raise ArgumentError(key, "goes with `off`: it says which Off runs are compared with which On runs")
+
+
+def unusable_exclusion() -> MismatchError:
+    """Return the error for an exclusion beside Off files in which the place of Off on the sky is not known."""
+    return MismatchError(
+        "exclusion",
+        "cannot be applied to Off events in files of their own here: the place of Off on the sky is known where the "
+        "files and those of `off` hold sky positions of whole fields of view, in the columns "
+        f"{', '.join(SKY_COLUMNS)}, and `source` is given; or leave the exclusion out",
+    )
 
 
 def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionConfig:

@@ -20,6 +20,7 @@ from excess.events import (
 )
 from excess.observation.census import Census
 from excess.observation.feature_origin import check_origin
+from excess.observation.given_regions import unusable_exclusion
 from excess.observation.joining import check_independent, concatenate, join_regions, join_sky, thin_field
 from excess.observation.observation import Observation
 from excess.observation.observation_times import join_intervals
@@ -159,6 +160,8 @@ def _observe_off_files(
         key = "pairs" if regions.pairs else "match"
         raise ArgumentError("alpha", f"does not go with regions.{key}: each match of runs has that of its live times")
     offset = find_offset(files, pipeline.config)
+    if offset is None and regions.exclusion:
+        raise unusable_exclusion()
     sides: list[list[ObservedChunk]] = []
     for region, paths in enumerate(files.values()):
         with prefix_errors(_describe_paths(paths)):
@@ -166,6 +169,8 @@ def _observe_off_files(
             sides.append(list(own.read(paths, chunk_rows)))
         if region == 0 and all(chunk.census.n_outside == 0 for chunk in sides[0]):
             offset = None  # files of On events alone, so those of Off events are cut as well
+            if regions.exclusion:
+                raise unusable_exclusion()
     with prefix_errors(_describe_paths(files["events"])):
         ratio = match_events(sides[0], sides[1], regions) if alpha is None else alpha
     return _join_chunks([*sides[0], *sides[1]], pipeline, files, ratio)

@@ -15,7 +15,7 @@ from excess.events import RegionConfig, SourcePosition, find_source
 from excess.events.known_sources import source_of_object
 from excess.events.region_config import AUTO
 from excess.observation.column_roles import truth_columns
-from excess.observation.given_regions import change_regions, check_regions
+from excess.observation.given_regions import change_regions, check_regions, unusable_exclusion
 from excess.observation.inspection import Inspection
 from excess.observation.presets import Preset
 from excess.observation.region_methods import METHODS, SKY_COLUMNS, choose_method, theta_columns
@@ -86,6 +86,9 @@ def choose_regions(
         except ValueError as error:  # columns are missing
             return RegionChoice(wanted, "cannot be told apart", f"{found.name}: {error}")
     chosen, on_off, obstacle = _choose(found, replace(preset, **own), source, separate)
+    located = chosen.source_ra is not None and all(name in found.columns for name in SKY_COLUMNS)
+    if separate and wanted.exclusion and obstacle is None and not located:
+        raise unusable_exclusion()
     if "n_regions" in known:
         number_of = "as many regions as fit" if wanted.n_wanted is None else f"{wanted.n_wanted} regions"
         on_off = re.sub(r"^\d+ regions", number_of, on_off)
