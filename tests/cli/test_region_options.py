@@ -9,8 +9,10 @@ from helpers import run_command as run
 
 from excess._core.errors import ArgumentError
 from excess.analysis import load_model, train_in_chunks
+from excess.cli.options import region_settings
 from excess.events import Exclusion, RegionConfig, load_config
 from excess.observation import observe, propose_config
+from excess.observation.given_regions import change_regions
 
 CRAB = (83.6333, 22.0133)
 PLACE = (CRAB[0], CRAB[1] - 1.2)  # opposite to the source, seen from the first pointing
@@ -128,6 +130,23 @@ def test_runs_are_matched_by_an_option(tmp_path, capsys):
     assert "in 2 matches of runs" in str(matched)
     assert run("train", on, "--off", off, "--match", "zenith", "-m", "tree", "-o", tmp_path / "model") == 0
     assert "in 2 matches of runs" in said(capsys)
+    options = ("--alpha", "0.2", "-m", "tree", "-o", tmp_path / "other")
+    assert run("train", on, "--off", off, "--match", "zenith", *options) == 2
+    assert "--alpha: does not go with --match: each match of runs has that of its live times" in said(capsys)
+
+
+@pytest.mark.parametrize("matching", ["match: zenith, match_within: 2", 'pairs: [{"on": [10], "off": [20]}]'])
+def test_an_option_switches_matching_off(matching, tmp_path):
+    on, off = (write_field(tmp_path / f"{seed}.csv", seed) for seed in (1, 2))
+    (tmp_path / "my.yaml").write_text(
+        "features: [width, length]\nderived_features: {}\nquality_cuts: []\n"
+        f"groups: obs_id\nregions: {{source: Crab, {matching}}}\n"
+    )
+    found = observe(on, tmp_path / "my.yaml", off=off, regions=region_settings(None, None, "none"))
+    assert found.config.regions == RegionConfig(source="Crab")
+    assert "matches of runs" not in str(found)
+    with pytest.raises(ArgumentError, match=r"^match_within goes with match: zenith or time"):
+        change_regions(RegionConfig(), {"match": "none", "match_within": 2.0})
 
 
 def test_regions_that_files_cannot_have(field, tmp_path, capsys):

@@ -164,7 +164,7 @@ def test_no_live_times(files, tmp_path):
     pd.DataFrame({"width": [1.0, 2.0], "length": [1.0, 3.0], "obs_id": 5}).to_csv(bare, index=False)
     with pytest.raises(ValueError, match=r"alpha is needed with off: .*bare.csv has no column livetime, nor ontime"):
         observe(files[0], config(), off=bare)
-    with pytest.raises(ValueError, match=r"alpha does not go with regions\.match"):
+    with pytest.raises(ValueError, match=r"alpha does not go with match: each match of runs"):
         observe(files[0], config(match="zenith"), off=files[1], alpha=0.2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,8 @@ from excess.events.config import describe_error
 from excess.observation.region_methods import SKY_COLUMNS
 
 __all__ = ["change_regions", "check_regions", "unusable_exclusion"]
+
+_WITHOUT_MATCH: dict[str, Any] = {"match_within": None, "pairs": ()}
 
 
 def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
@@ -54,6 +57,8 @@ def unusable_exclusion() -> MismatchError:
 def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionConfig:
     """Return regions in which given settings take the place of others.
 
+    With ``match: none``, what says how runs are matched otherwise is left out: ``match_within`` and ``pairs``.
+
     Parameters
     ----------
     regions : RegionConfig
@@ -85,12 +90,12 @@ def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionCon
     if not given:
         return regions
     try:
-        return regions.with_settings(given)
+        return regions.with_settings({**_WITHOUT_MATCH, **given} if given.get("match") == "none" else given)
     except ValidationError as error:
         problem = error.errors()[0]
         if not problem["loc"]:  # settings that do not go together
             message = describe_error(problem)
-            key = next((key for key in given if key in message), "regions")
+            key = next((word for word in re.findall(r"\w+", message) if word in given), "regions")
             own = message.removeprefix(f"{key} ")
             raise ArgumentError(key, own if own != message else f"is wrong: {message}") from error
         message = describe_error({**problem, "loc": ("regions", *problem["loc"])})

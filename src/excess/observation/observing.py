@@ -157,8 +157,8 @@ def _observe_off_files(
     if alpha is None:
         check_live_times(files)
     elif regions.pairs or regions.match != "none":
-        key = "pairs" if regions.pairs else "match"
-        raise ArgumentError("alpha", f"does not go with regions.{key}: each match of runs has that of its live times")
+        key = "regions.pairs" if regions.pairs else "`match`"
+        raise ArgumentError("alpha", f"does not go with {key}: each match of runs has that of its live times")
     offset = find_offset(files, pipeline.config)
     if offset is None and regions.exclusion:
         raise unusable_exclusion()
