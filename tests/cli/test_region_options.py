@@ -149,6 +149,34 @@ def test_an_option_switches_matching_off(matching, tmp_path):
         change_regions(RegionConfig(), {"match": "none", "match_within": 2.0})
 
 
+def test_info_refuses_regions_that_it_cannot_count_in(field, tmp_path, capsys):
+    angles = tmp_path / "angles.csv"
+    table = pd.read_csv(field).drop(columns=["ra", "dec"]).assign(theta_deg=0.1, theta_deg_off_1=0.5)
+    table.to_csv(angles, index=False)
+    (tmp_path / "my.yaml").write_text("regions: {n_regions: 2}\n")
+    assert run("info", angles, "-c", tmp_path / "my.yaml") == 0
+    assert "without a cut" in capsys.readouterr().out
+    for options, message in (
+        (("--regions", "ring"), "the regions have the method ring, which needs sky positions"),
+        (("--exclusion", "Crab 0.3"), "exclusion needs sky positions in the columns ra, dec"),
+    ):
+        assert run("info", angles, "-c", tmp_path / "my.yaml", *options) == 1
+        assert f"excess: {angles}: {message}" in said(capsys)
+    assert run("info", field, "-c", tmp_path / "my.yaml", "--regions", "ring") == 1
+    assert f"excess: {field}: the position of the source is needed to count On and Off events" in said(capsys)
+    assert run("info", angles, "--regions", "ring") == 0  # says what would be assumed, and why there is no detection
+    assert "which needs sky positions" in " ".join(capsys.readouterr().out.split())
+
+
+def test_info_refuses_regions_of_a_model(field, tmp_path, capsys):
+    model = tmp_path / "model"
+    assert run("train", field, "--source", "Crab", "-m", "tree", "-o", model) == 0
+    capsys.readouterr()
+    for option in (("--regions", "ring"), ("--exclusion", "Crab 0.3"), ("--source", "Crab"), ("--config", field)):
+        assert run("info", model, *option) == 1
+        assert f"excess: {option[0]}: goes with event files, and {model} is a model file" in said(capsys)
+
+
 def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     table = pd.read_csv(field).drop(columns=["ra", "dec"]).assign(theta_deg=0.1, theta_deg_off_1=0.5)
     table.to_csv(tmp_path / "angles.csv", index=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from excess._core.errors import MismatchError
 from excess.analysis.output_columns import OutputColumns
 from excess.estimators.model_file import is_model_file, read_header
 from excess.events import EventFileError, RegionConfig, describe, iter_events, list_columns
@@ -47,12 +48,25 @@ def describe_file(
         computed while reading), ``telescope_columns``, and ``on_off``, the counts of On and Off events where the file
         says enough for them. What a file does not tell is None, or empty. ``assumed`` is the proposal of a
         configuration, None where one is given, or where it is FACT's open Crab analysis.
+
+    Raises
+    ------
+    EventFileError
+        If ``regions`` are given that the file does not have the columns for, or that need a source which is not given.
+    MismatchError
+        If there are settings of regions for a model file.
     """
     if is_model_file(path):
+        given = {"config": config, "source": source, **(regions or {})}
+        for argument, value in given.items():
+            if value is not None:
+                raise MismatchError(argument, f"goes with event files, and {path} is a model file")
         return read_header(path)
     found = describe(path)
     proposal = propose_config(path, source=source, regions=regions) if config is None else None
     chosen = as_config(config, source, regions=regions).regions if proposal is None else proposal.regions
+    # what is asked for is either counted in or refused; the obstacle of a proposal says so already
+    required = bool(regions) and (proposal is None or proposal.obstacle is None)
     return {
         "format": found.format,
         "telescope": found.telescope,
@@ -65,7 +79,7 @@ def describe_file(
         "columns": list(found.columns),
         "derived": list(found.derived),
         "telescope_columns": list(found.telescope_columns),
-        "on_off": _on_off(Path(path), found.columns, chosen),
+        "on_off": _on_off(Path(path), found.columns, chosen, required=required),
         "assumed": None if proposal is None or proposal.usual else proposal.to_dict(),
     }
 
@@ -113,18 +127,32 @@ def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], reg
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     method, names = choose_method(list_columns(given[0]), regions)
     if method != "angles" and regions.source_ra is None:
-        raise EventFileError(f"{given[0]}: the position of the source is needed to count On and Off events")
+        raise _no_source(given[0])
     counts = [find_regions(table, regions).counts for table in iter_events(given, names)]
     return sum(counts[1:], start=counts[0])
 
 
-def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig) -> dict[str, str]:
-    """Return the counts in the regions, without a cut and by each selection; nothing where regions are not known."""
+def _no_source(path: str | PathLike[str]) -> EventFileError:
+    return EventFileError(
+        f"{path}: the position of the source is needed to count On and Off events: give source (--source), or a "
+        "configuration that has it"
+    )
+
+
+def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig, *, required: bool) -> dict[str, str]:
+    """Return the counts in the regions, without a cut and by each selection.
+
+    Where regions are not known, that is an error if they are required; else there are the events of each selection.
+    """
     try:
         method, names = choose_method(columns, regions)
-    except ValueError:
+    except ValueError as error:
+        if required:
+            raise EventFileError(f"{path}: {error}") from error
         return _selected(path, columns)
     if method != "angles" and regions.source_ra is None:
+        if required:
+            raise _no_source(path)
         return _selected(path, columns)
     selections = [found.selected for found in OutputColumns.found_in(columns)]
     counts: dict[str, OnOffCounts] = {}
