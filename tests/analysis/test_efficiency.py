@@ -330,6 +330,12 @@ class TestCommand:
         ):
             assert run_command("efficiency", model_path, gamma_path, "-o", output, *options) == 1
             assert message in " ".join(capsys.readouterr().err.split())
+        (tmp_path / "efficiency.fits").write_text("mine")
+        arguments = ("--aeff", tmp_path / "efficiency.fits", "-o", tmp_path / "out", "--overwrite")
+        assert run_command("efficiency", model_path, gamma_path, *arguments) == 2
+        assert "--aeff: has" in (told := " ".join(capsys.readouterr().err.split()))
+        assert "would replace efficiency.fits of the efficiency itself" in told
+        assert not (tmp_path / "out").exists()
         assert reading == []
         # a folder that was made for nothing is removed
         assert run_command("efficiency", model_path, gamma_path, "-o", tmp_path / "new" / "out") == 1

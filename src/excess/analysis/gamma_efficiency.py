@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from excess._core.checks import FloatArray, as_choice, as_floats
-from excess._core.errors import EventFileError
+from excess._core.errors import ArgumentError, EventFileError
 from excess._core.files import prepare_folder, replacing
 from excess.analysis.output_paths import check_outputs, made_folder
 from excess.analysis.trained_model import TrainedModel
@@ -380,13 +380,20 @@ def claim_efficiency_folder(
     ------
     EventFileError
         If a file is there already, would replace an input, or if the folder cannot be used.
+    ArgumentError
+        If the copy of an effective area would have the name of a file of the efficiency.
     """
     target, given = Path(folder), [Path(path) for path in areas]
     for path in given:
         if not path.is_file():
             raise EventFileError(f"{path}: does not exist")
     inputs = [*files, *given, *([] if model.path is None else [model.path])]
-    outputs = [*_files_in(target, model.config.bins is not None, plots), *(target / path.name for path in given)]
-    check_outputs(outputs, inputs, overwrite=overwrite)
+    outputs = _files_in(target, model.config.bins is not None, plots)
+    for path in given:
+        if target / path.name in outputs:
+            raise ArgumentError(
+                "areas", f"has {path}, whose copy would replace {path.name} of the efficiency itself; rename the file"
+            )
+    check_outputs([*outputs, *(target / path.name for path in given)], inputs, overwrite=overwrite)
     with made_folder(target):
         yield target

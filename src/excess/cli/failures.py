@@ -16,6 +16,7 @@ from excess.cli.printing import LONGEST_TEXT, shortened, visible
 __all__ = ["as_option", "as_usage_error", "fail", "is_usage"]
 
 _OPTIONS = {
+    "areas": "aeff",
     "cv": "folds",
     "executor": "dask",
     "method": "regions",
