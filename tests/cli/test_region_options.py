@@ -9,9 +9,9 @@ from helpers import run_command as run
 
 from excess._core.errors import ArgumentError
 from excess.analysis import load_model, train_in_chunks
-from excess.cli.options import region_settings
+from excess.cli.options import METHODS, region_settings
 from excess.events import Exclusion, RegionConfig, load_config
-from excess.observation import observe, propose_config
+from excess.observation import observe, propose_config, region_methods
 from excess.observation.given_regions import change_regions
 
 CRAB = (83.6333, 22.0133)
@@ -175,6 +175,10 @@ def test_info_refuses_regions_of_a_model(field, tmp_path, capsys):
     for option in (("--regions", "ring"), ("--exclusion", "Crab 0.3"), ("--source", "Crab"), ("--config", field)):
         assert run("info", model, *option) == 1
         assert f"excess: {option[0]}: goes with event files, and {model} is a model file" in said(capsys)
+
+
+def test_methods_are_those_of_the_analysis():
+    assert sorted(METHODS) == sorted(name.replace("_", "-") for name in region_methods.METHODS)
 
 
 def test_regions_that_files_cannot_have(field, tmp_path, capsys):

@@ -7,6 +7,7 @@ on the content of files is 1, also where an option has to be changed.
 from __future__ import annotations
 
 import re
+from typing import Protocol, TypeGuard
 
 import typer
 
@@ -45,16 +46,24 @@ def _problem_of(error: ArgumentError) -> str:
     return re.sub("`([a-z_]+)`", lambda name: as_option(name[1]), error.problem)
 
 
-def is_usage(error: BaseException) -> bool:
+class _UsageError(Protocol):
+    """An error of the library that parses options, which typer has under several names."""
+
+    exit_code: int
+
+    def show(self) -> None: ...
+
+
+def is_usage(error: BaseException) -> TypeGuard[_UsageError]:
     """Say whether an error is about options, which are shown with the usage of the command."""
     return hasattr(error, "exit_code") and hasattr(error, "show")
 
 
 def fail(error: Exception) -> int:
     """Say what went wrong, and return the exit code."""
-    if hasattr(error, "exit_code") and hasattr(error, "show"):
+    if is_usage(error):
         error.show()
-        return int(error.exit_code)
+        return error.exit_code
     typer.echo(f"excess: {visible(shortened(_sentence_of(error), LONGEST_TEXT))}", err=True)
     return 1
 
