@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-PYTEST_ARGS ?= -n auto
+# stolen work leaves neighbouring tests together, which share what is made for them
+PYTEST_ARGS ?= -n auto --dist worksteal
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help demo test quick lint format bench docs links coverage dist test-oldest test-newest clean
@@ -40,6 +41,11 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 $(VENV)/.docs: $(BIN)/python pyproject.toml
 	$(PIP_INSTALL) --editable ".[docs]"
 	@touch $@ $(VENV)/.core
+
+# all of it at once, for the gate
+$(VENV)/.all: $(BIN)/python pyproject.toml
+	$(PIP_INSTALL) --editable ".[dev,docs]"
+	@touch $@ $(VENV)/.core $(VENV)/.dev $(VENV)/.docs
 
 demo: $(VENV)/.core
 	$(BIN)/excess demo -o demo --overwrite

@@ -314,6 +314,7 @@ def test_plots_without_data_are_left_out(found, tmp_path):
     def names(detection):
         return {path.stem.removeprefix("x_") for path in write_plots({"x": detection}, tmp_path, "svg")}
 
+    found = replace(found, features=found.features[:2])
     always = {"theta_squared", "scores", "threshold_curve", "over_time", "importances", "features"}
     assert names(found) == {*always, "likelihood", "light_curve", "excess_rate"}
     assert names(replace(found, groups=None)) == {*always, "likelihood", "excess_rate_by_night"}
