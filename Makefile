@@ -13,7 +13,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
 	@echo "make test    run the tests"
-	@echo "make quick   run the quick tests, without slow ones and examples: for the minute after an edit"
+	@echo "make quick   run the quick tests, without slow ones and examples: for the minutes after an edit"
 	@echo "make lint    check formatting, lint, types and layers"
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
