@@ -263,7 +263,7 @@ def test_permutation_p_value(forest, noisy_data):
     assert "permutation p-value 0.05 (19 permutations)" in str(strong)
     # one data set without a source in twenty has the smallest p-value, so that one alone says little
     p_values = []
-    for seed in range(100, 106):
+    for seed in range(100, 104):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(600, 4)), (rng.random(600) < 1 / 3).astype(int)
         groups = np.arange(600) % 5
@@ -281,7 +281,7 @@ def test_null_data_are_calibrated():
     """A small version of `excess reproduce calibration`, with bounds that a biased procedure breaks."""
     p_values, forward = [], []
     model = OnOffTreeClassifier(max_depth=2, min_samples_leaf=10)
-    n_sets = 60
+    n_sets = 40
     for number in range(n_sets):
         rng = np.random.default_rng(number)
         X, y, groups = rng.normal(size=(300, 3)), rng.random(300) < 1 / 3, rng.integers(0, 4, 300)
