@@ -86,7 +86,7 @@ def test_init_writes_what_was_given(field, tmp_path, capsys):
     assert regions.exclusion == exclusions
     assert (regions.source_ra, regions.source_dec) == CRAB
     # the same by the method of two words, and by no option
-    assert run("init", field, "--source", "Crab", "--regions", "same-declination", "-o", tmp_path / "two.yaml") == 0
+    assert run("init", field, "--source", "Crab", "--regions", "Same_Declination", "-o", tmp_path / "two.yaml") == 0
     assert load_config(tmp_path / "two.yaml").regions.method == "same_declination"
     assert propose_config(field, source="Crab").regions == RegionConfig(source="Crab")
 

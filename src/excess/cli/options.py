@@ -125,6 +125,11 @@ Source = Annotated[
 METHODS = ("reflected", "ring", "same-declination", "angles")
 
 
+def _check_method(method: str | None) -> str | None:
+    # a configuration writes same_declination
+    return one_of(METHODS)(None if method is None else method.lower().replace("_", "-"))
+
+
 def _check_exclusions(given: list[str] | None) -> list[str] | None:
     if given:
         with exit_at_interrupts():
@@ -144,7 +149,7 @@ RegionMethod = Annotated[
         help="Where Off is: reflected, ring or same-declination, from sky positions, or angles, by the columns of "
         "angles in the files; in the place of what the configuration says.",
         metavar="METHOD",
-        callback=one_of(METHODS),
+        callback=_check_method,
         rich_help_panel=EVENTS,
     ),
 ]

@@ -199,7 +199,7 @@ def fold_maker(
         if min(n_on, len(labels) - n_on) < n_folds:
             raise ValueError(
                 f"too few events for {n_folds} folds: {n_on} On and {len(labels) - n_on} Off, and each fold "
-                "needs one of either"
+                "needs one of each"
             )
     if strategy == "forward":
         if not is_fold_number(cv):
