@@ -263,7 +263,7 @@ def test_permutation_p_value(forest, noisy_data):
     assert "permutation p-value 0.05 (19 permutations)" in str(strong)
     # one data set without a source in twenty has the smallest p-value, so that one alone says little
     p_values = []
-    for seed in range(100, 104):
+    for seed in range(100, 106):
         rng = np.random.default_rng(seed)
         X, y = rng.normal(size=(600, 4)), (rng.random(600) < 1 / 3).astype(int)
         groups = np.arange(600) % 5

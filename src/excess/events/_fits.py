@@ -106,8 +106,8 @@ def _events(path: Path) -> Iterator[tuple[Any, Any]]:
         if not found:
             names = ", ".join(hdu.name for hdu in hdus[:8]) + (", ..." if len(hdus) > 8 else "")
             raise EventFileError(
-                f"{path}: this FITS file has no extension EVENTS, nor another table with RA and DEC, only {names}; leave "
-                "it out if it holds instrument responses or an index, else it is not complete"
+                f"{path}: this FITS file has no extension EVENTS, nor another table with RA and DEC, only {names}; "
+                "leave it out if it holds instrument responses or an index, else it is not complete"
             )
         hdu = found[0]
         if not isinstance(hdu, table):
