@@ -483,7 +483,7 @@ def test_paths_without_a_file_are_refused(tmp_path):
     refused(tmp_path, "is a folder; name the files in it")
     (tmp_path / "file").write_text("text")
     refused(tmp_path / "file" / "model", "cannot be read: Not a directory|does not exist")
-    refused(str(tmp_path / "a\0b"), "cannot be read: embedded null")
+    refused(str(tmp_path / "a\0b"), "cannot be read: .*embedded null")
 
 
 def test_model_files_are_known_by_how_they_begin(models, tmp_path):
@@ -838,7 +838,7 @@ def test_paths_that_cannot_be_written_are_named(models, tmp_path):
     for path, match in [
         (tmp_path, "is a folder; give the name of a file"),
         (tmp_path / "none" / "model", "cannot be written: No such file"),
-        (tmp_path / "a\0b", "cannot be written: embedded null"),
+        (tmp_path / "a\0b", "cannot be written: .*embedded null"),
         (tmp_path / ("x" * 300), "cannot be written: File name too long"),
     ]:
         with pytest.raises(ModelFileError, match=match) as caught:

@@ -87,6 +87,7 @@ def test_arithmetic_binds_as_in_pandas(expression):
     np.testing.assert_allclose(found[finite], expected[finite], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:Bitwise inversion:DeprecationWarning")  # of pandas, since Python 3.12
 @given(CONDITIONS)
 def test_conditions_bind_as_in_pandas(expression):
     expected = TABLE.eval(f"({expression}) & width < inf", local_dict={"inf": np.inf}, engine="python")

@@ -130,7 +130,7 @@ def _check_method(method: str | None) -> str | None:
     return one_of(METHODS)(None if method is None else method.lower().replace("_", "-"))
 
 
-def _check_exclusions(given: list[str] | None) -> list[str] | None:
+def _check_exclusions(given: list[str] | None) -> list[str]:
     if given:
         with exit_at_interrupts():
             from excess.analysis import check_exclusion
@@ -139,7 +139,7 @@ def _check_exclusions(given: list[str] | None) -> list[str] | None:
                 check_exclusion(text)
         except ArgumentError as error:
             raise typer.BadParameter(error.problem) from error
-    return given
+    return given or []  # typer 0.16 asks for the length
 
 
 RegionMethod = Annotated[
