@@ -31,10 +31,10 @@ def table():
 
 @pytest.mark.slow
 def test_applying_to_files_of_an_observation(tmp_path):
-    paths = write_nights(tmp_path, 3, 20_000)
-    trained = train_in_chunks(paths, model=make_forest(), chunk_rows=7_000)
-    applied = apply(trained, paths, tmp_path / "scored", chunk_rows=3_000)
-    assert [found.n_events for found in applied.values()] == [20_000] * 3
+    paths = write_nights(tmp_path, 3, 60_000)
+    trained = train_in_chunks(paths, model=make_forest(), chunk_rows=17_000)
+    applied = apply(trained, paths, tmp_path / "scored", chunk_rows=10_000)
+    assert [found.n_events for found in applied.values()] == [60_000] * 3
     scored = read_events(applied[paths[1]].path, NEW)
     assert scored["excess_selected"].sum() == applied[paths[1]].n_selected > 0
 

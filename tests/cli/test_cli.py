@@ -369,7 +369,7 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_demo(tmp_path, capsys):
-    assert run("demo", "--events", 30_000, "--signal", 600, "-o", tmp_path, "--json") == 0
+    assert run("demo", "--events", 60_000, "--signal", 900, "-o", tmp_path, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert list(result["models"]) == ["forest", "li-ma-tree", "k-means", "supervised"]
     assert result["models"]["forest"]["significance"] > result["observation"]["significance"]

@@ -68,10 +68,10 @@ def test_errors_of_tasks_are_raised_once_and_keep_nothing(shared_client):
 
 
 @pytest.mark.slow
-def test_same_bits_on_one_and_three_dask_workers(events, tmp_path, cluster, client):
+def test_same_bits_on_one_two_and_four_dask_workers(events, tmp_path, cluster, client):
     files = EventFiles(write_files(events, tmp_path), NAMES, "on", chunk_rows=500)
     expected = model_bits(make_forest().fit(*events), tmp_path)
-    for n_new, n_workers in ((1, 1), (2, 3)):
+    for n_new, n_workers in ((1, 1), (1, 2), (2, 4)):
         cluster.add_workers(n_new)
         client.wait_for_workers(n_workers, timeout=60)
         assert len(client.nthreads()) == n_workers

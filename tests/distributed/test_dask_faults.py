@@ -1,5 +1,6 @@
 """Faults of a Dask cluster: every wait has an end and a sentence, slow work is none of them."""
 
+import errno
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from excess.distributed import Dask, DistributedError
+from excess.distributed.dask_connection import _reason
 from excess.distributed.parts import InMemory
 
 distributed = pytest.importorskip("distributed")
@@ -101,6 +103,15 @@ def test_loggers_of_dask_that_are_silent_stay_so(monkeypatch):
     with pytest.raises(DistributedError, match="no Dask scheduler answers"):
         Dask("tcp://127.0.0.1:9", patience=0.5)
     assert not logging.getLogger("distributed.client").isEnabledFor(logging.CRITICAL)
+
+
+def test_a_refused_connection_is_named_behind_a_timeout():
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    late = TimeoutError("nothing was heard")
+    late.__cause__ = OSError("Timed out trying to connect")
+    late.__cause__.__cause__ = refused
+    assert _reason(late, 2.0) == "Connection refused"
+    assert _reason(TimeoutError(), 2.0) == "no answer within 2 seconds"
 
 
 def test_a_worker_in_place_of_the_scheduler_is_refused(shared_client):

@@ -281,7 +281,7 @@ def test_null_data_are_calibrated():
     """A small version of `excess reproduce calibration`, with bounds that a biased procedure breaks."""
     p_values, forward = [], []
     model = OnOffTreeClassifier(max_depth=2, min_samples_leaf=10)
-    n_sets = 40
+    n_sets = 60
     for number in range(n_sets):
         rng = np.random.default_rng(number)
         X, y, groups = rng.normal(size=(300, 3)), rng.random(300) < 1 / 3, rng.integers(0, 4, 300)
