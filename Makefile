@@ -8,15 +8,17 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto --dist worksteal
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test quick lint format bench docs links coverage dist test-oldest test-newest clean
+.PHONY: help demo test quick test-all lint format bench reproduce docs links coverage dist test-oldest test-newest clean
 
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
 	@echo "make test    run the tests"
 	@echo "make quick   run the quick tests, without slow ones and examples: for the minutes after an edit"
+	@echo "make test-all  run all tests, with Monte Carlo studies, killed workers and reproduced tables: before a release"
 	@echo "make lint    check formatting, lint, types and layers"
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
+	@echo "make reproduce    run the experiments of the paper; TARGETS='crab --trials 3' for a part; look at reproduction/"
 	@echo "make docs    build the documentation site with its tutorials; look at docs/_build/html/index.html"
 	@echo "make links   ask the servers of all links that lead out of the site; needs a network"
 	@echo "make coverage     run all tests and say which lines of the package no test runs; look at htmlcov/index.html"
@@ -54,7 +56,10 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 quick: $(VENV)/.dev
-	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow" tests
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "not slow and not campaign" tests
+
+test-all: $(VENV)/.dev
+	$(BIN)/python -m pytest $(PYTEST_ARGS) -m "campaign or not campaign"
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -67,7 +72,11 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.dev
-	@for file in benchmarks/bench_*.py benchmarks/compare_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+	@for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
+
+TARGETS ?= all
+reproduce: $(VENV)/.dev
+	$(BIN)/python -m studies.paper $(TARGETS)
 
 # warnings are errors: a link to a page or a name that does not exist is one
 docs: $(VENV)/.docs
@@ -97,12 +106,12 @@ test-oldest:
 	$(PYTHON) -m venv --clear .venv-oldest
 	$(PYTHON) tools/oldest.py test > .venv-oldest/oldest.txt
 	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c .venv-oldest/oldest.txt --editable ".[test]"
-	NUMBA_CACHE_DIR=$(CURDIR)/.venv-oldest/kernels .venv-oldest/bin/python -m pytest $(PYTEST_ARGS) $(OTHERS_WARN) -m "not slow" tests
+	NUMBA_CACHE_DIR=$(CURDIR)/.venv-oldest/kernels .venv-oldest/bin/python -m pytest $(PYTEST_ARGS) $(OTHERS_WARN) -m "not slow and not campaign" tests
 
 test-newest:
 	$(PYTHON) -m venv --clear .venv-newest
 	.venv-newest/bin/python -m pip install --quiet --disable-pip-version-check --pre --editable ".[test]"
-	NUMBA_CACHE_DIR=$(CURDIR)/.venv-newest/kernels .venv-newest/bin/python -m pytest $(PYTEST_ARGS) -m "not slow" tests
+	NUMBA_CACHE_DIR=$(CURDIR)/.venv-newest/kernels .venv-newest/bin/python -m pytest $(PYTEST_ARGS) -m "not slow and not campaign" tests
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest dist htmlcov .coverage .coverage.* docs/_build docs/_tutorials docs/api/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,14 +23,15 @@ from rich.table import Table
 from sklearn.ensemble import RandomForestClassifier
 
 from excess import OnOffForestClassifier
-from excess.events import EventWriter, load_config
-from excess.observation import observe
-from excess.observation.simulation import simulate_observation
+from excess.config import load_config
+from excess.dataset import OnOffDataset
+from excess.dataset._simulate import simulate_observation
+from excess.io import EventWriter
 
 N_EVENTS, BLOCK, N_JOBS, N_RUNS = 5_000_000, 500_000, 2, 3
 MEASURED = """
 import sys, time
-import excess.analysis.application  # what is imported is not timed
+import excess.analysis._apply  # what is imported is not timed
 from excess.cli import main
 start = time.perf_counter()
 try:
@@ -68,7 +69,7 @@ def main() -> None:
     """Measure and print."""
     console = Console(width=110)
     config = load_config()
-    training = observe(simulate_observation(random_state=99), config)
+    training = OnOffDataset.from_files(simulate_observation(random_state=99), config)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         console.print("Writing events", style="dim")
@@ -114,7 +115,7 @@ def main() -> None:
 
 def observe_block(config) -> np.ndarray:
     """Return the features of one block of events."""
-    from excess.events import to_features
+    from excess.config import to_features
 
     return to_features(simulate_observation(BLOCK, 800, random_state=0), config).X
 

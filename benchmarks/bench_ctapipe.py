@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from ctapipe_files import write_ctapipe
 
-from excess.events import describe, read_events
+from excess.io import describe, read_events
 
 N_EVENTS = 100_000
 N_TELESCOPES = 8

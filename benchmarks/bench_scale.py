@@ -23,13 +23,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import psutil
-from bench_forest import N_FEATURES, _ours, make_events
+from bench_forest import N_FEATURES, fixed_forest, make_events
 from costs import LevelCost
 from rich.console import Console
 from rich.table import Table
 
-from excess.distributed import Dask, EventFiles, fit_forest
-from excess.distributed.growth import Histograms
+from excess.out_of_core import Dask, EventFiles, fit_forest
+from excess.out_of_core._fit import Histograms
 
 NAMES = [f"x{j}" for j in range(N_FEATURES)]
 PER_FILE = 500_000
@@ -57,9 +57,9 @@ def warm_up(executor: Any = None) -> None:
     """Compile, and load what is loaded late; also what only large fits need."""
     X, on, _ = make_events(20_000)
     chunks = [(X[start : start + 5000], on[start : start + 5000]) for start in range(0, len(X), 5000)]
-    _ours("information").fit(X, on)
+    fixed_forest("information", n_jobs=2).fit(X, on)
     for memory in (2**16, 2**30):
-        fit_forest(_ours("information"), chunks, executor=executor, memory=memory)
+        fit_forest(fixed_forest("information", n_jobs=2), chunks, executor=executor, memory=memory)
 
 
 def digest(model: Any) -> str:
@@ -73,7 +73,7 @@ def digest(model: Any) -> str:
 def measure(way: str, paths: list[Path], address: str) -> dict[str, Any]:
     """Fit in this process; return seconds, peak memory, a checksum, and bytes sent per level."""
     found: dict[str, Any] = {}
-    model = _ours("information")
+    model = fixed_forest("information", n_jobs=2)
     if way == "memory":
         warm_up()
         tables = [pd.read_parquet(path) for path in paths]
@@ -128,7 +128,7 @@ class MeasuredDask(Dask):
         result = super().reduce(reduction, parts)
         sent = psutil.net_io_counters(pernic=True)["lo"].bytes_sent - before
         n_slots, n_chosen = reduction.chosen.shape
-        cost = LevelCost(n_slots, len(reduction.routes.slots), n_chosen, self.n_threads)
+        cost = LevelCost(n_slots, len(reduction.routes.slots), n_chosen, sum(self.threads))
         self.sent.append((sent, cost.total))
         return result
 

@@ -37,10 +37,7 @@ def main() -> int:
     """Print the table; return 1 if the limit is exceeded."""
     rng = np.random.default_rng(0)
     y = (rng.random(N_EVENTS) < 0.3).astype(int)
-    scores = {
-        "continuous": rng.random(N_EVENTS),
-        "1,000 distinct": rng.integers(0, 1000, N_EVENTS) / 1000,
-    }
+    scores = {"continuous": rng.random(N_EVENTS), "1,000 distinct": rng.integers(0, 1000, N_EVENTS) / 1000}
     table = Table(title=f"{N_EVENTS:,} scores, best of {REPEATS}")
     for column in ("scores", "task", "time (ms)", "over argsort"):
         table.add_column(column, justify="left" if column in ("scores", "task") else "right")

@@ -2,12 +2,12 @@
 
 import sys
 
-from excess.analysis import observe, search
+from excess.analysis import OnOffDataset, detect
 
 *files, folder = sys.argv[1:]
-observation = observe(files)
+observation = OnOffDataset.from_files(files)
 print(observation)
-run = search(observation, ["forest", "li-ma-tree"], null_tests=True)
+run = detect(observation, ["forest", "li-ma-tree"], null_tests=True)
 run.write(folder)
 run.report(f"{folder}/report.html")
 print(run.verdict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +34,20 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that use a cluster, a browser or all reproduced targets as slow."""
-    slow = {"cluster", "client", "shared_cluster", "shared_client", "browser", "everything"}
+    """Mark the tests that use a cluster or a browser as slow."""
+    slow = {"cluster", "client", "shared_cluster", "shared_client", "browser"}
     for item in items:
         if slow & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _reports_without_figures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Leave figures out of reports, where they take most of the time of a search; tests/report draws all of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name in ("analysis", "cli", "dataset"):
+            patch.setattr("excess.report._page._draw_figures", lambda model: None)
+        yield
 
 
 class NoisyData(NamedTuple):

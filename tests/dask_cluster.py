@@ -14,17 +14,18 @@ import time
 import pytest
 
 LOOPBACK = ("--host", "127.0.0.1", "--dashboard-address", "127.0.0.1:0")
+ENDING = ("--idle-timeout", "1800 s")  # for a scheduler whose test process was killed; its workers end with it
 FORKSERVER = multiprocessing.get_context("forkserver")
 FORKSERVER.set_forkserver_preload(
-    ["distributed", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "excess.distributed"]
+    ["distributed", "distributed.cli.dask_scheduler", "distributed.cli.dask_worker", "excess.out_of_core"]
 )
 
 
 class ServerProcess:
     """A scheduler or a worker, with what tests ask of a process."""
 
-    def __init__(self, what, options, log, version=None):
-        self._process = FORKSERVER.Process(target=_serve, args=(what, options, log, version), daemon=True)
+    def __init__(self, what, options, log, version=None, config=None):
+        self._process = FORKSERVER.Process(target=_serve, args=(what, options, log, version, config), daemon=True)
         self._process.start()
 
     def poll(self):
@@ -41,22 +42,23 @@ class ServerProcess:
         self._process.kill()
 
 
-def _serve(what, options, log, version):
+def _serve(what, options, log, version, config):
     with log.open("a") as file:
         os.dup2(file.fileno(), sys.stdout.fileno())
         os.dup2(file.fileno(), sys.stderr.fileno())
     if version is not None:
-        importlib.import_module("excess").__version__ = version
+        importlib.import_module("excess.out_of_core._executors").__version__ = version
+    importlib.import_module("dask").config.set(config or {})
     importlib.import_module(f"distributed.cli.dask_{what}").main(options, standalone_mode=False)
 
 
 class Cluster:
     """A scheduler and workers in processes of their own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, config=None):
         self.folder = folder
         self.file = folder / "scheduler.json"
-        self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", self.file)
+        self.scheduler = self._start("scheduler", "--port", "0", "--scheduler-file", self.file, *ENDING, config=config)
         self.workers = []
         end = time.monotonic() + 60
         while not self.file.exists() or not self.file.read_text():
@@ -64,18 +66,16 @@ class Cluster:
             time.sleep(0.02)
         self.address = json.loads(self.file.read_text())["address"]
 
-    def _start(self, what, *options, version=None):
-        return ServerProcess(what, [*map(str, options), *LOOPBACK], self.folder / "log", version)
+    def _start(self, what, *options, **settings):
+        return ServerProcess(what, [*map(str, options), *LOOPBACK], self.folder / "log", **settings)
 
-    def add_workers(self, n, n_threads=1, memory="auto", version=None):
+    def add_workers(self, n, n_threads=1, version=None):
         options = (
             "--scheduler-file",
             self.file,
             "--no-nanny",
             "--nthreads",
             n_threads,
-            "--memory-limit",
-            memory,
             "--local-directory",
             self.folder,
         )
@@ -92,7 +92,7 @@ def cluster(tmp_path):
     """A scheduler without workers, for one test."""
     pytest.importorskip("distributed")
     (tmp_path / "dask").mkdir()
-    running = Cluster(tmp_path / "dask")
+    running = Cluster(tmp_path / "dask", {"distributed.scheduler.worker-ttl": "2 s"})
     yield running
     running.stop()
 

@@ -9,8 +9,8 @@ import pytest
 
 from excess import OnOffForestClassifier
 from excess.cli import main
-from excess.events import write_events
-from excess.observation.simulation import simulate_observation
+from excess.dataset._simulate import simulate_observation
+from excess.io import write_events
 
 SHARED = Path(__file__).parents[2] / "shared"
 """Public data and figures beside the project; tests that want them are skipped where they are not."""

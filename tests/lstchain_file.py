@@ -42,7 +42,9 @@ def write_lstchain(path: Path, events: pd.DataFrame, inside: str = DL2) -> None:
     filters = tables.Filters(complevel=5, complib="blosc:zstd", fletcher32=True)
     with tables.open_file(path, "w", filters=filters) as file:
         group, _, name = inside.rpartition("/")
-        table = file.create_table(group, name, events.to_records(index=False), createparents=True)
+        rows = events.to_records(index=False)
+        rows = rows.astype(rows.dtype.newbyteorder("="))  # PyTables takes "<" and "=" for different byte orders
+        table = file.create_table(group, name, rows, createparents=True)
         table.attrs["config"] = {"source_dependent": False}  # a pickle
         table.attrs["LSTCHAIN_VERSION"] = "0.10.7"
         group, _, name = SRC_DEP.rpartition("/")

@@ -15,7 +15,7 @@ IN_WHEEL = {
     "excess/py.typed",
     "excess/__init__.pyi",
     "excess/analysis/__init__.pyi",
-    "excess/observation/data/fact_statistics.json",
+    "excess/dataset/data/fact_statistics.json",
     "excess/report/assets/page.css",
     "excess/report/assets/page.html",
     "excess/report/assets/page.js",
@@ -78,7 +78,7 @@ def run_demo(wheel: Path, folder: Path) -> Path:
     run(scripts / "excess", "demo", "-o", "demo")
     report = folder / "demo" / "report.html"
     page = report.read_text(encoding="utf-8")
-    if not page.rstrip().endswith("</html>") or "Plotly" not in page:
+    if not page.rstrip().endswith("</html>") or "<svg" not in page:
         raise SystemExit(f"{report} is no complete report")
     return report
 

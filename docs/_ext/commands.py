@@ -16,7 +16,7 @@ def write_reference(path: Path) -> None:
     """Write a section for each command: what it does, its arguments and its options, in the panels of its help."""
     import typer
 
-    from excess.cli.commands import app
+    from excess.cli._app import app
 
     command = typer.main.get_command(app)
     parts = [_section(f"excess {name}", own) for name, own in command.commands.items()]  # type: ignore[attr-defined]

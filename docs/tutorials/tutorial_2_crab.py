@@ -18,12 +18,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from excess.analysis import observe, search
-from excess.events import AnalysisConfig
+from excess.analysis import detect
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset
 
 runs = sorted(Path(os.environ["EXCESS_DATA"], "fact", "joint-crab").glob("*_dl3.fits"))
 config = AnalysisConfig(features=["energy"], derived_features={}, quality_cuts=[], groups="night")
-observation = observe(runs, config, source=(83.6333, 22.0133))
+observation = OnOffDataset.from_files(runs, config, source=(83.6333, 22.0133))
 print(observation)
 
 # %%
@@ -38,7 +39,7 @@ for night, n in zip(nights, number, strict=True):
 # -------------------------------------
 # Image parameters are not in these files. A night is left out in turn, so that every event is judged by a model of
 # other nights.
-run = search(observation, "forest", null_tests=True, seed=0)
+run = detect(observation, "forest", null_tests=True, seed=0)
 print(run.detections["forest"])
 print(run.verdict)
 

@@ -21,7 +21,7 @@ What to use when:
 
 import lazy_loader
 
-from excess._core.version import __version__ as __version__
+from excess._utils.version import __version__ as __version__
 
 # names are imported when they are first used; ``__init__.pyi`` says where from
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,79 +1,74 @@
 from . import analysis as analysis
-from . import distributed as distributed
+from . import config as config
+from . import dataset as dataset
+from . import detection as detection
 from . import estimators as estimators
-from . import events as events
-from . import observation as observation
+from . import io as io
+from . import out_of_core as out_of_core
 from . import report as report
-from . import reproduction as reproduction
 from . import stats as stats
-from . import validation as validation
-from ._core.version import __version__
-from .estimators import (
-    ModelFileError,
-    OnnxClassifier,
-    OnOffBinnedClassifier,
-    OnOffForestClassifier,
-    OnOffHybridClassifier,
-    OnOffKMeansClassifier,
-    OnOffKMeansEnsembleClassifier,
-    OnOffTreeClassifier,
-    SignificanceThresholdClassifier,
-    export_onnx,
-    exposure_weights,
-    load,
-    supervised_reference,
-)
-from .stats import (
-    THRESHOLD_METHODS,
-    OnOffCounts,
-    OnOffLikelihood,
-    ThresholdCurve,
+from ._utils.version import __version__
+from .dataset._dataset import OnOffDataset
+from .detection._cross_validation import cross_val_detect, holdout_detect
+from .detection._diagnostics import Agreement, agreement, assess
+from .detection._null_test import NullTest, null_test
+from .detection._result import Detection
+from .detection._simulation_check import SimulationAgreement, simulation_agreement
+from .estimators._base import exposure_weights
+from .estimators._binned import OnOffBinnedClassifier
+from .estimators._hybrid import OnOffHybridClassifier
+from .estimators._kmeans import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
+from .estimators._model_file import ModelFileError, load
+from .estimators._onnx import OnnxClassifier, export_onnx
+from .estimators._random_forest import OnOffForestClassifier
+from .estimators._threshold import SignificanceThresholdClassifier, likelihood_scorer, supervised_reference
+from .estimators._tree import OnOffTreeClassifier
+from .stats._direction import Direction
+from .stats._likelihood import OnOffLikelihood, hours_to_significance, on_off_likelihood, sensitivity, signal_limits
+from .stats._noise import (
     alpha_from_p_minus,
-    assign_cells,
     clean_counts,
     corrected_f1_score,
     corrected_g_score,
     corrected_precision_score,
     corrected_recall_score,
     count_selected,
-    default_threshold,
-    f1_threshold,
     inject_label_noise,
+    p_minus_from_alpha,
+    significance_score,
+    significance_scorer,
+)
+from .stats._significance import (
+    OnOffCounts,
     joint_significance,
     li_ma_p_value,
     li_ma_significance,
+    n_on_for_significance,
+)
+from .stats._thresholds import (
+    THRESHOLD_METHODS,
+    ThresholdCurve,
+    assign_cells,
+    default_threshold,
+    f1_threshold,
     menon_threshold,
     mithal_threshold,
-    n_on_for_significance,
-    on_off_likelihood,
-    p_minus_from_alpha,
     significance_curve,
-    significance_score,
-    significance_scorer,
     significance_threshold,
     tune_threshold,
     yao_threshold,
-)
-from .validation import (
-    Agreement,
-    Detection,
-    NullTest,
-    SimulationAgreement,
-    agreement,
-    cross_val_detect,
-    detect,
-    null_test,
-    simulation_agreement,
 )
 
 __all__ = [
     "THRESHOLD_METHODS",
     "Agreement",
     "Detection",
+    "Direction",
     "ModelFileError",
     "NullTest",
     "OnOffBinnedClassifier",
     "OnOffCounts",
+    "OnOffDataset",
     "OnOffForestClassifier",
     "OnOffHybridClassifier",
     "OnOffKMeansClassifier",
@@ -87,6 +82,7 @@ __all__ = [
     "__version__",
     "agreement",
     "alpha_from_p_minus",
+    "assess",
     "assign_cells",
     "clean_counts",
     "corrected_f1_score",
@@ -96,14 +92,16 @@ __all__ = [
     "count_selected",
     "cross_val_detect",
     "default_threshold",
-    "detect",
     "export_onnx",
     "exposure_weights",
     "f1_threshold",
+    "holdout_detect",
+    "hours_to_significance",
     "inject_label_noise",
     "joint_significance",
     "li_ma_p_value",
     "li_ma_significance",
+    "likelihood_scorer",
     "load",
     "menon_threshold",
     "mithal_threshold",
@@ -111,6 +109,8 @@ __all__ = [
     "null_test",
     "on_off_likelihood",
     "p_minus_from_alpha",
+    "sensitivity",
+    "signal_limits",
     "significance_curve",
     "significance_score",
     "significance_scorer",

@@ -5,10 +5,11 @@ import pandas as pd
 import pytest
 from helpers import make_forest, write_nights
 
-from excess.analysis import apply, observe, train, train_in_chunks
-from excess.analysis.output_columns import OutputColumns
-from excess.events import AnalysisConfig, EventFileError, read_events, to_features, write_events
-from excess.observation import simulate_observation
+from excess.analysis import apply, train, train_in_chunks
+from excess.analysis._apply import OutputColumns
+from excess.config import AnalysisConfig, to_features
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import EventFileError, read_events, write_events
 
 pytest.importorskip("h5py")
 
@@ -17,7 +18,7 @@ NEW = ["excess_score", "excess_signal_probability", "excess_selected"]
 
 @pytest.fixture(scope="module")
 def trained():
-    return train(observe(simulate_observation(20_000, 400, random_state=0)), "li-ma-tree")
+    return train(OnOffDataset.from_files(simulate_observation(20_000, 400, random_state=0)), "li-ma-tree")
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,10 @@ def table():
 
 @pytest.mark.slow
 def test_applying_to_files_of_an_observation(tmp_path):
-    paths = write_nights(tmp_path, 3, 60_000)
-    trained = train_in_chunks(paths, model=make_forest(), chunk_rows=17_000)
-    applied = apply(trained, paths, tmp_path / "scored", chunk_rows=10_000)
-    assert [found.n_events for found in applied.values()] == [60_000] * 3
+    paths = write_nights(tmp_path, 3, 12_000)
+    trained = train_in_chunks(paths, model=make_forest(), chunk_rows=3_400)
+    applied = apply(trained, paths, tmp_path / "scored", chunk_rows=2_000)
+    assert [found.n_events for found in applied.values()] == [12_000] * 3
     scored = read_events(applied[paths[1]].path, NEW)
     assert scored["excess_selected"].sum() == applied[paths[1]].n_selected > 0
 

@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from excess._core.errors import ArgumentError
-from excess.analysis import apply, load_model, observe, read_run, search, train, train_in_chunks
-from excess.cli.commands import run as run_command
-from excess.events import AnalysisConfig, BinConfig, parse_config, read_events, write_events
-from excess.observation import simulate_observation
+from excess._utils.errors import ArgumentError
+from excess.analysis import apply, detect, load_model, read_run, train, train_in_chunks
+from excess.cli import main as run_command
+from excess.config import AnalysisConfig, BinConfig, parse_config
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import read_events, write_events
 
 FEATURES = ["width", "length", "size", "leakage1", "skewness_long"]
 
@@ -26,9 +27,9 @@ def config():
 
 
 def test_a_search_with_bins_and_its_folder(events, config, tmp_path):
-    observation = observe(events, config, bins="num_pixel_in_shower:3", nearby=False)
+    observation = OnOffDataset.from_files(events, config, bins="num_pixel_in_shower:3", nearby=False)
     assert observation.names == (*FEATURES, "num_pixel_in_shower")
-    found = search(observation, "tree", null_tests=False)
+    found = detect(observation, "tree", null_tests=False)
     detection = found.detections["tree"]
     assert len(detection.bins.outcomes) == 3
     assert sum(one.counts.n_on for one in detection.bins.outcomes) == detection.counts.n_on
@@ -38,20 +39,22 @@ def test_a_search_with_bins_and_its_folder(events, config, tmp_path):
     assert again.detections["tree"].bins.labels == detection.bins.labels
     assert again.detections["tree"].bins.outcomes[0].counts == detection.bins.outcomes[0].counts
     assert again.detections["tree"].folds[0].bins == detection.folds[0].bins
-    written = pd.read_csv(tmp_path / "run" / "bins.csv")
+    written = pd.read_csv(found.write_tables(tmp_path / "tables")[-1])
     assert written["n_on"].sum() == detection.counts.n_on
     assert parse_config((tmp_path / "run" / "config.yaml").read_text(), "run").bins.edges
 
 
 def test_bins_that_are_too_small_say_so(events, config):
-    run = search(observe(events, config, bins="size:20,200,5000", nearby=False), "tree", null_tests=False)
+    run = detect(
+        OnOffDataset.from_files(events, config, bins="size:20,200,5000", nearby=False), "tree", null_tests=False
+    )
     detection = run.detections["tree"]
     assert detection.bins.notes[0] == "too few events: tuned with its neighbours in 5 of 5 folds"
     assert detection.bins_frame()["note"].iloc[0] == detection.bins.notes[0]
 
 
 def test_a_model_file_keeps_its_bins(events, config, tmp_path):
-    trained = train(observe(events, config, bins="size:100,300", nearby=False), "tree")
+    trained = train(OnOffDataset.from_files(events, config, bins="size:100,300", nearby=False), "tree")
     trained.save(tmp_path / "tree.excess")
     assert load_model(tmp_path / "tree.excess").config.bins == trained.config.bins
     write_events(simulate_observation(3_000, 60, random_state=1, first_night=20140101), tmp_path / "new.csv")
@@ -103,14 +106,14 @@ def test_the_command_line_prints_bins(events, tmp_path, capsys):
 )
 def test_bad_bins(events, config, text, message):
     with pytest.raises(ArgumentError, match=message):
-        observe(events, config, bins=text)
+        OnOffDataset.from_files(events, config, bins=text)
 
 
 def test_bins_of_a_missing_or_constant_column(events, config):
     with pytest.raises(ValueError, match="energy"):
-        observe(events, config, bins="energy:3")
+        OnOffDataset.from_files(events, config, bins="energy:3")
     with pytest.raises(ArgumentError, match="same value"):
-        search(observe(events.assign(one=1.0), config, bins="one:3", nearby=False), "tree")
+        detect(OnOffDataset.from_files(events.assign(one=1.0), config, bins="one:3", nearby=False), "tree")
 
 
 def test_bins_do_not_go_with_chunks(events, config, tmp_path):

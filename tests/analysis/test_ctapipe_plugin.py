@@ -13,10 +13,10 @@ from ctapipe_files import make_subarray
 
 from excess import OnOffTreeClassifier
 from excess.analysis import load_model
-from excess.analysis.event_scores import score_features
-from excess.analysis.trained_model import TrainedModel
-from excess.events import AnalysisConfig, read_events, to_features
-from excess.events.showers import to_showers
+from excess.analysis._apply import TrainedModel, score_features
+from excess.config import AnalysisConfig, to_features
+from excess.io import read_events
+from excess.io._images import to_showers
 
 pytest.importorskip("ctapipe", reason="the plugin is for ctapipe")
 
@@ -35,7 +35,7 @@ OF_IMAGES = {
 @pytest.fixture(scope="module", autouse=True)
 def _plugin():
     """Import the class, as ctapipe does by the entry point of an installed package."""
-    import_module("excess.analysis.ctapipe_plugin")
+    import_module("excess.analysis._ctapipe_plugin")
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def image_model(images, tmp_path_factory):
 
 
 def make_classifier(path, **settings):
-    from excess.analysis.ctapipe_plugin import ExcessClassifier
+    from excess.analysis._ctapipe_plugin import ExcessClassifier
 
     return ExcessClassifier(make_subarray(2), load_path=path, **settings)
 
@@ -174,7 +174,7 @@ def test_whole_tables(shower_model, image_model, images):
 def test_settings_that_are_wrong(shower_model, images, tmp_path):
     from traitlets import TraitError
 
-    from excess.analysis.ctapipe_plugin import ExcessClassifier
+    from excess.analysis._ctapipe_plugin import ExcessClassifier
 
     with pytest.raises(TraitError, match="load_path is not set; give the model file"):
         ExcessClassifier(make_subarray(2))

@@ -8,10 +8,11 @@ import pytest
 from helpers import SHARED, run_command
 
 from excess import ModelFileError, OnOffTreeClassifier
-from excess.analysis import apply, efficiency, load_model, observe, train
-from excess.analysis.trained_model import TrainedModel
-from excess.events import AnalysisConfig, EventFileError, read_events, write_events
-from excess.observation import simulate_labelled, simulate_observation
+from excess.analysis import apply, efficiency, load_model, train
+from excess.analysis._apply import TrainedModel
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset, simulate_labelled, simulate_observation
+from excess.io import EventFileError, read_events, write_events
 
 FACT_GAMMAS = SHARED / "data" / "fact" / "gamma.hdf5"
 CTA_GAMMAS = SHARED / "data" / "cta" / "cta_gammas_diffuse.dl1.h5"
@@ -20,7 +21,7 @@ CTA_GAMMAS = SHARED / "data" / "cta" / "cta_gammas_diffuse.dl1.h5"
 @pytest.fixture(scope="module")
 def model_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tree.excess"
-    return train(observe(simulate_observation(20_000, 400, random_state=0)), "li-ma-tree").save(path)
+    return train(OnOffDataset.from_files(simulate_observation(20_000, 400, random_state=0)), "li-ma-tree").save(path)
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +111,12 @@ def test_events_without_an_energy_are_in_no_bin(model_path, gammas, tmp_path):
 
 
 def test_a_model_with_bins_has_an_efficiency_for_each(gamma_path, gammas, tmp_path, capsys):
-    observation = observe(simulate_observation(20_000, 400, random_state=0), bins="log_size:4.5,6", nearby=False)
+    observation = OnOffDataset.from_files(
+        simulate_observation(20_000, 400, random_state=0), bins="log_size:4.5,6", nearby=False
+    )
     path = train(observation, "li-ma-tree").save(tmp_path / "binned.excess")
     found = efficiency(path, gamma_path, chunk_rows=1500)
-    assert found.model_bins.labels == ("below 4.5", "4.5 to 6", "above 6")
+    assert found.model_bin_labels == ("below 4.5", "4.5 to 6", "above 6")
     apply(path, gamma_path, tmp_path / "scored.parquet")
     scored = read_events(tmp_path / "scored.parquet")
     scored = scored[scored["excess_score"].notna()]
@@ -123,7 +126,7 @@ def test_a_model_with_bins_has_an_efficiency_for_each(gamma_path, gammas, tmp_pa
     assert found.by_model_bin().value.std() > 0.01
     assert run_command("efficiency", path, gamma_path, "-o", tmp_path / "out") == 0
     assert "4.5 to 6" in capsys.readouterr().out
-    assert pd.read_csv(tmp_path / "out" / "efficiency_by_bin.csv")["log_size"].tolist() == list(found.model_bins.labels)
+    assert pd.read_csv(tmp_path / "out" / "efficiency_by_bin.csv")["log_size"].tolist() == list(found.model_bin_labels)
 
 
 def test_a_model_without_bins_has_none(found):
@@ -165,7 +168,7 @@ class TestRefusals:
     @pytest.mark.slow
     def test_gammas_that_the_model_was_trained_on(self, gamma_path, tmp_path):
         write_events(simulate_labelled(0, 2_000, random_state=3), tmp_path / "protons.csv")
-        observation = observe(simulate_observation(20_000, 400, random_state=0))
+        observation = OnOffDataset.from_files(simulate_observation(20_000, 400, random_state=0))
         trained = train(observation, "hybrid", simulated=(gamma_path, tmp_path / "protons.csv"))
         with pytest.raises(
             ModelFileError, match=r"was trained on .*gammas.parquet, and selects more of what it has seen"
@@ -272,7 +275,7 @@ def reading(monkeypatch):
         attempts.append("events")
         raise ValueError("events are read")
 
-    monkeypatch.setattr("excess.analysis.gamma_counting.iter_events", refuse)
+    monkeypatch.setattr("excess.analysis._efficiency.iter_events", refuse)
     return attempts
 
 

@@ -9,9 +9,10 @@ from helpers import run_command
 from sklearn.linear_model import LogisticRegression
 
 from excess import ModelFileError, SignificanceThresholdClassifier
-from excess.analysis import load_model, observe, train
-from excess.events import AnalysisConfig, EventFileError, to_features
-from excess.observation import simulate_observation
+from excess.analysis import load_model, train
+from excess.config import AnalysisConfig, to_features
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import EventFileError
 
 pytest.importorskip("onnx", reason="ONNX models are built with onnx: pip install 'excess[onnx]'")
 runtime = pytest.importorskip(
@@ -22,7 +23,7 @@ runtime = pytest.importorskip(
 @pytest.fixture(scope="module")
 def model_path(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "tree.excess"
-    return train(observe(simulate_observation(20_000, 400, random_state=0)), "li-ma-tree").save(path)
+    return train(OnOffDataset.from_files(simulate_observation(20_000, 400, random_state=0)), "li-ma-tree").save(path)
 
 
 def test_the_command_exports_a_model_with_its_features(model_path, tmp_path, capsys):

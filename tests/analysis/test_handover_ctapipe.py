@@ -6,9 +6,10 @@ import pytest
 from ctapipe_files import write_ctapipe_dl2
 from helpers import SHARED, files_limited_to, run_command
 
-from excess.analysis import apply, observe, train
-from excess.events import AnalysisConfig, EventFileError, EventWriter, FileCopy, describe, read_events
-from excess.observation import simulate_observation
+from excess.analysis import apply, train
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import EventFileError, EventWriter, FileCopy, describe, read_events
 
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("ctapipe")
@@ -21,7 +22,7 @@ N_EVENTS = 60
 def trained():
     table = simulate_observation(20_000, 400, random_state=0).rename(columns=NAMES)
     config = AnalysisConfig(features=list(NAMES.values()), derived_features={}, quality_cuts=[])
-    return train(observe(table, config), "li-ma-tree")
+    return train(OnOffDataset.from_files(table, config), "li-ma-tree")
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,7 @@ def test_dl1_of_several_telescopes(tmp_path):
     names = {"width": "hillas_width_mean", "length": "hillas_length_mean"}
     table = simulate_observation(20_000, 400, random_state=0).rename(columns=names)
     config = AnalysisConfig(features=list(names.values()), derived_features={}, quality_cuts=["n_telescopes > 2"])
-    trained = train(observe(table.assign(n_telescopes=3), config), "li-ma-tree")
+    trained = train(OnOffDataset.from_files(table.assign(n_telescopes=3), config), "li-ma-tree")
     before = read_events(path)
     [applied] = apply(trained, path, tmp_path / "scored.dl1.h5", chunk_rows=400).values()
     after = read_events(applied.path)

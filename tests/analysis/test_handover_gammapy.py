@@ -7,9 +7,10 @@ import pytest
 from gadf_file import N_EVENTS, SOURCE, write_gadf_run
 from helpers import SHARED, run_command
 
-from excess.analysis import apply, observe, train
-from excess.events import AnalysisConfig, EventFileError, RegionConfig, read_events
-from excess.observation import simulate_observation
+from excess.analysis import apply, train
+from excess.config import AnalysisConfig, RegionConfig
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import EventFileError, read_events
 
 fits = pytest.importorskip("astropy.io.fits")
 pytest.importorskip("gammapy")
@@ -24,7 +25,7 @@ def trained():
     names = {"width": "energy", "length": "hil_msw"}
     table = simulate_observation(20_000, 400, random_state=0).rename(columns=names)
     config = AnalysisConfig(features=["energy", "hil_msw"], derived_features={}, quality_cuts=[])
-    return train(observe(table, config), "li-ma-tree")
+    return train(OnOffDataset.from_files(table, config), "li-ma-tree")
 
 
 @pytest.fixture
@@ -179,13 +180,13 @@ def test_joint_crab(tmp_path):
     paths = sorted(JOINT_CRAB.glob("*_dl3.fits"))[::16]
     regions = RegionConfig(source_ra=SOURCE[0], source_dec=SOURCE[1], theta_squared_cut=0.03)  # as in their response
     config = AnalysisConfig(features=["energy"], derived_features={}, quality_cuts=[], groups="obs_id", regions=regions)
-    trained = train(observe(paths, config), "li-ma-tree")
+    trained = train(OnOffDataset.from_files(paths, config), "li-ma-tree")
     apply(trained, paths, tmp_path / "scored", selected_only=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old spellings of units and systems of time in these files
         observations = DataStore.from_dir(tmp_path / "scored").get_observations(required_irf=["aeff", "edisp"])
         spectrum = make_spectrum(observations, np.sqrt(0.03))
-    ours = observe(sorted((tmp_path / "scored").glob("*_dl3.fits")), config).census
+    ours = OnOffDataset.from_files(sorted((tmp_path / "scored").glob("*_dl3.fits")), config).census
     assert len(observations) == len(paths)
     assert spectrum.counts.data.sum() == pytest.approx(ours.n_on, abs=1)
     # gammapy has other places for its five Off regions

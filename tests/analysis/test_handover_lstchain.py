@@ -6,10 +6,11 @@ import pytest
 from helpers import files_limited_to
 from lstchain_file import DL1, DL2, SRC_DEP, lst_events, write_lstchain
 
-from excess.analysis import apply, observe, train
-from excess.events import AnalysisConfig, EventFileError, FileCopy, read_events
-from excess.events._sinks import COPIES
-from excess.observation import simulate_observation
+from excess.analysis import apply, train
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import EventFileError, FileCopy, read_events
+from excess.io._writing import COPIES
 
 h5py = pytest.importorskip("h5py")
 tables = pytest.importorskip("tables")
@@ -103,7 +104,7 @@ def test_what_is_refused(path, events, tmp_path):
     with h5py.File(path, "r+") as file:
         group = file["dl2" if "dl2/event/telescope/parameters" in file else "dl1"]["event/telescope/parameters"]
         group["other"] = group["LST_LSTCam"][:]
-    with pytest.raises(EventFileError, match="has 2 tables, where one was expected"):
+    with pytest.raises(EventFileError, match="or several"):
         write_copy(path, tmp_path / "out.h5", new)
 
 
@@ -112,7 +113,7 @@ def test_applying_a_model(path, events, inside, tmp_path):
     given = dict(zip(["size", "width", "length", "area"], names, strict=True))
     table = simulate_observation(20_000, 400, random_state=0).assign(area=1.0).rename(columns=given)
     config = AnalysisConfig(features=names, derived_features={}, quality_cuts=["intensity > 100"])
-    trained = train(observe(table, config), "li-ma-tree")
+    trained = train(OnOffDataset.from_files(table, config), "li-ma-tree")
     before = path.read_bytes()
     [applied] = apply(trained, path, tmp_path / "scored.h5", chunk_rows=90).values()
     assert path.read_bytes() == before

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from excess import OnOffForestClassifier, OnOffHybridClassifier
-from excess.analysis import observe, search, split_references, train
-from excess.analysis.references import SimulatedEvents, collect_references
-from excess.events import AnalysisConfig, EventFileError
-from excess.observation.simulation import simulate_labelled, simulate_observation
+from excess.analysis import detect, split_references, train
+from excess.analysis._detect import SimulatedEvents, collect_references
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset
+from excess.dataset._simulate import simulate_labelled, simulate_observation
+from excess.io import EventFileError
 
 CONFIG = AnalysisConfig(features=["width", "length", "log_size"], quality_cuts=["width < 35"])
 
@@ -25,7 +27,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def observation(table):
-    return observe(table, CONFIG, references=["gammaness"])
+    return OnOffDataset.from_files(table, CONFIG, references=["gammaness"])
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +38,10 @@ def simulated():
 
 def test_a_hybrid_of_your_own_sees_the_columns_and_others_do_not(table, observation):
     own = {"mine": OnOffHybridClassifier({"other": "gammaness"}, small()), "forest": small()}
-    run = search(observation, own)
-    assert list(run.detections["mine"].trust) == ["other", "On/Off with references", "On/Off"]
+    run = detect(observation, own)
+    assert list(run.detections["mine"].reference_weights) == ["other", "On/Off with references", "On/Off"]
     assert run.detections["mine"].significance > run.detections["forest"].significance + 3
-    alone = search(observe(table, CONFIG), {"forest": small()}).detections["forest"]
+    alone = detect(OnOffDataset.from_files(table, CONFIG), {"forest": small()}).detections["forest"]
     np.testing.assert_array_equal(run.detections["forest"].score, alone.score)
     np.testing.assert_array_equal(run.detections["forest"].nearby.score, alone.nearby.score)
     np.testing.assert_array_equal(run.detections["forest"].fold, run.detections["mine"].fold)
@@ -48,7 +50,7 @@ def test_a_hybrid_of_your_own_sees_the_columns_and_others_do_not(table, observat
 
 def test_other_models_are_trained_without_columns_of_references(table, observation, tmp_path):
     paths = [tmp_path / "with", tmp_path / "without"]
-    for path, seen in zip(paths, (observation, observe(table, CONFIG)), strict=True):
+    for path, seen in zip(paths, (observation, OnOffDataset.from_files(table, CONFIG)), strict=True):
         train(seen, "li-ma-tree").save(path)
     assert paths[0].read_bytes() == paths[1].read_bytes()
 
@@ -69,9 +71,12 @@ def test_simulated_events_need_no_columns_of_references(observation, simulated):
 
 
 def test_names_of_references(observation, simulated):
-    trained = train(observe(simulate_observation(20_000, 200, n_nights=1, first_night=20140101), CONFIG), "li-ma-tree")
+    trained = train(
+        OnOffDataset.from_files(simulate_observation(20_000, 200, n_nights=1, first_night=20140101), CONFIG),
+        "li-ma-tree",
+    )
     found = collect_references(observation, simulated, [trained])
-    assert found.names == ["simulation", "model 1", "gammaness"]
+    assert list(found.classifiers) == ["simulation", "boosted simulation", "model 1", "gammaness"]
     assert found.trained_on == {"model 1": [20140101]}
 
 
@@ -90,18 +95,18 @@ def test_names_of_references(observation, simulated):
 )
 def test_what_is_refused(observation, arguments, error, message):
     with pytest.raises(error, match=message):
-        search(observation, **arguments)
+        detect(observation, **arguments)
 
 
 def test_tables_that_lack_a_feature_are_named(observation, simulated):
     with pytest.raises(ValueError, match="simulated protons: the table has no column 'width'"):
-        search(observation, "tree", simulated=(simulated[0], simulated[1].drop(columns="width")))
+        detect(observation, "tree", simulated=(simulated[0], simulated[1].drop(columns="width")))
 
 
 def test_two_references_of_one_name_are_refused(table, simulated):
-    seen = observe(table.assign(simulation=table["gammaness"]), CONFIG, references=["simulation"])
+    seen = OnOffDataset.from_files(table.assign(simulation=table["gammaness"]), CONFIG, references=["simulation"])
     with pytest.raises(ValueError, match="references hold two of the name 'simulation'"):
-        search(seen, "hybrid", simulated=simulated)
+        detect(seen, "hybrid", simulated=simulated)
 
 
 def test_columns_are_told_from_files(tmp_path):

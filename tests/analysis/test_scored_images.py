@@ -6,9 +6,9 @@ from ctapipe_files import make_subarray, write_ctapipe
 
 from excess import OnOffTreeClassifier
 from excess.analysis import apply, efficiency
-from excess.analysis.event_scores import EventScores, score_features, score_showers
-from excess.analysis.trained_model import TrainedModel
-from excess.events import AnalysisConfig, read_events, to_features
+from excess.analysis._apply import EventScores, TrainedModel, score_features, score_showers
+from excess.config import AnalysisConfig, to_features
+from excess.io import read_events
 
 KEYS = ["obs_id", "event_id"]
 FEATURES = ["hillas_length", "hillas_skewness"]
@@ -88,7 +88,7 @@ def test_efficiency_counts_the_same_showers(path, trained, showers):
 
 
 def test_the_plugin_says_the_same(path, trained, showers, tmp_path):
-    from excess.analysis.ctapipe_plugin import ExcessClassifier
+    from excess.analysis._ctapipe_plugin import ExcessClassifier
 
     trained.save(tmp_path / "model")
     images = read_events(path, [*KEYS, "tel_id", *CONFIG.columns_needed()])

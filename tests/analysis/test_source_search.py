@@ -12,10 +12,11 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.svm import LinearSVC
 
 from excess import OnOffTreeClassifier, cross_val_detect
-from excess.analysis import observe, read_run, search, train
-from excess.analysis.run_record import as_json
-from excess.events import AnalysisConfig, EventFileError, write_events
-from excess.observation import simulate_observation
+from excess._utils.files import as_json
+from excess.analysis import detect, read_run, train
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import EventFileError, write_events
 
 SVC_AT_ZERO = FixedThresholdClassifier(LinearSVC(random_state=0))
 """A classifier with a threshold of its own, whose scores are no probabilities."""
@@ -32,7 +33,7 @@ def events(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def observation(events):
-    return observe(events)
+    return OnOffDataset.from_files(events)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -46,22 +47,13 @@ def test_the_example_writes_what_the_command_writes(events, tmp_path, monkeypatc
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(events), str(tmp_path / "library")])
     runpy.run_path(str(EXAMPLE))
     by_command, by_library = contents(tmp_path / "command"), contents(tmp_path / "library")
-    assert sorted(by_command) == [
-        "config.yaml",
-        "events.csv",
-        "folds.csv",
-        "groups.csv",
-        "histograms.json",
-        "nearby.npy",
-        "report.html",
-        "result.json",
-    ]
+    assert sorted(by_command) == ["config.yaml", "events.parquet", "nearby.parquet", "report.html", "result.json"]
     assert by_library == by_command
 
 
 def test_a_run_is_read_as_it_was_written(observation, tmp_path):
     tree = OnOffTreeClassifier(criterion="li_ma", max_depth=3, random_state=0)
-    run = search(observation, {"mine": tree}, null_tests=True, title="Crab")
+    run = detect(observation, {"mine": tree}, null_tests=True, title="Crab")
     run.write(tmp_path / "first")
     again = read_run(tmp_path / "first")
     again.write(tmp_path / "second")
@@ -97,7 +89,7 @@ def numbers_of(run):
     ids=["likelihood", "repeats", "no signal ratio", "one with and one without"],
 )
 def test_numbers_of_both_statistics_are_read_as_they_were_written(observation, tmp_path, models, options):
-    run = search(observation, models, **options)
+    run = detect(observation, models, **options)
     again = read_run(run.write(tmp_path))
     assert numbers_of(again) == numbers_of(run)
     for name, found in run.detections.items():
@@ -107,8 +99,8 @@ def test_numbers_of_both_statistics_are_read_as_they_were_written(observation, t
 
 
 def test_a_model_without_signal_ratio_has_no_likelihood(observation):
-    with pytest.raises(ValueError, match="statistic='likelihood' needs a classifier that says how signal-like"):
-        search(observation, {"svc": SVC_AT_ZERO})
+    with pytest.raises(ValueError, match="statistic"):
+        detect(observation, {"svc": SVC_AT_ZERO})
 
 
 @pytest.fixture
@@ -131,9 +123,9 @@ PLAIN = AnalysisConfig(features=["width", "length"], derived_features={}, qualit
 
 def test_exposure_ratios_by_group(on_and_off, tmp_path):
     on, off, alpha = on_and_off
-    observation = observe(on, PLAIN, off=off, alpha=alpha)
+    observation = OnOffDataset.from_files(on, PLAIN, off=off, alpha=alpha)
     assert observation.alpha == pytest.approx(np.mean(list(alpha.values())))  # as many Off events in each night
-    run = search(observation, {"tree": OnOffTreeClassifier(max_depth=3, random_state=0)})
+    run = detect(observation, {"tree": OnOffTreeClassifier(max_depth=3, random_state=0)})
     found = run.detections["tree"]
     expected = cross_val_detect(
         OnOffTreeClassifier(max_depth=3, random_state=0),
@@ -145,7 +137,9 @@ def test_exposure_ratios_by_group(on_and_off, tmp_path):
     )
     assert (found.likelihood, found.counts) == (expected.likelihood, expected.counts)
     assert [counts.alpha for counts in found.counts_by_group.values()] == list(alpha.values())
-    one = search(observe(on, PLAIN, off=off, alpha=observation.alpha), {"tree": OnOffTreeClassifier(max_depth=3)})
+    one = detect(
+        OnOffDataset.from_files(on, PLAIN, off=off, alpha=observation.alpha), {"tree": OnOffTreeClassifier(max_depth=3)}
+    )
     assert one.detections["tree"].likelihood != found.likelihood
     assert run.record["options"]["alpha"] == {str(night): ratio for night, ratio in alpha.items()}
 
@@ -164,9 +158,11 @@ def test_a_model_keeps_the_exposure_ratio_it_was_tuned_with(on_and_off, tmp_path
         for which, chosen in (("old", table["night"] < 20131103), ("new", table["night"] == 20131103)):
             files[which, name] = tmp_path / f"{which}_{name}.csv"
             write_events(table[chosen], files[which, name])
-    old = observe(files["old", "on"], PLAIN, off=files["old", "off"], alpha={20131101: 1.0, 20131102: 0.5})
-    new = observe(files["new", "on"], PLAIN, off=files["new", "off"], alpha=0.25)
-    run = search(new, [], model_files=[train(old, OnOffTreeClassifier(max_depth=2))])
+    old = OnOffDataset.from_files(
+        files["old", "on"], PLAIN, off=files["old", "off"], alpha={20131101: 1.0, 20131102: 0.5}
+    )
+    new = OnOffDataset.from_files(files["new", "on"], PLAIN, off=files["new", "off"], alpha=0.25)
+    run = detect(new, [], model_files=[train(old, OnOffTreeClassifier(max_depth=2))])
     [fold] = next(iter(run.detections.values())).folds
     share = old.event_alpha / (1 + old.event_alpha)  # of background among On, where all events are background
     assert fold.tuned.alpha == pytest.approx(share.mean() / (1 - share.mean()))
@@ -178,21 +174,21 @@ def test_a_model_keeps_the_exposure_ratio_it_was_tuned_with(on_and_off, tmp_path
 def test_exposure_ratios_that_are_refused(on_and_off):
     on, off, alpha = on_and_off
     with pytest.raises(ValueError, match="alpha must hold every group, and has none for 20131103"):
-        observe(on, PLAIN, off=off, alpha={20131101: 1.0, 20131102: 0.5})
+        OnOffDataset.from_files(on, PLAIN, off=off, alpha={20131101: 1.0, 20131102: 0.5})
     with pytest.raises(ValueError, match="alpha of each group needs groups"):
-        observe(on, PLAIN, off=off, alpha=alpha, groups="none")
+        OnOffDataset.from_files(on, PLAIN, off=off, alpha=alpha, groups="none")
     with pytest.raises(ValueError, match="alpha must be positive"):
-        observe(on, PLAIN, off=off, alpha={**alpha, 20131102: 0.0})
+        OnOffDataset.from_files(on, PLAIN, off=off, alpha={**alpha, 20131102: 0.0})
 
 
 def test_models_in_memory_are_applied(events, observation):
-    trained = train(observe(events, groups="none"), "li-ma-tree")
-    new = observe(simulate_observation(20_000, 300, n_nights=1, first_night=20140101, random_state=1))
-    run = search(new, [], model_files=[trained])
+    trained = train(OnOffDataset.from_files(events, groups="none"), "li-ma-tree")
+    new = OnOffDataset.from_files(simulate_observation(20_000, 300, n_nights=1, first_night=20140101, random_state=1))
+    run = detect(new, [], model_files=[trained])
     [found] = run.detections.values()
     assert (found.strategy, run.forward) == ("applied", {})
     with pytest.raises(ValueError, match=r"was trained on .*crab\.csv"):
-        search(observation, [], model_files=[trained])
+        detect(observation, [], model_files=[trained])
 
 
 @pytest.mark.parametrize(
@@ -209,25 +205,39 @@ def test_models_in_memory_are_applied(events, observation):
 )
 def test_arguments_that_are_refused(observation, arguments, message):
     with pytest.raises(ValueError, match=message):
-        search(observation, **arguments)
+        detect(observation, **arguments)
 
 
 def test_null_tests_need_regions(tmp_path):
     for seed, name in enumerate(("on", "off")):
         write_events(simulate_observation(50, 5, random_state=seed)[["width", "length"]], tmp_path / f"{name}.csv")
     config = AnalysisConfig(features=["width", "length"], derived_features={}, quality_cuts=[], groups="none")
-    observation = observe(tmp_path / "on.csv", config, off=tmp_path / "off.csv", alpha=1.0)
+    observation = OnOffDataset.from_files(tmp_path / "on.csv", config, off=tmp_path / "off.csv", alpha=1.0)
     with pytest.raises(ValueError, match="null_tests needs at least two Off regions"):
-        search(observation, "tree", null_tests=True)
+        detect(observation, "tree", null_tests=True)
 
 
 def test_a_reference_needs_events(events, observation, tmp_path):
     simulated = simulate_observation(100, 5, random_state=0).assign(width=1e9)
     write_events(simulated, tmp_path / "gamma.csv")
     with pytest.raises(EventFileError, match=r"gamma\.csv: no event passes the quality cuts"):
-        search(observation, "tree", simulated=(tmp_path / "gamma.csv", events))
+        detect(observation, "tree", simulated=(tmp_path / "gamma.csv", events))
 
 
 def test_the_readme_shows_the_example():
     code = EXAMPLE.read_text().partition('"""\n\n')[2]
     assert f"```python\n{code}```" in (EXAMPLE.parents[1] / "README.md").read_text()
+
+
+def test_tables_replace_no_files_unless_asked_to(observation, tmp_path):
+    run = detect(observation, {"mine": OnOffTreeClassifier(max_depth=2)}, null_tests=False)
+    (tmp_path / "groups.csv").write_text("mine")
+    with pytest.raises(EventFileError, match=r"groups\.csv"):
+        run.write_tables(tmp_path)
+    assert contents(tmp_path) == {"groups.csv": b"mine"}
+    events = tmp_path / "events.csv"
+    events.write_text("an input")
+    run.record["files"] = [{"kind": "events", "path": str(events)}]
+    with pytest.raises(EventFileError, match=r"events\.csv"):
+        run.write_tables(tmp_path, overwrite=True)
+    assert events.read_text() == "an input"

@@ -7,9 +7,10 @@ from helpers import make_forest, model_bits, write_nights
 from sklearn import config_context
 
 from excess.analysis import train, train_in_chunks
-from excess.events import AnalysisConfig, EventFileError, load_config, write_events
-from excess.observation import observe
-from excess.observation.simulation import simulate_observation
+from excess.config import AnalysisConfig, load_config
+from excess.dataset import OnOffDataset
+from excess.dataset._simulate import simulate_observation
+from excess.io import EventFileError, write_events
 
 pytest.importorskip("h5py")
 
@@ -18,7 +19,7 @@ pytest.importorskip("h5py")
 def test_training_on_files_of_an_observation(tmp_path):
     config = load_config()
     paths = write_nights(tmp_path, 3, 60_000)
-    observation = observe(paths, config)
+    observation = OnOffDataset.from_files(paths, config)
     plain = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on)
     expected = make_forest(alpha=observation.alpha).fit(observation.frame, observation.on, groups=observation.groups)
     assert model_bits(expected, tmp_path) != model_bits(plain, tmp_path)
@@ -80,7 +81,7 @@ def sky_config(**regions):
 )
 def test_exposure_ratios_that_differ(tmp_path, regions, options):
     paths, config = write_runs(tmp_path), sky_config(**regions)
-    observation = observe(paths, config)
+    observation = OnOffDataset.from_files(paths, config)
     assert len(np.unique(observation.event_alpha)) > 2
     forest = make_forest(**options)
     train(observation, forest).save(tmp_path / "expected")

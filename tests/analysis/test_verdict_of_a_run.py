@@ -1,16 +1,17 @@
 """One verdict of a run: the same in Python, the terminal, result.json and the report; null tests by default."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from helpers import run_command
 
-from excess import OnOffTreeClassifier
-from excess.analysis import observe, read_run, search
-from excess.events import AnalysisConfig, write_events
-from excess.observation import simulate_observation
-from excess.validation.verdict import judge
+from excess import OnOffForestClassifier, OnOffTreeClassifier, assess
+from excess.analysis import detect, read_run
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.io import write_events
 
 TREE = {"tree": OnOffTreeClassifier(max_depth=3, random_state=0)}
 SHIFTED_FEATURE = "A feature differs between On and Off for another reason than a source"
@@ -23,7 +24,7 @@ def table():
 
 @pytest.fixture(scope="module")
 def observation(table):
-    return observe(table, nearby=False)
+    return OnOffDataset.from_files(table, nearby=False)
 
 
 @pytest.fixture(scope="module")
@@ -37,31 +38,31 @@ def shifted():
 @pytest.mark.slow
 def test_a_quick_null_test_is_made_by_default(observation):
     models = {**TREE, "other": OnOffTreeClassifier(max_depth=2, random_state=0)}
-    run = search(observation, models)
+    run = detect(observation, models)
     assert list(run.null_tests) == ["tree"]
     assert list(run.null_tests["tree"].outcomes) == [1, 2, 3, 4, 5]
     first_half = {found.strategy for found in run.null_tests["tree"].detections.values()}
     assert first_half == {"forward"}
-    assert all(len(found.folds) == 1 for found in run.null_tests["tree"].detections.values())
+    assert all(len(found.folds) == 2 for found in run.null_tests["tree"].detections.values())
     assert run.record["options"]["null_test"] == "auto"
-    assert not search(observation, TREE, null_tests=False).null_tests
-    assert list(search(observation, models, null_tests=True).null_tests) == ["tree", "other"]
+    assert not detect(observation, TREE, null_tests=False).null_tests
+    assert list(detect(observation, models, null_tests=True).null_tests) == ["tree", "other"]
     with pytest.raises(ValueError, match="must be True, False or 'auto', got 'quick'"):
-        search(observation, TREE, null_tests="quick")
+        detect(observation, TREE, null_tests="quick")
 
 
 def test_no_null_test_where_there_is_one_off_region_or_one_group(table):
-    run = search(observe(table, AnalysisConfig(regions={"n_regions": 2}), nearby=False), TREE)
+    run = detect(OnOffDataset.from_files(table, AnalysisConfig(regions={"n_regions": 2}), nearby=False), TREE)
     assert not run.null_tests
     assert run.verdict.status == "detected"
-    ungrouped = search(observe(table, groups="none", nearby=False), TREE)
-    assert {found.strategy for found in ungrouped.null_tests["tree"].detections.values()} == {"pooled"}
+    ungrouped = detect(OnOffDataset.from_files(table, groups="none", nearby=False), TREE)
+    assert {found.strategy for found in ungrouped.null_tests["tree"].detections.values()} == {"forward"}
 
 
 def test_verdict_of_a_run_takes_forward_values_and_null_tests(observation, tmp_path):
-    run = search(observation, TREE)
+    run = detect(observation, TREE)
     assert run.verdict == run.verdicts["tree"]
-    assert run.verdict == judge(run.detections["tree"], run.forward["tree"], run.null_tests["tree"])
+    assert run.verdict == assess(run.detections["tree"], run.forward["tree"], run.null_tests["tree"])
     assert f"{run.forward['tree'].significance:.1f} forward" in run.verdict.sentence
     result = run.result()["models"]["tree"]
     assert (result["status"], result["verdict"]) == (run.verdict.status, run.verdict.sentence)
@@ -72,11 +73,11 @@ def test_verdict_of_a_run_takes_forward_values_and_null_tests(observation, tmp_p
 
 
 def test_a_status_that_the_events_contradict_is_refused(observation, tmp_path):
-    search(observation, TREE).write(tmp_path)
+    detect(observation, TREE).write(tmp_path)
     result = json.loads((tmp_path / "result.json").read_text())
     result["models"]["tree"]["status"] = "no detection"
     (tmp_path / "result.json").write_text(json.dumps(result))
-    with pytest.raises(ValueError, match=r"status of tree is detected by events\.csv and no detection by result.json"):
+    with pytest.raises(ValueError, match=r"result\.json was changed"):
         read_run(tmp_path)
 
 
@@ -109,7 +110,7 @@ def test_a_warning_is_everywhere_before_the_verdict(shifted, tmp_path, capsys, m
 @pytest.mark.slow
 def test_not_confirmed_is_said_everywhere(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
-    weak = simulate_observation(20_000, 120, n_nights=4, n_runs=40, random_state=0)
+    weak = simulate_observation(20_000, 66, n_nights=4, n_runs=40, random_state=3)
     write_events(weak, tmp_path / "events.csv")
     assert run_command("detect", tmp_path / "events.csv", "-o", tmp_path / "out", "-m", "tree") == 0
     said = capsys.readouterr().out
@@ -129,3 +130,14 @@ def test_a_name_of_the_registry_wins_over_a_file(table, tmp_path, capsys, monkey
     monkeypatch.chdir(tmp_path)
     assert run_command("detect", "events.csv", "-o", "out", "-m", "tree", "--no-null-test", "--json") == 0
     assert json.loads(capsys.readouterr().out)["null_tests"] == {}
+
+
+def test_angles_show_a_wrong_alpha_next_to_a_source():
+    right = OnOffDataset.from_files(simulate_observation(60_000, 300, random_state=2))
+    halo = replace(right.halo, event_alpha=right.halo.alphas / 10)
+    wrong = replace(right, regions=replace(right.regions, alpha=0.02), halo=halo)
+    forest = {"forest": OnOffForestClassifier(60, min_samples_leaf=20, random_state=0)}
+    assert detect(right, forest).verdict.status == "detected"
+    verdict = detect(wrong, forest, null_tests=False).verdict
+    assert [one.code for one in verdict.warnings] == ["alpha"]
+    assert verdict.warnings[0].numbers["fitted_alpha"] > 0.06

@@ -1,4 +1,4 @@
-"""Input that would never end, on the command line: one sentence, and a name where a library crashes or hangs."""
+"""Input that would never end, on the command line: one sentence, and a traceback where a library crashes."""
 
 import os
 import signal
@@ -12,11 +12,9 @@ from helpers import run_command as run
 
 import excess
 from excess.analysis import split_references
-from excess.cli.printing import LONGEST_TEXT
-from excess.estimators.model_file import save
-from excess.events import AnalysisConfig
-
-h5py = pytest.importorskip("h5py")
+from excess.cli._printing import LONGEST_TEXT
+from excess.config import AnalysisConfig
+from excess.estimators._model_file import save
 
 PIPE = "is a pipe, and a file is read more than once; write its content to a file, and give that"
 
@@ -56,9 +54,9 @@ def test_pipes_are_refused_wherever_a_file_is_given(pipe, tmp_path, capsys):
 
 def test_a_folder_of_a_run_with_a_pipe_in_it(tmp_path, capsys):
     (tmp_path / "result.json").write_text("{}")
-    os.mkfifo(tmp_path / "events.csv")
+    os.mkfifo(tmp_path / "events.parquet")
     assert run("report", tmp_path) == 1
-    assert f"events.csv: {PIPE}" in said(capsys)
+    assert f"events.parquet: {PIPE}" in said(capsys)
 
 
 def test_the_configuration_in_a_model_is_bounded(tmp_path, capsys):
@@ -74,7 +72,7 @@ def test_the_configuration_in_a_model_is_bounded(tmp_path, capsys):
     save(model, tmp_path / "model", metadata={"config": aliases})
     capsys.readouterr()
     assert run("apply", tmp_path / "model", events, "-o", output, "--overwrite") == 1
-    assert "model: has more than 50,000 values, with those that aliases stand for" in said(capsys)
+    assert "model: has more than 50,000 values" in said(capsys)
 
 
 def test_info_prints_texts_of_bounded_length(tmp_path, capsys):
@@ -97,53 +95,19 @@ def test_messages_have_a_bounded_length(tmp_path, capsys):
 
 
 CRASH = """
-import faulthandler, sys
-from excess.cli import entry
-from excess.events import _csv
+from excess.cli import main
+from excess.io import _csv
 _csv.columns.__code__ = (lambda path: __import__("faulthandler")._sigsegv()).__code__
-entry.main()
-"""
-HANG = """
-import itertools, sys
-from excess._core.reading_watch import start_watch
-from excess.events import _csv, read_events
-start_watch(0.5)
-_csv.columns.__code__ = (lambda path: sum(__import__("itertools").repeat(0))).__code__  # no other thread runs meanwhile
-read_events(sys.argv[1])
+main()
 """
 
 
 @pytest.mark.slow
-def test_a_crash_of_a_library_names_the_file(tmp_path):
+def test_a_crash_of_a_library_shows_file_and_traceback(tmp_path):
     events = write_csv(tmp_path / "events.csv")
-    command = [sys.executable, "-c", CRASH, "info", events]
+    command = [sys.executable, "-c", CRASH, "info", events, "--debug"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == -signal.SIGSEGV
-    assert done.stderr.strip() == (
-        f"excess: ended while it was reading {events}: the library that reads it has crashed, or the system has ended "
-        "the process, for instance for lack of memory; check the file, or leave it out"
-    )
-
-
-def write_texts(path):
-    """Write texts to HDF5 and change one byte: HDF5 2.0 searches its heap for them, and does not come to an end."""
-    with h5py.File(path, "w") as file:
-        file.create_dataset("events/name", data=["ab"] * 40, dtype=h5py.string_dtype())
-    content = bytearray(path.read_bytes())
-    content[content.index(b"GCOL") + 16 + 39 * 24 + 9] = 1  # the last text has 2 bytes, now 258
-    path.write_bytes(content)
-    return path
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("write", [write_csv, write_texts])
-def test_a_library_that_never_returns_names_the_file(tmp_path, write):
-    path = write(tmp_path / "events")
-    command = [sys.executable, "-c", HANG, path]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as started:
-        first = started.stderr.readline()
-        if write is write_texts and started.poll() == 1:
-            pytest.skip("this version of HDF5 comes to an end")
-        started.kill()
-        assert first == f"excess: has been reading {path} for 0.5 s; Ctrl-C, or 'kill {started.pid}', ends it\n"
-        assert f"excess: ended while it was reading {path}: " in started.stderr.read()
+    log, traceback = done.stderr.split("Fatal Python error: Segmentation fault")
+    assert f"excess: {events}: reading CSV" in log
+    assert "describe" in traceback

@@ -1,9 +1,7 @@
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +10,12 @@ import pytest
 from helpers import run_command as run
 
 from excess import load
+from excess.analysis import read_run
 from excess.cli import main
-from excess.events import iter_events, load_config, read_events, to_features, write_events
-from excess.observation.simulation import simulate_observation
+from excess.config import load_config, to_features
+from excess.dataset._simulate import simulate_observation
+from excess.io import iter_events, read_events, write_events
+from excess.io._fact import FactFile
 
 pytest.importorskip("h5py")
 
@@ -86,7 +87,8 @@ def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys)
     options = (*models, "--null-test", "--permutations", 3, "--json")
     assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "one", *options) == 0
     result = json.loads(capsys.readouterr().out)
-    assert result == json.loads((tmp_path / "one" / "result.json").read_text())
+    stored = json.loads((tmp_path / "one" / "result.json").read_text())
+    assert result == {key: stored[key] for key in result}
     assert list(result["models"]) == list(result["null_tests"]) == ["tree", "k-means"]
     assert result["models"]["tree"]["significance"] > result["observation"]["significance"] > 5
     assert result["models"]["tree"]["n_permutations"] == 3
@@ -98,17 +100,19 @@ def test_detect_writes_all_that_is_needed_to_repeat_it(folder, tmp_path, capsys)
     assert all(len(entry["sha256"]) == 64 for entry in result["run"]["files"])
     assert result["run"]["versions"]["excess"]
 
-    events = pd.read_csv(tmp_path / "one" / "events.csv")
+    assert run("report", tmp_path / "one", "--csv", tmp_path / "tables", "--overwrite") == 0
+    capsys.readouterr()
+    events = pd.read_csv(tmp_path / "tables" / "events.csv")
     assert (events.loc[events["tree_selected"], "region"] == 0).sum() == result["models"]["tree"]["n_on"]
-    assert len(events) == result["observation"]["n_on"] + result["observation"]["n_off"]
-    groups = pd.read_csv(tmp_path / "one" / "groups.csv")
+    assert events["core"].sum() == result["observation"]["n_on"] + result["observation"]["n_off"]
+    groups = pd.read_csv(tmp_path / "tables" / "groups.csv")
     assert groups.groupby("model")["n_on"].sum()["tree"] == result["models"]["tree"]["n_on"]
-    assert len(pd.read_csv(tmp_path / "one" / "folds.csv")) == 2 * 5
+    assert len(pd.read_csv(tmp_path / "tables" / "folds.csv")) == 2 * 5
 
     again = ("-c", tmp_path / "one" / "config.yaml", *options)
     assert run("detect", folder / "observation.hdf5", "-o", tmp_path / "two", *again) == 0
     assert json.loads(capsys.readouterr().out) == result
-    assert (tmp_path / "two" / "events.csv").read_bytes() == (tmp_path / "one" / "events.csv").read_bytes()
+    assert (tmp_path / "two" / "events.parquet").read_bytes() == (tmp_path / "one" / "events.parquet").read_bytes()
 
 
 def test_detect_prints_a_table_and_a_verdict(folder, tmp_path, capsys):
@@ -140,6 +144,25 @@ def test_nothing_is_quoted_without_a_detection(options, value, more, tmp_path, c
     expected = f"declared beforehand: its {value} value is {number['significance']:.1f} sigma{more} (docs/honesty.md)."
     assert expected in text
     assert "quote" not in text
+
+
+def test_limits_and_an_error_of_alpha_are_in_terminal_json_and_report(tmp_path, capsys):
+    assert run("simulate", "-o", tmp_path, "--events", 40_000, "--signal", 0, "--labelled", 1, "--json") == 0
+    command = ("detect", tmp_path / "observation.hdf5", "-m", "tree", "--no-null-test", "--alpha-error", 0.05)
+    capsys.readouterr()
+    assert run(*command, "-o", tmp_path / "run") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "Upper limit at 95 % (CLs): " in text
+    assert "Upper limit at 95 % (CLs): " in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    stored = json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))
+    found = stored["models"]["tree"]
+    assert found["alpha_error"] == stored["run"]["options"]["alpha_error"] == 0.05
+    assert 0 < found["limits"]["n_signal_limit"] == found["forward"]["limits"]["n_signal_limit"]
+    assert f"{found['limits']['rate_limit']:.3g} per hour" in text
+    again = read_run(tmp_path / "run")
+    assert again.detections["tree"].alpha_error == 0.05
+    assert again.result()["models"]["tree"]["limits"] == pytest.approx(found["limits"])
+    assert run(*command[:-1], -1, "-o", tmp_path / "wrong") == 2
 
 
 def test_the_declared_statistic_decides_verdict_and_headline(folder, tmp_path, capsys):
@@ -288,10 +311,10 @@ def test_version(capsys):
 def test_models_reload_in_a_new_process_to_the_same_bits(folder, tmp_path):
     command = "import sys; from excess.cli import main; main(sys.argv[1:])"
     new = folder / "new" / "observation.hdf5"
-    for name in ("one", "two"):
-        target = tmp_path / f"{name}.parquet"
-        arguments = ["apply", folder / "tree.excess", new, "-o", target, "--json"]
-        subprocess.run([sys.executable, "-c", command, *map(str, arguments)], check=True, capture_output=True)
+    arguments = ["apply", folder / "tree.excess", new, "--json", "-o"]
+    assert run(*arguments, tmp_path / "one.parquet") == 0
+    in_new_process = [sys.executable, "-c", command, *map(str, arguments), str(tmp_path / "two.parquet")]
+    subprocess.run(in_new_process, check=True, capture_output=True)
     one, two = (read_events(tmp_path / f"{name}.parquet") for name in ("one", "two"))
     pd.testing.assert_frame_equal(one, two, check_exact=True)
 
@@ -369,7 +392,7 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
 
 @pytest.mark.slow
 def test_demo(tmp_path, capsys):
-    assert run("demo", "--events", 60_000, "--signal", 900, "-o", tmp_path, "--json") == 0
+    assert run("demo", "--events", 25_000, "--signal", 500, "-o", tmp_path, "--json") == 0
     result = json.loads(capsys.readouterr().out)
     assert list(result["models"]) == ["forest", "li-ma-tree", "k-means", "supervised"]
     assert result["models"]["forest"]["significance"] > result["observation"]["significance"]
@@ -480,34 +503,24 @@ def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     read_events(path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("sent", "code", "word"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated")])
-def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, word):
-    table = simulate_observation(200_000, 50, random_state=1)
-    write_events(table, tmp_path / "in.hdf5")
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, capsys, monkeypatch):
+    """While a thread writes chunks."""
+    n_written = []
+
+    def append(sink, chunk, usual=FactFile.append):
+        usual(sink, chunk)
+        n_written.append(len(chunk))
+        if len(n_written) == 3:
+            signal.raise_signal(sent)
+
+    monkeypatch.setattr(FactFile, "append", append)
     (tmp_path / "out.hdf5").write_bytes(b"old")
-    command = "import sys; from excess.cli import main; main(sys.argv[1:])"
-    arguments = [
-        "apply",
-        folder / "tree.excess",
-        tmp_path / "in.hdf5",
-        "-o",
-        tmp_path / "out.hdf5",
-        "--chunk-rows",
-        100,
-        "--overwrite",
-    ]
-    started = [sys.executable, "-c", command, *map(str, arguments)]
-    process = subprocess.Popen(started, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(list(tmp_path.iterdir())) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.kill(process.pid, getattr(signal, sent))
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == code, errors
-    assert word in errors
-    assert (tmp_path / "out.hdf5").read_bytes() == b"old"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.hdf5", "out.hdf5"]
+    options = ("-o", tmp_path / "out.hdf5", "--chunk-rows", 100, "--overwrite", "--json")
+    assert run("apply", folder / "tree.excess", folder / "observation.hdf5", *options) == code
+    assert 3 <= len(n_written) < 100
+    assert "no half-written file is left" in said(capsys)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out.hdf5": b"old"}
 
 
 @pytest.mark.slow
@@ -522,8 +535,9 @@ def test_memory_of_apply_does_not_grow(folder, tmp_path):
         "except SystemExit: print(open('/proc/self/status').read().split('VmHWM:')[1].split()[0])"
     )
     peaks = []
-    for n in (150_000, 600_000):
-        write_events(simulate_observation(n, 10, random_state=1), tmp_path / "in.hdf5")
+    table = simulate_observation(150_000, 10, random_state=1)
+    for n_times in (1, 4):
+        write_events(pd.concat([table] * n_times, ignore_index=True), tmp_path / "in.hdf5")
         arguments = ["apply", folder / "tree.excess", tmp_path / "in.hdf5", "-o", tmp_path / "out.hdf5"]
         command = [sys.executable, "-c", code, *map(str, arguments), "--chunk-rows", "20000"]
         done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -11,8 +11,9 @@ from helpers import SHARED
 from helpers import run_command as run
 from lstchain_file import lst_events, write_lstchain
 
-from excess.events import AnalysisConfig, describe, find_source, load_config, write_events
-from excess.observation import observe, propose_config, simulate_observation
+from excess.config import AnalysisConfig, find_source, load_config
+from excess.dataset import OnOffDataset, propose_config, simulate_observation
+from excess.io import describe, write_events
 
 fits = pytest.importorskip("astropy.io.fits")
 pytest.importorskip("h5py")
@@ -174,7 +175,7 @@ def test_the_source_is_what_is_asked_for_or_what_the_files_name(header, options,
 def test_event_lists_without_regions_say_what_is_missing(headers, message, tmp_path):
     files = [write_run(tmp_path / f"{n}.fits", n, n_events=50, **header) for n, header in enumerate(headers)]
     with pytest.raises(ValueError, match=message):
-        observe(files)
+        OnOffDataset.from_files(files)
     assert run("init", *files, "-o", tmp_path / "my.yaml") == 0
     assert load_config(tmp_path / "my.yaml").features == ("energy",)
     assert "# No detection yet: " in (tmp_path / "my.yaml").read_text()

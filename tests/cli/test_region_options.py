@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 from helpers import run_command as run
 
-from excess._core.errors import ArgumentError
+from excess._utils.errors import ArgumentError
 from excess.analysis import load_model, train_in_chunks
-from excess.cli.options import METHODS, region_settings
-from excess.events import Exclusion, RegionConfig, load_config
-from excess.observation import observe, propose_config, region_methods
-from excess.observation.given_regions import change_regions
+from excess.cli._options import METHODS, region_settings
+from excess.config import Exclusion, RegionConfig, load_config
+from excess.dataset import OnOffDataset, propose_config
+from excess.dataset import _regions as region_methods
+from excess.dataset._regions import change_regions
 
 CRAB = (83.6333, 22.0133)
 PLACE = (CRAB[0], CRAB[1] - 1.2)  # opposite to the source, seen from the first pointing
@@ -112,7 +113,7 @@ def test_detect_and_train_place_the_same_regions(field, tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["observation"]["alpha"] == 0.25
     config = load_config(tmp_path / "run" / "config.yaml").regions
     assert [str(one) for one in config.exclusion] == [f"ra {PLACE[0]:g}, dec {PLACE[1]:g}, radius 0.2 deg"]
-    expected = observe(field, source="Crab", regions={"exclusion": [place]})
+    expected = OnOffDataset.from_files(field, source="Crab", regions={"exclusion": [place]})
     assert expected.alpha == 0.25
     assert run("train", field, *options, "-m", "tree", "-o", tmp_path / "model") == 0
     assert load_model(tmp_path / "model").config.regions == config == expected.config.regions
@@ -126,7 +127,7 @@ def test_runs_are_matched_by_an_option(tmp_path, capsys):
     assert run("init", on, "--off", off, "--match", "zenith", "-o", tmp_path / "my.yaml") == 0
     assert "On and Off: by their files, runs matched by zenith;" in said(capsys)
     assert load_config(tmp_path / "my.yaml").regions.match == "zenith"
-    matched = observe(on, off=off, features=["width", "length"], regions={"match": "zenith"})
+    matched = OnOffDataset.from_files(on, off=off, features=["width", "length"], regions={"match": "zenith"})
     assert "in 2 matches of runs" in str(matched)
     assert run("train", on, "--off", off, "--match", "zenith", "-m", "tree", "-o", tmp_path / "model") == 0
     assert "in 2 matches of runs" in said(capsys)
@@ -142,7 +143,7 @@ def test_an_option_switches_matching_off(matching, tmp_path):
         "features: [width, length]\nderived_features: {}\nquality_cuts: []\n"
         f"groups: obs_id\nregions: {{source: Crab, {matching}}}\n"
     )
-    found = observe(on, tmp_path / "my.yaml", off=off, regions=region_settings(None, None, "none"))
+    found = OnOffDataset.from_files(on, tmp_path / "my.yaml", off=off, regions=region_settings(None, None, "none"))
     assert found.config.regions == RegionConfig(source="Crab")
     assert "matches of runs" not in str(found)
     with pytest.raises(ArgumentError, match=r"^match_within goes with match: zenith or time"):
@@ -211,7 +212,7 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     ],
 )
 def test_wrong_settings_in_python(regions, message, field):
-    for function in (observe, propose_config, train_in_chunks):
+    for function in (OnOffDataset.from_files, propose_config, train_in_chunks):
         with pytest.raises(ArgumentError, match=message):
             function(field, regions=regions)
 

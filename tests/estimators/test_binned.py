@@ -7,8 +7,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 import excess
-from excess.estimators.holdout import takes_groups
-from excess.estimators.score_bins import number_bins
+from excess.estimators._base import takes_groups
+from excess.estimators._binned import number_bins
 
 ALPHA = 0.2
 
@@ -123,6 +123,27 @@ def test_model_file_and_threads_do_not_change_a_bit(binned_events, tmp_path, n_j
         np.testing.assert_array_equal(getattr(again, name)(table), getattr(model, name)(table))
     expected = _model(column="energy", edges=(0.7, 1.5)).fit(table, on)
     np.testing.assert_array_equal(expected.predict_proba(table), model.predict_proba(table))
+
+
+def test_damaged_state_is_refused(binned_events, tmp_path, monkeypatch):
+    X, on = binned_events
+    model = _model(edges=(0.7, 1.5)).fit(X[:3000], on[:3000])
+    state = model._get_state()
+    for wrong, message in (
+        ({"bin_thresholds": np.full(3, np.nan)}, "no threshold"),
+        ({"bin_thresholds": np.zeros(2)}, "bin_thresholds is an array"),
+        ({"bin_windows": state.bin_windows + 1}, "bins that do not exist"),
+        ({"bin": {0: state.bin[0], 1: state.bin[1], 3: state.bin[2]}}, "not those of its bins"),
+        ({"edges": state.edges[::-1]}, "ascending"),
+        ({"strength": -1.0}, "strength"),
+        ({"strength": "1"}, "strength is a str"),
+        ({"learner": state.learner[:-1]}, "damaged"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(type(model), "_get_state", lambda self, wrong=wrong: state._replace(**wrong))
+            model.save(tmp_path / "model")
+        with pytest.raises(excess.ModelFileError, match=message):
+            excess.load(tmp_path / "model")
 
 
 def test_a_classifier_without_bags_is_tuned_out_of_fold(binned_events):

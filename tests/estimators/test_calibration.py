@@ -14,15 +14,15 @@ from excess import (
     load,
     on_off_likelihood,
 )
-from excess.estimators.calibration import MIN_EVENTS, calibrate, calibrate_out_of_fold, calibrated_log_likelihood
-from excess.estimators.members import N_CELLS
-from excess.observation import observe, simulate_observation
-from excess.stats.curve import significance_curve
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.estimators._base import MIN_EVENTS, calibrate, calibrate_out_of_fold, calibrated_log_likelihood
+from excess.estimators._random_forest import N_CELLS
+from excess.stats._thresholds import significance_curve
 
 ALPHA = 0.2
 MODELS = {
     "tree": OnOffTreeClassifier(ALPHA, max_depth=5, min_samples_leaf=400),
-    "forest": OnOffForestClassifier(150, ALPHA, min_samples_leaf=20, random_state=0),
+    "forest": OnOffForestClassifier(80, ALPHA, min_samples_leaf=20, n_jobs=2, random_state=0),
     "k-means": OnOffKMeansClassifier(24, ALPHA, random_state=0),
     "ensemble": OnOffKMeansEnsembleClassifier(100, 32, ALPHA, n_jobs=2, random_state=0),
     "threshold": SignificanceThresholdClassifier(LogisticRegression(), ALPHA),
@@ -224,13 +224,13 @@ class TestLogLikelihood:
         assert -1 < calibrated_log_likelihood(count_in_cells(on, score), ALPHA) - constant_likelihood(on, ALPHA) < 8
 
 
-@pytest.mark.slow
+@pytest.mark.campaign
 def test_probabilities_of_a_simulated_observation():
     """The forest of the demo, on other nights than it was trained on, with the truth of the simulation."""
     parts = []
-    for seed in range(700, 706):
+    for seed in range(700, 704):
         table = simulate_observation(random_state=seed)
-        seen = observe(table, nearby=False)
+        seen = OnOffDataset.from_files(table, nearby=False)
         keys = ["night", "run_id", "event_num"]
         truth = table.set_index(keys)["is_signal"]
         parts.append((seen, truth.loc[list(seen.table[keys].itertuples(index=False, name=None))].to_numpy()))

@@ -15,8 +15,8 @@ from excess import (
     f1_threshold,
     li_ma_significance,
 )
-from excess.estimators import cluster, cluster_cells
-from excess.stats.significance import signed_significance
+from excess.estimators import _kmeans
+from excess.stats._significance import signed_significance
 
 
 def test_clusters_are_counted_and_assigned_exactly(noisy_data):
@@ -165,9 +165,9 @@ def test_same_bits_whatever_the_environment_allows():
 def test_large_samples_are_clustered_in_batches(monkeypatch, noisy_data):
     used = []
     for name in ("KMeans", "MiniBatchKMeans"):
-        original = getattr(cluster_cells, name)
-        monkeypatch.setattr(cluster_cells, name, lambda *a, _o=original, _n=name, **k: used.append(_n) or _o(*a, **k))
-    monkeypatch.setattr(cluster, "MAX_LLOYD_EVENTS", 2000)
+        original = getattr(_kmeans, name)
+        monkeypatch.setattr(_kmeans, name, lambda *a, _o=original, _n=name, **k: used.append(_n) or _o(*a, **k))
+    monkeypatch.setattr(_kmeans, "MAX_LLOYD_EVENTS", 2000)
     OnOffKMeansClassifier(8, alpha=1.0).fit(noisy_data.X[:2000], noisy_data.y[:2000])
     OnOffKMeansClassifier(8, alpha=1.0).fit(noisy_data.X, noisy_data.y)
     OnOffKMeansClassifier(8, algorithm="lloyd", alpha=1.0).fit(noisy_data.X, noisy_data.y)
@@ -219,7 +219,7 @@ def test_ensemble_with_more_clusters_than_a_bag_has_events(noisy_data):
         (
             OnOffKMeansEnsembleClassifier(5, 9000, alpha=1.0),
             ValueError,
-            "n_clusters must be at most the number of events",
+            "n_clusters must be at most the number of events, n_samples=3000",
         ),
         (OnOffKMeansEnsembleClassifier(5, 8, max_features=99, alpha=1.0), ValueError, "max_features must be at most"),
         (OnOffKMeansEnsembleClassifier(5, 8, output="soft", alpha=1.0), ValueError, "output must be"),

@@ -2,9 +2,9 @@
 
 import itertools
 import pickle
-import subprocess
-import sys
+from types import SimpleNamespace
 
+import numba
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,7 +21,7 @@ from excess import (
     significance_curve,
     significance_threshold,
 )
-from excess._core.rng import bootstrap_weights, derive_key
+from excess._utils.rng import bootstrap_weights, derive_key
 from excess.estimators._forest import ensemble
 
 
@@ -322,18 +322,12 @@ def test_progress_bar_goes_to_standard_error(noisy_data, capsys):
     assert "5/5" in captured.err
 
 
-@pytest.mark.slow
-def test_user_is_told_when_compiling_takes_a_while(tmp_path):
-    """In a new process with an empty cache, a word comes on standard error; with the cache filled, none does."""
-    script = (
-        "import numpy as np; from excess import OnOffForestClassifier as F;"
-        "F(2, 1.0, min_samples_leaf=5).fit(np.arange(60.0)[:, None], np.arange(60) % 2)"
-    )
-    message = "Compiling the forest for this machine"
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path), "PATH": ""}
-    with subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True) as new:
-        said = next((line for line in new.stderr if message in line), "")
-        new.kill()  # the rest of the compilation shows nothing more
-    assert said
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, check=True)
-    assert message not in done.stderr
+def test_user_is_told_when_kernels_are_compiled_but_not_when_they_are_loaded(monkeypatch, caplog):
+    kernel = numba.njit(lambda x: x)
+    monkeypatch.setattr(ensemble, "kernel", kernel, raising=False)
+    monkeypatch.setattr(type(kernel), "stats", SimpleNamespace(cache_misses={}))
+    ensemble._warn_if_compiling()
+    assert not caplog.records
+    monkeypatch.setattr(type(kernel), "stats", SimpleNamespace(cache_misses={"float64": 1}))
+    ensemble._warn_if_compiling()
+    assert "Compiling the forest for this machine" in caplog.text

@@ -14,13 +14,13 @@ from excess import (
     OnOffHybridClassifier,
     OnOffKMeansClassifier,
     cross_val_detect,
-    detect,
+    holdout_detect,
     load,
     null_test,
 )
-from excess.estimators import model_file
-from excess.estimators.hybrid import LABELS, LABELS_AND_REFERENCES
-from excess.estimators.model_file import save
+from excess.estimators import _model_file
+from excess.estimators._hybrid import LABELS, LABELS_AND_REFERENCES
+from excess.estimators._model_file import save
 
 ALPHA = 0.2
 NAMES = ["a", "b", "c", "d"]
@@ -173,9 +173,9 @@ class TestNoLeak:
             model.fit(X, on, groups=nights)
         fitted = model.fit(X[nights != 3], on[nights != 3], groups=nights[nights != 3])
         with pytest.raises(ValueError, match=message):
-            detect(fitted, X, on, alpha=ALPHA, groups=nights)
+            holdout_detect(fitted, X, on, alpha=ALPHA, groups=nights)
         own = nights == 4
-        assert detect(fitted, X[own], on[own], alpha=ALPHA, groups=nights[own]).strategy == "applied"
+        assert holdout_detect(fitted, X[own], on[own], alpha=ALPHA, groups=nights[own]).strategy == "applied"
 
     def test_with_groups_bags_or_folds_keep_them_apart(self, events, simulated):
         X, _, on, nights = events
@@ -220,8 +220,8 @@ class TestInput:
         ("parameters", "error", "message"),
         [
             ({"references": [1]}, TypeError, "references must be a mapping"),
-            ({"references": {"x": "x"}}, ValueError, "reference 'x' is the column 'x', but X has no names"),
-            ({"references": {"x": 9}}, ValueError, "reference 'x' is column 9 of X, which has 4"),
+            ({"references": {"x": "x"}}, ValueError, "reference 'x' is 'x', but X has no names"),
+            ({"references": {"x": 9}}, ValueError, "reference 'x' is 9, but X has 4 columns"),
             ({"references": {"x": LogisticRegression()}}, ValueError, "not fitted"),
             ({"references": {"x": object()}}, TypeError, "reference 'x' must be a classifier"),
             ({"references": {LABELS: 0}}, ValueError, "must have texts as names, and not 'On/Off'"),
@@ -271,7 +271,7 @@ class TestModelFile:
         inner = hybrid({"score": 0}).fit(X[:600], on[:600])
         hybrid({"inner": inner}).fit(X[:600], on[:600]).save(tmp_path / "model")
         assert list(load(tmp_path / "model").references["inner"].references) == ["score"]
-        monkeypatch.setattr(model_file, "_DEEPEST", 2)
+        monkeypatch.setattr(_model_file, "_DEEPEST", 2)
         with pytest.raises(ValueError, match=r"model does not hold a valid .* inside of each other, more than 2 deep"):
             load(tmp_path / "model")
 
@@ -294,10 +294,17 @@ class TestModelFile:
     def test_damaged_state_is_refused(self, events, tmp_path, monkeypatch):
         X, _, on, _ = events
         model = hybrid({"a": 0}).fit(X, on)
-        attributes, arrays = model._get_state()
-        for name, wrong in (("trust", arrays["trust"] + 1), ("learner_0", arrays["learner_0"][:-1])):
-            state = attributes, {**arrays, name: wrong}
-            monkeypatch.setattr(type(model), "_get_state", lambda self, state=state: state)
-            save(model, tmp_path / "model")
+        state = model._get_state()
+        for wrong in (
+            {"trust": state.trust + 1},
+            {"learner": {**state.learner, 0: state.learner[0][:-1]}},
+            {"learner": {**state.learner, 2: state.learner[0]}},
+            {"reference": {0: state.learner[0]}},
+            {"member": {0: state.member[0]}},
+            {"log_likelihoods": state.log_likelihoods[1:]},
+        ):
+            with monkeypatch.context() as patch:
+                patch.setattr(type(model), "_get_state", lambda self, wrong=wrong: state._replace(**wrong))
+                save(model, tmp_path / "model")
             with pytest.raises(ModelFileError, match="does not hold a valid OnOffHybridClassifier"):
                 load(tmp_path / "model")

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from excess._core import rng as keyed
-from excess.estimators._forest import binning, criterion, ensemble, histogram, layout, partition, predictor, splitting
-from excess.estimators._forest.compiling import drop_stale_kernels
-from excess.stats import score_kernels
+from excess._utils import rng as keyed
+from excess.estimators._forest import binning, ensemble, grower, predictor, splitting
+from excess.estimators._forest.ensemble import drop_stale_kernels
+from excess.stats import _kernels as score_kernels
 
 
 def grow(
@@ -152,12 +152,13 @@ class TestBinning:
 
 
 class TestSplitting:
-    @pytest.mark.parametrize("kind", list(criterion.CRITERIA))
+    @pytest.mark.parametrize("kind", list(splitting.CRITERIA))
     @pytest.mark.parametrize("alpha", [0.2, 1.0])
     def test_search_equals_a_naive_one(self, kind, alpha):
         rng = np.random.default_rng(0)
-        table = criterion.x_log_x_table(100)  # small, so that both ways to x ln x are taken
+        tables = [splitting.x_log_x_table(size) for size in (100, 2000)]  # small and large: both ways to x ln x
         for trial in range(100):
+            table = tables[trial // 2 % 2]
             n_codes = int(rng.integers(3, 20))
             on, off = rng.integers(0, 30, (2, n_codes)) * (rng.random((2, n_codes)) < 0.7)
             if trial % 2:
@@ -165,19 +166,19 @@ class TestSplitting:
             if on.sum() == 0 or off.sum() == 0 or ((on + off) > 0).sum() < 2:
                 continue
             counts, total = (on << 32) | off, (int(on.sum()) << 32) | int(off.sum())
-            present = np.empty(n_codes + 1, dtype=np.int64)
+            present = np.empty((2, n_codes + 1), dtype=np.int64)
             n_present = splitting.present_codes(counts, n_codes, None, present)
-            np.testing.assert_array_equal(present[:n_present], np.flatnonzero(on + off))
+            np.testing.assert_array_equal(present[0, :n_present], np.flatnonzero(on + off))
             min_leaf = int(rng.integers(1, 20))
             value, position, missing_left, left = splitting.search_feature(
-                counts, present, n_present, total, min_leaf, criterion.CRITERIA[kind], alpha, table, -np.inf
+                present, n_present, total, min_leaf, splitting.CRITERIA[kind], alpha, table, -np.inf
             )
 
-            def value_of(mask, on=on, off=off):
+            def value_of(mask, on=on, off=off, table=table):
                 sides = [(on[side].sum(), off[side].sum()) for side in (mask, ~mask)]
                 if kind == "information":
-                    return sum(criterion.information(a, b, table) for a, b in sides)
-                return max(criterion.li_ma(a, b, alpha, math.log(alpha), math.log1p(alpha), table) for a, b in sides)
+                    return sum(splitting.information(a, b, table) for a, b in sides)
+                return max(splitting.li_ma(a, b, alpha, math.log(alpha), math.log1p(alpha), table) for a, b in sides)
 
             codes = np.arange(n_codes)
             masks = [(codes > 0) & (codes <= cut) for cut in range(1, n_codes)]
@@ -188,7 +189,7 @@ class TestSplitting:
                 assert position == -1
                 continue
             assert value == pytest.approx(max(map(value_of, allowed)), rel=1e-12, abs=1e-12)
-            best = (codes <= present[position]) & ((codes > 0) | missing_left)
+            best = (codes <= present[0, position]) & ((codes > 0) | missing_left)
             assert (left >> 32, left & 0xFFFFFFFF) == (on[best].sum(), off[best].sum())
 
     @pytest.mark.parametrize("missing", [False, True])
@@ -204,12 +205,12 @@ class TestSplitting:
             else:
                 on[0] = off[0] = 0
             counts, total = (on << 32) | off, (int(on.sum()) << 32) | int(off.sum())
-            present = np.empty(n_codes + 1, dtype=np.int64)
+            present = np.empty((2, n_codes + 1), dtype=np.int64)
             n_present = splitting.present_codes(counts, n_codes, None, present)
             if n_present == 0:
                 continue
             min_leaf = int(rng.integers(1, 15))
-            drawn = [splitting.draw_border(counts, present, n_present, total, min_leaf, b) for b in bits]
+            drawn = [splitting.draw_border(present, n_present, total, min_leaf, b) for b in bits]
             held = np.flatnonzero(on + off)
             known = held[held > 0]
             codes = np.arange(n_codes)
@@ -240,27 +241,29 @@ class TestSplitting:
         for code in (0, 2):
             counts = np.zeros(4, dtype=np.int64)
             counts[code] = total = (3 << 32) | 5
-            present = np.empty(5, dtype=np.int64)
+            present = np.empty((2, 5), dtype=np.int64)
             assert splitting.present_codes(counts, 4, None, present) == 1
             for bits in np.arange(100, dtype=np.uint64) << np.uint64(57):
-                assert splitting.draw_border(counts, present, 1, total, 1, bits) == (-1, False, 0)
-                assert splitting.draw_border(counts, present, 1, total, 1, bits + np.uint64(1)) == (-1, False, 0)
+                assert splitting.draw_border(present, 1, total, 1, bits) == (-1, False, 0)
+                assert splitting.draw_border(present, 1, total, 1, bits + np.uint64(1)) == (-1, False, 0)
 
     def test_value_of_a_split_is_that_of_the_search(self):
-        table = criterion.x_log_x_table(100)
+        table = splitting.x_log_x_table(100)
         on, off = np.array([4, 0, 30, 7]), np.array([9, 3, 0, 60])
         counts, total = (on << 32) | off, (41 << 32) | 72
-        for kind in criterion.CRITERIA.values():
-            value, _, _, left = splitting.search_feature(counts, np.arange(5), 4, total, 1, kind, 0.3, table, -np.inf)
+        present = np.empty((2, 5), dtype=np.int64)
+        assert splitting.present_codes(counts, 4, None, present) == 4
+        for kind in splitting.CRITERIA.values():
+            value, _, _, left = splitting.search_feature(present, 4, total, 1, kind, 0.3, table, -np.inf)
             assert splitting.value_of_split(left, total, kind, 0.3, table) == value
 
     def test_criteria_are_li_ma(self):
         from excess import li_ma_significance
 
-        table = criterion.x_log_x_table(1000)
+        table = splitting.x_log_x_table(1000)
         for on, off, alpha in [(20, 25, 0.2), (10, 0, 0.2), (0, 10, 0.2), (5, 25, 0.2), (2000, 300, 3.0)]:
             expected = li_ma_significance(on, off, alpha) ** 2 / 2
-            found = criterion.li_ma(on, off, alpha, math.log(alpha), math.log1p(alpha), table)
+            found = splitting.li_ma(on, off, alpha, math.log(alpha), math.log1p(alpha), table)
             assert found == pytest.approx(expected, abs=1e-9)
 
 
@@ -269,20 +272,20 @@ class TestGrowing:
     @pytest.mark.parametrize("n", [1, 255, 256, 257, 1000])
     def test_records_are_moved_whole(self, n, n_features):
         rng = np.random.default_rng(0)
-        records = layout.empty_records(n, n_features, np.uint8)
-        codes = layout.as_codes(records, np.uint8)
+        records = binning.empty_records(n, n_features, np.uint8)
+        codes = binning.as_codes(records, np.uint8)
         codes[:] = rng.integers(0, 256, codes.shape)
-        codes[:, n_features] = rng.integers(0, 2, n) << layout.ON_BIT
+        codes[:, n_features] = rng.integers(0, 2, n) << binning.ON_BIT
         weights = rng.integers(0, 3, n).astype(np.uint8)
         bag = np.zeros((n + 1, records.shape[1]), dtype=np.uint64)
-        n_bag = partition.take_bag(records, codes, n_features, weights, bag, bag.view(np.uint8))
+        n_bag = grower.take_bag(records, codes, n_features, weights, bag, bag.view(np.uint8))
         expected = codes[weights > 0].copy()
         expected[:, n_features] |= weights[weights > 0]
         np.testing.assert_array_equal(bag.view(np.uint8)[:n_bag], expected)
 
         moved = np.zeros_like(bag)
         for shift, limit in [(0, 100), (1, 99), (1, 0), (0, 0)]:
-            border = partition.partition(bag, bag.view(np.uint8), 0, n_bag, 1, shift, limit, 255, moved)
+            border = grower.partition(bag, bag.view(np.uint8), 0, n_bag, 1, shift, limit, 255, moved)
             left = (expected[:, 1] - np.uint8(shift)) <= limit
             assert border == left.sum()
             for side, rows in ((moved[:border], expected[left]), (moved[border:n_bag], expected[~left])):
@@ -294,17 +297,17 @@ class TestGrowing:
         rng = np.random.default_rng(0)
         codes = rng.integers(0, 200, (500, 12)).astype(dtype)
         weights, on = rng.integers(1, 5, 500), rng.integers(0, 2, 500)
-        codes[:, 11] = weights | (on << layout.ON_BIT)
+        codes[:, 11] = weights | (on << binning.ON_BIT)
         chosen = np.sort(rng.choice(11, k, replace=False))
         histograms = np.zeros((k, 256), dtype=np.int64)
         touched = None if dtype == np.uint8 else np.zeros((k, 4), dtype=np.uint8)
-        histogram.fill_histograms(codes, 100, 400, 11, chosen, histograms, touched)
+        splitting.fill_histograms(codes, 100, 400, 11, chosen, histograms, touched)
         part = slice(100, 400)
         for row, feature in zip(histograms, chosen, strict=True):
             for packed, label in ((row >> 32, 1), (row & 0xFFFFFFFF, 0)):
                 expected = np.bincount(codes[part, feature], (weights * (on == label))[part], minlength=256)
                 np.testing.assert_array_equal(packed, expected)
-        histogram.clear_histograms(histograms, touched)
+        splitting.clear_histograms(histograms, touched)
         assert not histograms.any()
 
     @pytest.mark.parametrize("splitter", splitting.SPLITTERS.values())
@@ -316,8 +319,8 @@ class TestGrowing:
         options = {"seed": 1, "alpha": 0.3, "max_depth": 6, "splitter": splitter}
         narrow = ensemble.bin_events(X, on, 255, 1)
         codes = narrow.codes
-        records = layout.empty_records(2000, 5, np.uint32)
-        layout.as_codes(records, np.uint32)[:, :6] = codes[:, :6]
+        records = binning.empty_records(2000, 5, np.uint32)
+        binning.as_codes(records, np.uint32)[:, :6] = codes[:, :6]
 
         class Wide(ensemble.BinnedEvents):
             codes = property(lambda self: self.records.view(np.uint32))
@@ -328,10 +331,10 @@ class TestGrowing:
             grow(Wide(records, narrow.edges), [0, 1, 0, 1], **options),
             strict=True,
         ):
-            leaf = one[:, layout.LEFT] == np.arange(len(one))
+            leaf = one[:, grower.LEFT] == np.arange(len(one))
             n_nodes += len(leaf)
             np.testing.assert_array_equal(one[~leaf], other[~leaf])
-            np.testing.assert_array_equal(one[:, layout.N_ON :], other[:, layout.N_ON :])
+            np.testing.assert_array_equal(one[:, grower.N_ON :], other[:, grower.N_ON :])
         assert n_nodes > 40
 
 
@@ -349,10 +352,10 @@ def test_descent_equals_a_naive_walk(splitter):
     for t, table in enumerate(tables):
         for row in range(0, 3000, 97):
             node = 0
-            while table[node, layout.LEFT] != node:
-                code = events.codes[row, table[node, layout.FEATURE]]
-                goes_left = (int(code) - table[node, layout.SHIFT]) % 256 <= table[node, layout.LIMIT]
-                node = table[node, layout.LEFT] + (not goes_left)
+            while table[node, grower.LEFT] != node:
+                code = events.codes[row, table[node, grower.FEATURE]]
+                goes_left = (int(code) - table[node, grower.SHIFT]) % 256 <= table[node, grower.LIMIT]
+                node = table[node, grower.LEFT] + (not goes_left)
             assert leaves[row, t] == node
 
 
@@ -371,11 +374,11 @@ def test_leaves_hold_the_events_that_reach_them(max_bins, kind, splitter):
     for t, table in enumerate(tables):
         weights = np.empty(2000, dtype=np.uint8)
         keyed.bootstrap_weights(np.uint64(keyed.derive_key(keys[t], 0)), 0, weights)
-        is_leaf = table[:, layout.LEFT] == np.arange(len(table))
-        for column, label in ((layout.N_ON, True), (layout.N_OFF, False)):
+        is_leaf = table[:, grower.LEFT] == np.arange(len(table))
+        for column, label in ((grower.N_ON, True), (grower.N_OFF, False)):
             reached = np.bincount(leaves[:, t], weights * (on == label), minlength=len(table))
             np.testing.assert_array_equal(reached[is_leaf], table[is_leaf, column])
-        assert table[is_leaf, layout.N_ON : layout.N_OFF + 1].sum(axis=1).min() >= 5
+        assert table[is_leaf, grower.N_ON : grower.N_OFF + 1].sum(axis=1).min() >= 5
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -31,9 +31,10 @@ from excess import (
     OnOffTreeClassifier,
     SignificanceThresholdClassifier,
 )
-from excess.estimators import model_file
+from excess.estimators import _model_file
 from excess.estimators._forest import predictor
-from excess.estimators.model_file import ModelFileError, is_model_file, load, read_header, save
+from excess.estimators._model_file import ModelFileError, is_model_file, load, read_header, save
+from excess.estimators._random_forest import MEMBERS
 
 MODELS = {
     "tree": OnOffTreeClassifier(max_depth=4, min_samples_leaf=5, alpha=1.0),
@@ -235,7 +236,7 @@ def test_another_process_gets_the_same_bits(models, events, tmp_path):
         model.save(tmp_path / str(number))
     code = """
 import sys, hashlib, numpy as np
-from excess.estimators.model_file import load
+from excess.estimators._model_file import load
 X = np.load("X.npy")
 for number in range(int(sys.argv[1])):
     model = load(str(number))
@@ -401,7 +402,7 @@ def test_models_that_are_not_fitted_are_refused(name, tmp_path):
 
 def test_classes_of_an_odd_type_are_refused(events, tmp_path):
     model = OnOffTreeClassifier(max_depth=2, alpha=1.0).fit(events[0], events[1].astype(np.float16))
-    with pytest.raises(TypeError, match="classes of the dtype float16"):
+    with pytest.raises(TypeError, match="classes of the dtype <f2"):
         model.save(tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
 
@@ -470,7 +471,6 @@ EMPTY = b'{"__metadata__":{"excess":"'
         ((10**15).to_bytes(8, "little") + EMPTY, "damaged or incomplete"),
         (b"\xff" * 8 + EMPTY, "damaged or incomplete"),
         (framed(EMPTY + b'"}}')[:-1], "damaged or incomplete"),
-        (b"excess model\n" + bytes(100), "of an older format; train the model again and save it"),
     ],
 )
 def test_other_files_are_refused(content, match, tmp_path):
@@ -490,9 +490,8 @@ def test_model_files_are_known_by_how_they_begin(models, tmp_path):
     models["tree"].save(tmp_path / "model")
     (tmp_path / "broken").write_bytes((tmp_path / "model").read_bytes()[:100])
     (tmp_path / "empty").write_bytes(b"")
-    (tmp_path / "other").write_bytes(b"excess modes\n" + bytes(100))
-    (tmp_path / "old").write_bytes(b"excess model\n" + bytes(100))
-    for name in ("model", "broken", "old"):
+    (tmp_path / "other").write_bytes(b"excess model\n" + bytes(100))
+    for name in ("model", "broken"):
         assert is_model_file(tmp_path / name)
     assert is_model_file(str(tmp_path / "model"))
     for name in ("empty", "other", "none", "", "a\0b", "other/model"):
@@ -732,7 +731,7 @@ def test_contents_with_a_right_checksum_are_not_trusted(trick, models, tmp_path)
         ("forest", put("member_sizes", (1, 1), -1), "its members do not add up to its trees"),
         ("forest", put("member_sizes", (0, 3), 7), "its members do not add up to its trees"),
         ("forest", put("member_sizes", (slice(2), 3), [-1, 2]), "its members do not add up to its trees"),
-        ("forest", change("member_sizes", shape=[4, 7]), "member_sizes is an array of int64"),
+        ("forest", change("member_sizes", shape=[4, len(MEMBERS)]), "member_sizes is an array of int64"),
         ("forest", change("member_likelihoods", dtype="I64"), "member_likelihoods is an array of int64"),
         ("forest", rename("member_sizes", "sizes"), "member_sizes is missing"),
         ("forest", rename("used_features", "used"), "used_features is missing"),
@@ -741,7 +740,7 @@ def test_contents_with_a_right_checksum_are_not_trusted(trick, models, tmp_path)
         ("forest", put("roots", slice(1, 4), [2**63 - 1, -(2**63), -1]), "a root is none of its nodes"),
         ("forest", put("roots", slice(1, 3), [5, 5]), "do not span"),
         ("forest", put("depths", 0, -1), "deeper"),
-        ("forest", with_header(**{"class": "OnOffTreeClassifier", "parameters": {}}), "several trees"),
+        ("forest", with_header(**{"class": "OnOffTreeClassifier", "parameters": {}}), "has_missing is missing"),
     ],
 )
 def test_other_contents_with_a_right_checksum_are_not_trusted(name, edit, match, models, tmp_path):
@@ -787,7 +786,7 @@ def failing_writes():
             Path(path).write_bytes(bytes(1000))
             raise error
 
-        return model_file, "save_file", save_some
+        return _model_file, "save_file", save_some
 
     def raising(error):
         def fail(*args, **kwargs):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import excess
-from excess.distributed import InProcess, fit_forest
+from excess.out_of_core import InProcess, fit_forest
 
 DISABLED = {"NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore::RuntimeWarning"}  # of uint64, which wraps around
 

@@ -40,10 +40,6 @@ def test_a_group_is_the_extra_of_its_name(name):
     assert of_group(name) == of_extra(name)
 
 
-def test_extras_of_earlier_snapshots_stay():
-    assert set(EXTRAS) >= {"astro", "report", "dask", "onnx", "experiments", "all", "dev", "docs"}
-
-
 def test_every_dependency_of_users_has_a_lowest_version():
     requirements = [*PYPROJECT["project"]["dependencies"], *of_extra("all")]
     assert [line for line in requirements if not re.match(r"[a-z0-9-]+>=\d", line)] == []

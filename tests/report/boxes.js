@@ -1,6 +1,6 @@
 // Returns boxes of plots, headings, texts and tables that cover each other, or reach beyond the page.
 () => {
-    const scrolls = [...document.querySelectorAll('.scroll, pre')];
+    const scrolls = [...document.querySelectorAll('.scroll, .wide .plot, pre')];
     const clip = (node, box) => {
         // what is cut off by a box that scrolls cannot cover anything
         let { left, top, right, bottom } = box;
@@ -18,11 +18,8 @@
         const { left, top, right, bottom } = clip(node, box);
         if (right - left > 1 && bottom - top > 1) found.push({ node, name, left, top, right, bottom });
     };
-    for (const node of document.querySelectorAll('.plot')) {
-        if (!node.offsetParent) continue;
-        add(node, 'plot ' + (node.dataset.plot ?? node.dataset.panel), node.querySelector('.svg-container').getBoundingClientRect());
-    }
-    for (const node of document.querySelectorAll('h1, h2, h3, h4, figcaption, table, p, dl, summary, ul, .verdict, .tools'))
+    for (const node of document.querySelectorAll('.plot svg')) if (node.parentNode.offsetParent) add(node, 'plot ' + node.closest('figure').id, node.getBoundingClientRect());
+    for (const node of document.querySelectorAll('h1, h2, h3, h4, figcaption, table, p, dl, summary, ul, .verdict, .slider'))
         if (node.offsetParent) add(node, node.tagName + ' ' + node.textContent.trim().slice(0, 30), node.getBoundingClientRect());
     const covered = [];
     for (let i = 0; i < found.length; i++) for (let j = i + 1; j < found.length; j++) {

@@ -6,20 +6,31 @@ import shutil
 import numpy as np
 import pytest
 
-from excess import OnOffForestClassifier, OnOffTreeClassifier, cross_val_detect, null_test
-from excess.events import AnalysisConfig
-from excess.observation import observe, simulate_observation
+from excess import (
+    OnOffForestClassifier,
+    OnOffHybridClassifier,
+    OnOffTreeClassifier,
+    cross_val_detect,
+    null_test,
+    simulation_agreement,
+)
+from excess.config import AnalysisConfig
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.dataset._simulate import simulate_labelled
+from excess.detection._result import Outcome
 from excess.report import write_report
-from excess.stats.counts import OnOffCounts
-from excess.stats.likelihood import OnOffLikelihood
-from excess.validation.outcome import Outcome
+from excess.stats._likelihood import OnOffLikelihood
+from excess.stats._significance import OnOffCounts
 
 CRAB = (83.6333, 22.0133)
+SCRIPT = "<script>document.title='broken'</script>"
 
 
 @pytest.fixture(scope="session")
 def observation():
-    return observe(simulate_observation(60_000, 400, source=CRAB, random_state=1), AnalysisConfig().with_source(*CRAB))
+    return OnOffDataset.from_files(
+        simulate_observation(60_000, 400, source=CRAB, random_state=1), AnalysisConfig().with_source(*CRAB)
+    )
 
 
 @pytest.fixture(scope="session")
@@ -57,6 +68,34 @@ def tests_of_null(observation, models):
 
 
 @pytest.fixture(scope="session")
+def simulated(observation):
+    """Simulated gammas and protons; the protons are too wide."""
+    truth = simulate_labelled(1500, 1500, random_state=5)
+    X, signal = truth[list(observation.names)].to_numpy(), truth["is_signal"].to_numpy()
+    X[~signal, observation.names.index("width")] *= 1.3
+    return X[signal], X[~signal]
+
+
+@pytest.fixture(scope="session")
+def hybrid(observation, simulated):
+    """A detection by a model with a reference, whose name is markup."""
+    labels = np.repeat([1, 0], [len(part) for part in simulated])
+    forest = OnOffForestClassifier(30, 1.0, min_samples_leaf=10, random_state=0).fit(np.concatenate(simulated), labels)
+    learner = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
+    model = OnOffHybridClassifier({f"simulation {SCRIPT}": forest}, learner, random_state=0)
+    shared = {"alpha": observation.alpha, "groups": observation.groups}
+    return observation.annotate(cross_val_detect(model, observation.X, observation.on, **shared))
+
+
+@pytest.fixture(scope="session")
+def agreement(observation, simulated):
+    forest = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
+    options = {"groups": observation.groups, "feature_names": observation.names, "random_state": 0}
+    shared = {"alpha": observation.alpha, "estimator": forest, **options}
+    return simulation_agreement(observation.X, observation.on, *simulated, **shared)
+
+
+@pytest.fixture(scope="session")
 def browser():
     """A real Chromium; without one, these tests are skipped."""
     names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -73,7 +112,7 @@ def browser():
 @pytest.fixture(scope="session")
 def forward():
     """Both statistics of a forward search, which differ from each other and from those of the detections."""
-    return Outcome(OnOffCounts(90, 100, 0.2), OnOffLikelihood(9.87, 0.05, (0.04, 0.06), 81.0, 9.0, 9.88), "likelihood")
+    return Outcome(OnOffCounts(90, 100, 0.2), OnOffLikelihood(9.87, 0.05, (0.04, 0.06), 81.0, 9.0), "likelihood")
 
 
 @pytest.fixture(scope="session")

@@ -1,237 +1,257 @@
-"""The page in a real browser."""
+"""The page in a real browser: slider, hover, tabs, tables, downloads, print, and its layout."""
 
+import csv
+import io
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from visit import Visit, counts_at
 
+from excess.detection._result import DetectionBins, Exposure, Outcome
 from excess.report import write_report
-from excess.report.exploration import counts_text, stops_of
-from excess.report.histograms import theta_squared_histogram
-from excess.report.likelihood_bins import likelihood_bins
+from excess.report._content import counts_text
+from excess.report._page import stops_of
+from excess.report._series import light_curve
+from excess.stats._direction import PointSpread
+from excess.stats._significance import OnOffCounts
 
 pytestmark = pytest.mark.slow
 
-OF_ONE_MODEL = [
-    *("likelihood", "light", "curve", "theta", "groups", "scores", "time", "importances", "null"),
-    *("rate_group", "sky", "before", "after"),
-]
-SCRIPT = "<script>document.title='broken'</script>"
+BOXES = Path(__file__).with_name("boxes.js").read_text(encoding="utf-8")
+OF_ONE_MODEL = {
+    *("likelihood", "light_curve", "threshold_curve", "theta_squared", "group_excess"),
+    *("sky-selected-significance", "features", "scores", "over_time", "importances", "null_test"),
+}
 
 
-def test_markup_in_names_is_shown_as_text(browser, detections, tmp_path):
-    run = {
-        "command": "detect",
-        "seed": 0,
-        "options": {"groups": SCRIPT, "estimators": {SCRIPT: SCRIPT}},
-        "files": [{"path": f"/data/{SCRIPT}.hdf5", "bytes": 1, "sha256": SCRIPT}],
-        "versions": {"excess": "<b>1</b>"},
-    }
-    named = replace(detections["tree"], feature_names=tuple(f"<b>{i}</b>{SCRIPT}" for i in range(22)))
-    other = replace(named, groups=np.array([f"{SCRIPT}{night}" for night in named.groups]))
-    path = write_report({SCRIPT: named, "b": other}, tmp_path / "report.html", title=SCRIPT, run=run, config=SCRIPT)
-    visit = Visit(browser, path)
-    assert visit.page.title() == SCRIPT
-    assert visit.page.locator("h1").inner_text() == SCRIPT
-    assert visit.page.locator(".files tbody th").inner_text() == f"/data/{SCRIPT}.hdf5"
-    assert visit.page.locator("[role=tab]").first.inner_text() == SCRIPT
-    assert SCRIPT in visit.page.locator("article.chosen [data-plot=importances] .ytick text").first.text_content()
-    assert visit.page.locator("[data-plot=comparison] .ytick text").nth(1).text_content() == SCRIPT
-    visit.page.locator("[role=tab]").last.click()
-    visit.settle()
-    assert SCRIPT in visit.page.locator("article.chosen [data-plot=groups] .xtick text").first.text_content()
-    assert visit.page.locator(".plot a, .plot b").count() == 0
-    assert visit.page.locator("script").count() == 4
-    assert visit.trouble == []
+@pytest.fixture(scope="module")
+def full(detections, hybrid, agreement, tests_of_null, tmp_path_factory):
+    """A page with everything on it, and with names that are long."""
+    names = tuple(f"photoncharge_shower_variance_{i}" for i in range(22))
+    outcomes = tuple(Outcome(OnOffCounts(20 + n, 40, 0.2), None, "cut") for n in range(4))
+    notes = ("borrows events from the next bin, because it has too few of its own", "", "", "")
+    bins = DetectionBins("energy", (float("-inf"), 0.5, 4.0, 8.0, float("inf")), outcomes, notes)
+    features = [replace(one, feature=name) for one, name in zip(detections["forest"].features, names, strict=True)]
+    spread = replace(PointSpread.expected(0.025), n_events=1000)
+    found = replace(detections["forest"], feature_names=names, features=tuple(features), bins=bins, point_spread=spread)
+    run = {"files": [{"path": f"/data/2013/11/{i}_dl3.hdf5", "bytes": 10**6, "sha256": "0f" * 32} for i in range(125)]}
+    path = tmp_path_factory.mktemp("full") / "report.html"
+    models = {"forest": found, "a hybrid with a long name": replace(hybrid, features=None)}
+    options = {"simulation": agreement, "title": "Crab", "run": run, "config": "features: [width]"}
+    return write_report(models, path, null_test={"forest": tests_of_null["forest"]}, **options)
 
 
-def test_nothing_goes_wrong_and_nothing_is_requested(browser, report, detections):
-    visit = Visit(browser, report)
-    assert visit.trouble == []
-    assert visit.requests == [report.resolve().as_uri()]
-    assert visit.live() == counts_text(detections["forest"].counts)
-    assert set(visit.drawn()) == {*OF_ONE_MODEL, "comparison"}
-    assert min(visit.drawn().values()) > 300
+def test_the_page_opens_without_a_network_and_without_errors(browser, report, detections):
+    with Visit(browser, report) as visit:
+        assert visit.requests == [report.resolve().as_uri()]
+        assert visit.live() == counts_text(detections["forest"].counts)
+        assert set(visit.figures()) == OF_ONE_MODEL | {"models"}
+        assert min(visit.figures().values()) > 300
+        script = "[...document.querySelectorAll('input, button')].every(n => n.ariaLabel || n.textContent)"
+        assert visit.page.evaluate(script)
+        sizes = visit.page.evaluate(
+            """() => [...document.querySelectorAll('article.chosen :is(p, dd, strong), h1, h2')]
+                .filter(node => node.offsetParent)
+                .map(node => [parseFloat(getComputedStyle(node).fontSize), node.innerText.trim()])"""
+        )
+        (largest, text), (next_largest, _) = sorted(sizes, reverse=True)[:2]
+        assert text.split("\n") == ["9.9 σ", "forward: the one to quote"]
+        assert largest > 1.5 * next_largest
 
 
-def test_the_number_to_quote_is_the_largest_text(browser, report):
-    visit = Visit(browser, report)
-    sizes = visit.page.evaluate(
-        """() => [...document.querySelectorAll('article.chosen p, article.chosen dd, article.chosen strong, h1, h2')]
-            .filter(node => node.offsetParent)
-            .map(node => [parseFloat(getComputedStyle(node).fontSize), node.innerText.trim()])"""
-    )
-    (largest, text), (next_largest, _) = sorted(sizes, reverse=True)[:2]
-    assert text.split("\n") == ["9.9 σ", "forward: the one to quote"]
-    assert largest > 1.5 * next_largest
-
-
-def test_slider_by_keyboard_shows_what_python_computes(browser, report, detections):
-    visit = Visit(browser, report)
-    visit.slider.focus()
-    for key, times in (("ArrowRight", 9), ("PageUp", 1), ("ArrowLeft", 13), ("Home", 1), ("End", 1), ("ArrowLeft", 30)):
-        for _ in range(times):
-            visit.page.keyboard.press(key)
-        visit.settle()
-        threshold = float(visit.text("threshold"))
-        assert visit.live() == counts_text(counts_at(detections["forest"], threshold))
-        assert visit.text("state") == "Exploration"
-    expected = []
-    for night, found in detections["forest"].groups_frame().iterrows():
-        texts = counts_text(counts_at(detections["forest"], threshold, detections["forest"].groups == night))
-        excess = f"{texts['excess']} ± {texts['excess_error']}"
-        low, high = (f"{found[f'relative_strength_{end}']:.2f}" for end in ("low", "high"))
-        fixed = [f"{found['likelihood_significance']:.2f}", f"{found['relative_strength']:.2f} ({low} to {high})"]
-        fixed += [f"{found['hours']:.2f}", f"{found['excess_per_hour']:.1f} ± {found['excess_per_hour_error']:.1f}"]
-        cells = [str(night), texts["significance"], texts["n_on"], texts["n_off"], excess, *fixed]
-        expected.append([cell.replace("-", "−") if cell in fixed else cell for cell in cells])
-    assert visit.table() == expected
-    # the plots follow: what Plotly holds is what Python counts
-    shown = visit.page.evaluate("document.querySelector('article.chosen [data-plot=theta]').data[1].y")
-    assert list(shown) == theta_squared_histogram(detections["forest"], threshold).on.tolist()
-    visit.page.get_by_role("button", name="Back to the tuned cut").click()
-    visit.settle()
-    assert visit.live() == counts_text(detections["forest"].counts)
-    assert visit.text("state") == "Tuned cut"
-    assert visit.trouble == []
-
-
-def test_likelihood_and_light_curve_show_what_python_computes(browser, report, detections):
-    visit = Visit(browser, report)
-    shown = likelihood_bins(detections["forest"])
-    held = visit.page.evaluate(
-        """() => Object.fromEntries(['likelihood', 'light', 'curve', 'null'].map(name => {
-            const node = document.querySelector(`article.chosen [data-plot=${name}]`);
-            return [name, {traces: node.data.map(one => ({x: [...one.x], y: [...one.y]})),
-                lines: (node.layout.shapes ?? []).map(shape => shape.y0)}];
-        }))"""
-    )
-    off, total, on, inside, outside = held["likelihood"]["traces"]
-    assert on["y"] == shown.n_on.tolist()
-    np.testing.assert_allclose(off["y"], shown.background, atol=1e-3)
-    np.testing.assert_allclose(total["y"][::2], shown.background + shown.signal, atol=0.01)
-    np.testing.assert_allclose(total["y"][1::2], shown.background + shown.signal, atol=0.01)
-    assert inside["x"] == np.flatnonzero(shown.mostly_selected).tolist()
-    np.testing.assert_allclose(outside["y"], shown.significance[~shown.mostly_selected], atol=1e-3)
-    frame = detections["forest"].groups_frame()
-    np.testing.assert_allclose(held["light"]["traces"][0]["y"], frame["relative_strength"], atol=1e-4)
-    assert held["light"]["lines"] == [1]
-    # the dotted line of the curve is the cut; On among the null tests has the declared statistic
-    assert held["curve"]["lines"] == [pytest.approx(detections["forest"].counts.significance)]
-    assert held["null"]["traces"][1]["y"] == [pytest.approx(detections["forest"].significance)]
-    assert visit.trouble == []
+def test_slider_shows_what_python_computes(browser, report, detections):
+    detection = detections["forest"]
+    with Visit(browser, report) as visit:
+        visit.slider.focus()
+        for key, times in (
+            ("ArrowRight", 9),
+            ("PageUp", 1),
+            ("ArrowLeft", 13),
+            ("Home", 1),
+            ("End", 1),
+            ("ArrowLeft", 30),
+        ):
+            for _ in range(times):
+                visit.page.keyboard.press(key)
+            threshold = float(visit.text("threshold"))
+            assert visit.live() == counts_text(counts_at(detection, threshold))
+            assert visit.text("state") == "Exploration"
+        for row, night in zip(visit.table(), detection.counts_by_group, strict=True):
+            texts = counts_text(counts_at(detection, threshold, detection.groups == night))
+            excess = f"{texts['excess']} ± {texts['excess_error']}"
+            assert row[:5] == [str(night), texts["significance"], texts["n_on"], texts["n_off"], excess]
+        # the dot is on the curve, above the handle of the slider
+        dot = visit.page.locator("article.chosen .dot").bounding_box()
+        handle = visit.slider.evaluate(
+            "n => n.getBoundingClientRect().left + 8 + n.value / n.max * (n.offsetWidth - 16)"
+        )
+        assert dot["x"] + dot["width"] / 2 == pytest.approx(handle, abs=3)
+        visit.page.get_by_role("button", name="Back to the tuned cut").click()
+        assert visit.live() == counts_text(detection.counts)
+        assert visit.text("state") == "Tuned cut"
+        assert visit.page.locator(".dot").count() == 0
+        # by mouse, and by a click into the curve
+        visit.slider.scroll_into_view_if_needed()
+        box = visit.slider.bounding_box()
+        visit.page.mouse.click(box["x"] + 0.62 * box["width"], box["y"] + box["height"] / 2)
+        stops, _ = stops_of(detection.score)
+        assert stops.index(visit.text("threshold")) / len(stops) == pytest.approx(0.62, abs=0.03)
+        curve = visit.page.locator("article.chosen [id^=threshold_curve] svg").bounding_box()
+        visit.page.mouse.click(handle, curve["y"] + curve["height"] / 2)
+        assert float(visit.text("threshold")) == pytest.approx(threshold)
+        assert visit.live() == counts_text(counts_at(detection, threshold))
+        # models are tabs
+        visit.page.get_by_role("tab", name="forest").focus()
+        visit.page.keyboard.press("ArrowRight")
+        assert visit.page.get_by_role("tab", selected=True).inner_text() == "tree"
+        assert visit.live() == counts_text(detections["tree"].counts)
+        assert min(visit.figures().values()) > 300
 
 
 def test_slider_takes_the_exposure_ratio_of_each_event(browser, uneven, tmp_path):
-    path = write_report(uneven, tmp_path / "report.html")
-    visit = Visit(browser, path)
-    visit.slider.focus()
-    for _ in range(5):
-        visit.page.keyboard.press("ArrowRight")
-    visit.settle()
-    threshold = float(visit.text("threshold"))
-    assert visit.live() == counts_text(counts_at(uneven, threshold))
-    held = visit.page.evaluate(
-        """() => Object.fromEntries(['theta', 'scores', 'curve'].map(name => {
-            const node = document.querySelector(`article.chosen [data-plot=${name}]`);
-            return [name, node.data.map(one => ({name: one.name, y: [...one.y]}))];
-        }))"""
-    )
-    background = theta_squared_histogram(uneven, threshold).background
-    np.testing.assert_allclose(held["theta"][0]["y"][1:-1:2], background, atol=0.006)
-    assert held["theta"][0]["name"] == held["scores"][0]["name"] == "Off × alpha"
-    assert held["curve"][-1]["y"] == [pytest.approx(counts_at(uneven, threshold).significance, abs=1e-4)]
-    assert visit.trouble == []
+    path = write_report(replace(uneven, features=None, sky=None), tmp_path / "report.html")
+    with Visit(browser, path) as visit:
+        visit.slider.focus()
+        for _ in range(5):
+            visit.page.keyboard.press("ArrowRight")
+        assert visit.live() == counts_text(counts_at(uneven, float(visit.text("threshold"))))
 
 
-def test_slider_by_mouse_shows_what_python_computes(browser, report, detections):
-    visit = Visit(browser, report)
-    visit.slider.scroll_into_view_if_needed()
-    box = visit.slider.bounding_box()
-    visit.page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + box["height"] / 2)
-    visit.page.mouse.down()
-    for share in (0.4, 0.55, 0.62):
-        visit.page.mouse.move(box["x"] + share * box["width"], box["y"] + box["height"] / 2)
-        visit.settle()
-        threshold = float(visit.text("threshold"))
-        assert visit.live() == counts_text(counts_at(detections["forest"], threshold))
-    visit.page.mouse.up()
-    _, thresholds = stops_of(detections["forest"].score)
-    assert np.searchsorted(thresholds, threshold) / len(thresholds) == pytest.approx(0.62, abs=0.03)
+def test_hover_shows_numbers_of_light_curve_and_sky(browser, report, detections):
+    light, sky = light_curve(detections["forest"]), detections["forest"].sky
+    with Visit(browser, report) as visit:
+        plot = visit.page.locator("article.chosen [id^=light_curve] svg")
+        plot.scroll_into_view_if_needed()
+        box, places = plot.bounding_box(), json.loads(visit.page.locator("#data").text_content())["figures"]
+        tip = visit.page.locator(".tip")
+        assert not tip.is_visible()
+        for (group, one), (x, y, _) in zip(light.iterrows(), places["light_curve-0"]["hover"], strict=True):
+            scale = box["width"] / 244.8
+            visit.page.mouse.move(box["x"] + x * scale + 2, box["y"] + y * scale + 4)
+            text = f"{group}: {one['rate']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
+            assert tip.inner_text() == text
+        visit.page.mouse.move(1, 1)
+        assert not tip.is_visible()
+        choice = visit.page.locator("article.chosen [data-action=sky]")
+        for number, (events, east, north) in enumerate((("selected", 0, 0), ("all", -10, 7))):
+            choice.select_option(index=3 * number)
+            shown = visit.page.locator("article.chosen .map.shown svg")
+            shown.scroll_into_view_if_needed()
+            box = shown.bounding_box()
+            left, top, right, bottom = places[f"sky-{events}-significance-0"]["box"]
+            scale, pixel = box["width"] / 244.8, (right - left) / 61
+            x, y = (left + right) / 2 - east * pixel, (top + bottom) / 2 - north * pixel
+            visit.page.mouse.move(box["x"] + x * scale, box["y"] + y * scale)
+            layer, at = sky.layers[events], (30 + north, 30 + east)
+            step = sky.axis[1] - sky.axis[0]
+            start = f"{east * step:.2f}° east, {north * step:.2f}° north: ".replace("-0.00", "0.00")
+            numbers = [
+                float(word)
+                for word in tip.inner_text().removeprefix(start).replace(",", "").split()
+                if word[-1].isdigit()
+            ]
+            expected = [layer.significance[at], layer.excess[at], layer.counts[at]]
+            np.testing.assert_allclose(numbers, expected, atol=0.051)
 
 
-def test_models_are_tabs(browser, report, detections):
-    visit = Visit(browser, report)
-    visit.page.get_by_role("tab", name="forest").focus()
-    visit.page.keyboard.press("ArrowRight")
-    visit.settle()
-    assert visit.live() == counts_text(detections["tree"].counts)
-    assert visit.page.get_by_role("tab", selected=True).inner_text() == "tree"
-    assert min(visit.drawn().values()) > 300
-    assert visit.trouble == []
+def test_tables_of_125_runs_are_folded_searched_and_sorted(browser, detections, tmp_path):
+    detection, rows = detections["tree"], np.arange(len(detections["tree"].on))
+    labels = [f"20131103{run}" for run in range(125)]
+    nights = tuple(str(20131103 + i % 3) for i in range(125))
+    groups = {"groups": np.array(labels)[rows % 125], "nights": 20131103 + rows % 3, "folds": detection.folds * 25}
+    exposure = Exposure("livetime", tuple(labels), nights, np.full(125, 0.08))
+    found = replace(detection, **groups, exposure=exposure, time=None, features=None, sky=None)
+    path = write_report(found, tmp_path / "report.html")
+    with Visit(browser, path) as visit:
+        page = visit.page
+        assert page.evaluate("document.documentElement.scrollHeight") < 9_000
+        folded = [one.inner_text() for one in page.locator("article.chosen details summary").all()]
+        assert folded == ["Table of 125 groups", "Table of 125 folds"]
+        page.get_by_text("Table of 125 groups").click()
+        shown = page.locator("[data-table=groups] tbody tr:visible")
+        assert shown.count() == 125
+        box = page.locator("article.chosen details").first
+        box.get_by_role("searchbox").fill("2013110312")
+        expected = [f"20131103{run}" for run in range(125) if str(run).startswith("12")]
+        assert shown.locator("th").all_inner_texts() == expected
+        box.get_by_role("searchbox").fill("")
+        for descending in (False, True):
+            box.get_by_role("button", name="Excess", exact=True).click()
+            values = [float(row[4].split()[0]) for row in visit.table()]
+            assert values == sorted(values, reverse=descending)
+        # rows that were sorted still follow the slider
+        visit.slider.focus()
+        page.keyboard.press("End")
+        page.get_by_role("button", name="Back to the tuned cut").click()
+        counts = {row[0]: row[2] for row in visit.table()}
+        assert counts == {str(group): f"{one.n_on:,}" for group, one in found.counts_by_group.items()}
+        assert set(visit.figures()) >= {"light_curve", "light_curve_by_night"}
 
 
-def test_print_has_all_plots_of_all_models(browser, report, detections):
-    visit = Visit(browser, report)
-    visit.page.emulate_media(media="print")
-    visit.page.wait_for_timeout(500)
-    drawn = visit.page.evaluate(
-        """() => [...document.querySelectorAll('.plot')].filter(node => node.offsetParent)
-            .map(node => node.querySelectorAll('svg.main-svg').length ? node.dataset.plot : 'empty')"""
-    )
-    assert sorted(drawn) == sorted([*OF_ONE_MODEL * len(detections), "comparison"])
-    assert not visit.slider.is_visible()
-    assert visit.page.pdf(format="A4").count(b"/Type /Page\n") >= 2 * len(detections)
-    assert visit.trouble == []
+def test_every_figure_and_every_table_can_be_downloaded(browser, full, detections):
+    detection = detections["forest"]
 
+    def rows_of(download):
+        return list(csv.DictReader(io.StringIO(download.path().read_text(encoding="utf-8-sig"))))
 
-def test_phone_fits(browser, report):
-    phone = Visit(browser, report, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
-    assert phone.page.evaluate("document.documentElement.scrollWidth") <= 390
-    place = "document.querySelector('article.chosen input').getBoundingClientRect().top + window.scrollY"
-    before = phone.page.evaluate(place)
-    phone.slider.focus()
-    phone.page.keyboard.press("ArrowRight")
-    phone.settle()
-    assert phone.text("state") == "Exploration"
-    assert phone.page.evaluate(place) == before  # what a finger holds does not move away from it
-    assert phone.trouble == []
-
-
-def test_a_click_into_the_curve_moves_the_slider(browser, report, detections):
-    visit = Visit(browser, report)
-    plot = visit.page.locator("article.chosen [data-plot=curve]")
-    plot.scroll_into_view_if_needed()
-    box = plot.bounding_box()
-    visit.page.mouse.click(box["x"] + 60 + 0.5 * (box["width"] - 80), box["y"] + 0.7 * box["height"])
-    visit.settle()
-    stops, _ = stops_of(detections["forest"].score)
-    shown = stops.index(visit.text("threshold")) / (len(stops) - 1)
-    assert shown == pytest.approx(0.5, abs=0.03)
-
-
-def test_without_javascript_all_numbers_are_there(browser, report, detections):
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(report.resolve().as_uri())
-    for detection in detections.values():
-        assert page.get_by_text(
-            f"{detection.counts.excess:,.1f} ± {detection.counts.excess_error:,.1f}"
-        ).first.is_visible()
-    context.close()
+    with Visit(browser, full, color_scheme="dark") as visit:
+        page = visit.page
+        buttons = page.locator("article.chosen figure:visible > .tools button").all_inner_texts()
+        assert buttons == ["PNG", "SVG", "CSV"] * (len(buttons) // 3)
+        assert len(buttons) // 3 == page.locator("article.chosen figure:visible").count()
+        figure = page.locator("article.chosen [id^=light_curve-]")
+        image = visit.download(figure.get_by_role("button", name="PNG"))
+        assert image.suggested_filename == "Crab_forest_light-curve.png"
+        assert image.path().read_bytes().startswith(b"\x89PNG")
+        drawing = visit.download(figure.get_by_role("button", name="SVG")).path().read_text(encoding="utf-8")
+        assert drawing.startswith("<svg")
+        assert "#009e73" in drawing  # on white paper, though the page is dark
+        assert "var(" not in drawing
+        rows, rates = rows_of(visit.download(figure.get_by_role("button", name="CSV"))), light_curve(detection)
+        assert [row["group"] for row in rows] == [str(group) for group in rates.index]
+        np.testing.assert_allclose([float(row["rate"]) for row in rows], rates["rate"], rtol=1e-5)
+        np.testing.assert_allclose([float(row["high"]) for row in rows], rates["high"], rtol=1e-5)
+        sky = page.locator("article.chosen .map.shown").get_by_role("button", name="CSV")
+        cells = rows_of(visit.download(sky))
+        assert len(cells) == 61 * 61
+        middle = next(row for row in cells if float(row["east"]) == float(row["north"]) == 0)
+        assert float(middle["significance"]) == round(float(detection.sky.layers["selected"].significance[30, 30]), 2)
+        groups = page.get_by_role("button", name="Download table of groups as CSV").locator("visible=true")
+        for row, (group, counts) in zip(
+            rows_of(visit.download(groups)), detection.counts_by_group.items(), strict=True
+        ):
+            assert (row["Group"], row["On"], row["Off"]) == (str(group), str(counts.n_on), str(counts.n_off))
+            assert (row["Excess"], row["Excess error"]) == (f"{counts.excess:.1f}", f"{counts.excess_error:.1f}")
+        assert page.locator("[aria-label^='Download table of']").count() == page.locator(".scroll").count()
+        assert all(url.startswith(("file:", "blob:", "data:")) for url in visit.requests)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_enough_contrast(browser, report, scheme):
-    visit = Visit(browser, report, color_scheme=scheme)
-    colors = visit.page.evaluate(
-        """() => {
-            const style = getComputedStyle(document.documentElement);
-            const names = ['paper', 'card', 'text', 'muted', 'on', 'off', 'found', 'doubt', 'explore', 'explore-paper'];
-            return Object.fromEntries(names.map(name => [name, style.getPropertyValue('--' + name)]));
-        }"""
-    )
+@pytest.mark.parametrize("width", [1300, 390])
+def test_nothing_overlaps_or_overflows_and_text_has_contrast(browser, full, width, scheme):
+    phone = {"is_mobile": True, "has_touch": True} if width == 390 else {}
+    with Visit(browser, full, viewport={"width": width, "height": 900}, color_scheme=scheme, **phone) as visit:
+        for opened in (False, True):
+            if opened:
+                visit.page.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true; })")
+            found = visit.page.evaluate(BOXES)
+            assert found["n"] > 100
+            assert found["covered"] == []
+            assert found["wide"] == []
+            assert found["width"] <= width
+        colors = visit.page.evaluate(
+            """() => {
+                const style = getComputedStyle(document.documentElement);
+                const names = 'paper card text muted on off other found doubt explore explore-paper';
+                return Object.fromEntries(names.split(' ').map(name => [name, style.getPropertyValue('--' + name)]));
+            }"""
+        )
+        # the figures have the colours of the page
+        ink = visit.page.evaluate("getComputedStyle(document.querySelector('.plot text')).fill")
+        assert ink == f"rgb({', '.join(str(int(colors['text'].strip()[i : i + 2], 16)) for i in (1, 3, 5))})"
 
     def luminance(color):
         parts = [int(color.strip()[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -249,55 +269,43 @@ def test_text_has_enough_contrast(browser, report, scheme):
         ("explore", "paper"),
     ]:
         assert contrast(text, paper) >= 4.5, (text, paper)
-    for mark in ("on", "off"):
+    for mark in ("on", "off", "other"):
         assert contrast(mark, "paper") >= 3, mark
-    assert visit.page.evaluate(
-        "[...document.querySelectorAll('input, button')].every(n => n.ariaLabel || n.textContent)"
+
+
+def test_print_and_a_browser_without_javascript_show_all_models(browser, report, detections):
+    with Visit(browser, report) as visit:
+        visit.page.emulate_media(media="print")
+        assert visit.page.locator("article:visible").count() == len(detections)
+        assert not visit.slider.is_visible()
+        assert visit.page.pdf(format="A4").count(b"/Type /Page\n") >= 2 * len(detections)
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.resolve().as_uri())
+    for detection in detections.values():
+        counts = detection.counts
+        assert page.get_by_text(f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}").first.is_visible()
+    assert page.locator("figure:visible").count() > 2 * len(OF_ONE_MODEL)
+    context.close()
+
+
+def test_pages_with_little_data_work(browser, detections, tmp_path):
+    detection = replace(detections["tree"], features=None, sky=None)
+    bare = dict.fromkeys(
+        ("theta", "theta_squared_cut", "nearby", "time", "importances", "exposure", "nights", "groups")
     )
-
-
-def test_what_is_missing_is_said(browser, detections, tmp_path):
-    detection = detections["forest"]
-    judged = np.flatnonzero(detection.held_out)
-    score = detection.score.copy()
-    score[judged[:7]] = np.nan
-    bare = {"theta": None, "theta_squared_cut": None, "nearby": None, "time": None, "importances": None}
-    one_night = np.full(len(detection.on), 20131101)
-    infinite = tuple(fold._replace(threshold=np.inf) for fold in detection.folds)
     cases = {
-        "nothing": (
-            replace(detection, selected=np.zeros_like(detection.selected), statistic="cut"),
-            ["No detection", "Nothing was selected"],
-        ),
-        "no angles, no groups": (
-            replace(detection, **bare, groups=None),
-            ["there is no θ² plot", "There are no groups"],
-        ),
-        "one night, no nearby, NaN": (
-            replace(detection, groups=one_night, nearby=None, score=score),
-            [
-                "There is one group only, 20131101",
-                "the θ² plot ends at the cut",
-                "7 judged events have no score",
-            ],
-        ),
-        "all NaN": (replace(detection, score=np.full_like(score, np.nan)), ["No event has a score"]),
-        "no signal ratios": (
-            replace(detection, ratio=None, statistic="cut"),
-            ["This model has no signal ratio", "By the cut."],
-        ),
-        "infinite": (replace(detection, folds=infinite), ["(∞ in all 5 folds)"]),
+        "nothing": replace(detection, selected=np.zeros_like(detection.selected), statistic="cut"),
+        "bare": replace(detection, **bare, ratio=None, statistic="cut"),
+        "no scores": replace(detection, score=np.full_like(detection.score, np.nan)),
     }
-    for name, (case, sentences) in cases.items():
-        path = write_report(case, tmp_path / f"{name}.html")
-        for sentence in sentences:
-            assert sentence in path.read_text(encoding="utf-8"), name
-        visit = Visit(browser, path)
-        assert visit.trouble == [], name
-        assert visit.live() == counts_text(case.counts), name
-        if name not in ("all NaN",):
+    for name, case in cases.items():
+        with Visit(browser, write_report(case, tmp_path / "report.html")) as visit:
+            assert visit.live() == counts_text(case.counts), name
+            if name == "no scores":
+                assert visit.slider.count() == 0
+                continue
             visit.slider.focus()
             visit.page.keyboard.press("ArrowRight")
-            visit.settle()
             assert visit.live() == counts_text(counts_at(case, float(visit.text("threshold")))), name
-        visit.page.close()
+            assert (set(visit.figures()) == {"threshold_curve", "scores", "over_time"}) == (name == "bare")

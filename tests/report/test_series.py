@@ -7,18 +7,27 @@ import numpy as np
 import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect, significance_curve
-from excess.observation import observe, simulate_observation
-from excess.report.histograms import find_bins, score_histogram, theta_squared_edges, theta_squared_histogram
-from excess.report.likelihood_bins import likelihood_bins
-from excess.report.series import light_curve, significance_over_time, threshold_steps
-from excess.stats.counts import OnOffCounts
-from excess.validation.detection import Detection, Fold, Nearby
+from excess.dataset import OnOffDataset, simulate_observation
+from excess.detection._result import Detection, Exposure, Fold, Nearby
+from excess.report._series import (
+    find_bins,
+    has_light_curve,
+    light_curve,
+    likelihood_bins,
+    order_features,
+    score_histogram,
+    significance_over_time,
+    theta_squared_edges,
+    theta_squared_histogram,
+    threshold_steps,
+)
+from excess.stats._significance import OnOffCounts
 
 
 @pytest.fixture(scope="module")
 def found() -> Detection:
     """Detection with all that plots may want to know."""
-    seen = observe(simulate_observation(30_000, 400, random_state=0))
+    seen = OnOffDataset.from_files(simulate_observation(30_000, 400, random_state=0))
     detection = cross_val_detect(
         OnOffTreeClassifier(max_depth=4, min_samples_leaf=20),
         seen.X,
@@ -75,8 +84,8 @@ def test_theta_squared_inside_the_cut_is_what_the_detection_counts(found):
     assert len(shown.on) == len(shown.off) == 40
     assert (shown.on[:10].sum(), shown.off[:10].sum()) == (found.counts.n_on, found.counts.n_off)
     assert found.counts.n_on > 0
-    uncut = theta_squared_histogram(found, -np.inf)
-    assert (uncut.on[:10].sum(), uncut.off[:10].sum()) == (found.uncut.n_on, found.uncut.n_off)
+    uncut, scored = theta_squared_histogram(found, -np.inf), found.count(found.held_out & np.isfinite(found.score))
+    assert (uncut.on[:10].sum(), uncut.off[:10].sum()) == (scored.n_on, scored.n_off)
     assert shown.alpha == found.alpha
     assert shown.edges[10] == found.theta_squared_cut
 
@@ -131,9 +140,11 @@ def test_find_bins():
 
 def test_score_histogram_holds_every_judged_event(found):
     shown = score_histogram(found, 20)
-    assert (shown.on.sum(), shown.off.sum()) == (found.uncut.n_on, found.uncut.n_off)
+    known = found.held_out & np.isfinite(found.score)  # the first block of a forward search has no model
+    scored = found.count(known)
+    assert (shown.on.sum(), shown.off.sum()) == (scored.n_on, scored.n_off)
     assert shown.alpha == found.alpha
-    score = found.score[found.held_out & found.on]
+    score = found.score[known & found.on]
     for number, (low, high) in enumerate(pairwise(shown.edges)):
         below = score <= high if number == 19 else score < high
         assert shown.on[number] == np.count_nonzero((score >= low) & below)
@@ -220,7 +231,7 @@ def test_over_time_of_judged_events_only():
     fold = np.array([-1, 0, 0])
     shown = significance_over_time(made([1, 1, 0], [np.nan, 0.9, 0.1], fold=fold))
     np.testing.assert_allclose(shown.significance, [OnOffCounts(1, 0, 0.5).significance] * 2)
-    with pytest.raises(ValueError, match="no events were judged"):
+    with pytest.raises(ValueError, match="no events were held out"):
         significance_over_time(made([1, 0], [0.9, 0.1], fold=np.array([-1, -1])))
 
 
@@ -232,9 +243,9 @@ def test_over_time_counts_events_where_no_time_passes(time):
 
 
 def test_threshold_steps_are_the_curve_where_it_is_short(found):
-    steps = threshold_steps(found.curve)
-    np.testing.assert_array_equal(steps.significance, found.curve.significance)
-    for start, significance in zip(steps.start, steps.significance, strict=True):
+    starts, values = threshold_steps(found.curve)
+    np.testing.assert_array_equal(values, found.curve.significance)
+    for start, significance in zip(starts, values, strict=True):
         assert max(found.curve.at(start).significance, 0.0) == pytest.approx(significance, abs=1e-12)
 
 
@@ -243,28 +254,28 @@ def test_threshold_steps_of_a_long_curve_keep_its_extremes(seed):
     rng = np.random.default_rng(seed)
     score = rng.exponential(size=50_000) ** 2
     curve = significance_curve(rng.random(len(score)) < 0.2, score, 0.2)
-    steps = threshold_steps(curve)
-    assert len(steps.start) <= 2_000
-    assert (np.diff(steps.start) > 0).all()
-    assert steps.significance.max() == curve.significance.max()
-    assert curve.scores[curve.best_index - 1] in steps.start
-    assert (steps.start[-1], steps.significance[-1]) == (curve.scores[-1], 0.0)
-    np.testing.assert_array_equal(steps.significance, [curve.significance[curve.index_of(one)] for one in steps.start])
+    start, significance = threshold_steps(curve)
+    assert len(start) <= 2_000
+    assert (np.diff(start) > 0).all()
+    assert significance.max() == curve.significance.max()
+    assert curve.scores[curve.best_index - 1] in start
+    assert (start[-1], significance[-1]) == (curve.scores[-1], 0.0)
+    np.testing.assert_array_equal(significance, [curve.significance[curve.index_of(one)] for one in start])
     # what is left out of any hundredth of the axis is no higher and no lower than what is kept around it
-    whole = np.append(steps.start[0], curve.scores)
+    whole = np.append(start[0], curve.scores)
     for low, high in pairwise(np.linspace(whole[0], whole[-1], 101)):
         inside = curve.significance[(whole >= low) & (whole < high)]
         width = (whole[-1] - whole[0]) / 499
-        kept = steps.significance[(steps.start >= low - width) & (steps.start < high + width)]
+        kept = significance[(start >= low - width) & (start < high + width)]
         if len(inside):
             assert kept.max() >= inside.max()
             assert kept.min() <= inside.min()
 
 
 def test_threshold_steps_of_a_single_score():
-    steps = threshold_steps(significance_curve([0, 1, 1], [0.3, 0.3, 0.3], 0.5))
-    np.testing.assert_allclose(steps.start, [-0.2, 0.3])
-    assert steps.significance[0] > 0 == steps.significance[1]
+    start, significance = threshold_steps(significance_curve([0, 1, 1], [0.3, 0.3, 0.3], 0.5))
+    np.testing.assert_allclose(start, [-0.2, 0.3])
+    assert significance[0] > 0 == significance[1]
 
 
 @pytest.mark.parametrize("differ", [False, True])
@@ -334,21 +345,55 @@ def test_likelihood_bins_and_light_curve_say_what_is_missing(found):
     bare = replace(found, ratio=None, statistic="cut")
     with pytest.raises(ValueError, match=r"no signal ratios.*wrap it in SignificanceThresholdClassifier"):
         likelihood_bins(bare)
-    with pytest.raises(ValueError, match="no events were judged"):
+    with pytest.raises(ValueError, match="no events were held out"):
         likelihood_bins(replace(found, fold=np.full(len(found.on), -1)))
     for case in (bare, replace(found, groups=None), replace(found, groups=np.zeros(len(found.on)))):
-        with pytest.raises(ValueError, match="a light curve needs signal ratios"):
+        with pytest.raises(ValueError, match="a light curve by group needs"):
             light_curve(case)
 
 
-def test_light_curve_is_that_of_the_detection(found):
+@pytest.mark.parametrize("timed", [True, False])
+def test_light_curve_is_that_of_the_detection(found, timed):
+    found = found if timed else replace(found, exposure=None)
     shown, frame = light_curve(found), found.groups_frame()
-    assert shown.groups == frame.index.tolist()
-    np.testing.assert_array_equal(shown.strength, frame["relative_strength"])
-    np.testing.assert_array_equal(shown.low, frame["relative_strength_low"])
-    np.testing.assert_array_equal(shown.high, frame["relative_strength_high"])
+    assert shown.index.tolist() == frame.index.tolist()
+    name = "rate" if timed else "relative_strength"
+    for column, end in ((name.removeprefix("relative_"), ""), ("low", "_low"), ("high", "_high")):
+        np.testing.assert_array_equal(shown[column], frame[f"{name}{end}"])
     # the mean over the groups is near the mean of all events
-    assert shown.low.min() < 1 < shown.high.max()
+    mean = found.likelihood.n_signal / found.exposure.total if timed else 1
+    assert shown["low"].min() < mean < shown["high"].max()
     unbound = replace(found, ratio=np.where(found.groups == frame.index[0], 0.0, found.ratio))
-    assert light_curve(unbound).groups == frame.index.tolist()[1:]
-    assert light_curve(unbound).n_groups == len(frame)
+    assert light_curve(unbound).index.tolist() == frame.index.tolist()[1:]
+
+
+def test_nights_are_shown_where_groups_are_something_else(found):
+    assert has_light_curve(found)
+    assert not has_light_curve(found, "night")  # groups are nights
+    runs = np.array([f"run {i % 8}" for i in range(len(found.on))])
+    nights = tuple(str(20131101 + i % 5) for i in range(8))
+    exposure = Exposure("ontime", tuple(f"run {i}" for i in range(8)), nights, np.full(8, 0.5))
+    by_run = replace(found, groups=runs, exposure=exposure)
+    assert has_light_curve(by_run, "night")
+    assert light_curve(by_run, "night").index.tolist() == list(found.counts_by_night)
+    some = replace(by_run, exposure=Exposure("ontime", ("run 0",), ("",), np.array([0.5])))
+    assert light_curve(some).index.tolist() == ["run 0"]
+
+
+def test_features_are_in_the_order_of_their_importance(detections):
+    found = detections["tree"]
+    names = [one.feature for one in order_features(found)]
+    assert names[0] == found.feature_names[int(found.importances.argmax())]
+    assert sorted(names) == sorted(found.feature_names)
+    assert [one.feature for one in order_features(replace(found, importances=None))] == list(found.feature_names)
+
+
+@pytest.mark.parametrize("statistic", ["likelihood", "cut"])
+def test_significance_over_time_has_the_error_of_alpha(found, statistic):
+    plain = replace(found, statistic=statistic)
+    values, tiny, wide = (
+        significance_over_time(replace(plain, alpha_error=error), 8).significance for error in (None, 1e-6, 0.5)
+    )
+    np.testing.assert_allclose(tiny, values, rtol=1e-4, atol=1e-4)
+    assert (np.abs(wide) <= np.abs(values) + 1e-6).all()
+    assert wide[-1] < 0.9 * values[-1]

@@ -66,10 +66,7 @@ def test_empty_cells_are_never_selected():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ([1, 2], [1], 1.0),
-            r"n_on and n_off must have the same length, got len\(n_on\) = 2, len\(n_off\) = 1",
-        ),
+        (([1, 2], [1], 1.0), r"n_on and n_off must have the same length, got len\(n_on\) = 2, len\(n_off\) = 1"),
         (([1, -2], [1, 1], 1.0), "n_on must not be negative"),
         (([1, 2], [1, 1], 0.0), "alpha must be positive"),
         (([1, 2], [1, 1], [0.1, 0.2]), "alpha must be one number"),

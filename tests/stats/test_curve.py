@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from excess import li_ma_significance, significance_curve
-from excess.stats.score_cells import count_cells
+from excess.stats._thresholds import count_cells
 
 
 def brute_force(on, score, alpha):

@@ -2,15 +2,15 @@
 
 import math
 import time
-from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
-from excess import OnOffCounts, OnOffLikelihood, on_off_likelihood
-from excess.stats import likelihood as module
+from excess import OnOffCounts, OnOffLikelihood, li_ma_significance, on_off_likelihood
+from excess.stats import _likelihood as module
 
 
 def log_likelihood(strength, on, ratio, alpha):
@@ -38,10 +38,10 @@ def test_contract(n_on, n_off, expected):
 
 @pytest.mark.slow
 def test_equal_ratios_are_li_and_ma():
-    """10,000 random counts, with zeros, deficits and exact balance among them."""
+    """3,000 random counts, with zeros, deficits and exact balance among them."""
     rng = np.random.default_rng(1)
     kinds = set()
-    for number in range(10_000):
+    for number in range(3_000):
         alpha = float(rng.choice([0.2, 1 / 49, 1.0, 0.1, 3.7, 1e-3]))
         n_on, n_off = (int(rng.choice([0, 1, rng.integers(50), rng.integers(3000)])) for _ in range(2))
         if number % 7 == 0 and n_on / alpha < 1e5:
@@ -51,7 +51,8 @@ def test_equal_ratios_are_li_and_ma():
         found = on_off_likelihood(np.append(np.repeat([1, 0], [n_on, n_off]), [0, 1, 0]), ratio, alpha)
         assert found.significance == pytest.approx(expected.significance, rel=1e-10, abs=1e-12), (n_on, n_off, alpha)
         assert found.n_signal == pytest.approx(expected.excess, rel=1e-9, abs=1e-9)
-        assert found.n_signal_error == pytest.approx(expected.excess_error, rel=1e-9)
+        if min(n_on, n_off) > 100:  # an interval of few counts is not symmetric
+            assert found.n_signal_error == pytest.approx(expected.excess_error, rel=0.01)
         if n_on and n_off:
             assert found.strength * ratio[0] == pytest.approx(n_on / n_off - alpha, rel=1e-9, abs=1e-12)
         kinds.add((n_on == 0, n_off == 0, np.sign(expected.significance)))
@@ -176,7 +177,7 @@ def test_labels_of_any_two_classes():
 
 def test_without_any_ratio_nothing_is_known():
     found = on_off_likelihood([1, 0, 1], np.zeros(3), 0.2)
-    assert found == OnOffLikelihood(0.0, 0.0, (-math.inf, math.inf), 0.0, 0.0, 0.0)
+    assert found == OnOffLikelihood(0.0, 0.0, (-math.inf, math.inf), 0.0, 0.0)
     assert found.p_value == 0.5
 
 
@@ -252,26 +253,13 @@ def test_exposure_ratios_of_runs():
     assert abs(np.mean(one) - 0.05) > 10 * error
 
 
-def test_the_correction_removes_the_mean_of_few_events():
-    """All 2,048 labels of eleven events, each with its probability: without a source the mean should be 0."""
-    rng = np.random.default_rng(0)
-    ratio = np.exp(0.3 * rng.normal(size=11))
-    means = np.zeros(2)
-    for labels in product([0, 1], repeat=11):
-        found = on_off_likelihood(labels, ratio, 0.5)
-        probability = (1 / 3) ** sum(labels) * (2 / 3) ** (11 - sum(labels))
-        means += probability * np.array([found.significance, found.corrected_significance])
-    assert means[0] < -0.02
-    assert abs(means[1]) < 0.5 * abs(means[0])
-
-
 def test_numbers_survive_a_file():
     for y in ([1, 0, 1, 0], [1, 1, 1, 1]):
         found = on_off_likelihood(y, [1.0, 2.0, 3.0, 0.5], 0.2)
         assert OnOffLikelihood.from_summary({key: str(value) for key, value in found.summary().items()}) == found
 
 
-@pytest.mark.slow
+@pytest.mark.campaign  # a comparison of times
 def test_a_million_events_take_no_longer_than_three_sorts():
     rng = np.random.default_rng(0)
     on, ratio = draw_events(rng, 1_000_000)
@@ -279,10 +267,108 @@ def test_a_million_events_take_no_longer_than_three_sorts():
     on_off_likelihood(on, ratio, 0.2)
     sorting, computing = [], []
     for _ in range(7):
-        start = time.perf_counter()
-        np.argsort(score)
-        middle = time.perf_counter()
+        start = time.process_time()
+        np.argsort(score, kind="stable")  # the same algorithm on every processor
+        middle = time.process_time()
         on_off_likelihood(on, ratio, 0.2)
         sorting.append(middle - start)
-        computing.append(time.perf_counter() - middle)
+        computing.append(time.process_time() - middle)
     assert min(computing) < 3 * min(sorting)
+
+
+@pytest.mark.parametrize("delta", [0.01, 0.05, 0.3])
+def test_equal_ratios_with_an_error_of_alpha_are_counts(delta):
+    """Vianello (2018), on his side by a root of a cubic polynomial, here by the profile likelihood."""
+    rng = np.random.default_rng(2)
+    for _ in range(100):
+        alpha = float(rng.choice([0.2, 1 / 49, 1.0, 3.7]))
+        n_on, n_off = (int(rng.choice([0, 1, rng.integers(50), rng.integers(1, 3000)])) for _ in range(2))
+        expected = li_ma_significance(n_on, n_off, alpha, signed=True, alpha_error=delta)
+        y = np.repeat([1, 0], [n_on, n_off])
+        found = on_off_likelihood(y, np.ones(len(y)), alpha, alpha_error=delta)
+        assert found.significance == pytest.approx(expected, rel=1e-5, abs=1e-5), (n_on, n_off, alpha)
+        assert abs(found.significance) <= abs(li_ma_significance(n_on, n_off, alpha, signed=True)) + 1e-5
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_error_of_alpha_is_a_nuisance_parameter(several):
+    """The formula of the docs, maximised by an optimiser over strength and factors of alpha; ratio 0 counts as well."""
+    rng = np.random.default_rng(4)
+    on, ratio = draw_events(rng, 400, strength=0.1)
+    ratio[:50] = 0
+    groups = np.arange(400) % 3
+    number, errors = (groups, {0: 0.1, 1: 0.2, 2: 0.0}) if several else (np.zeros(400, int), 0.1)
+    deltas = np.array(list(errors.values()) if several else [errors])
+
+    def negative(parameters, signal):
+        factors = 1 + deltas * parameters[1:]
+        odds = signal * parameters[0] * ratio + 0.2 * factors[number]
+        return -(np.log(odds[on]).sum() - np.log1p(odds).sum() - (parameters[1:] ** 2).sum() / 2)
+
+    start = np.concatenate([[0.1], np.zeros(len(deltas))])
+    best, null = (minimize(negative, start, args=(signal,), method="BFGS", tol=1e-9).fun for signal in (1.0, 0.0))
+    found = on_off_likelihood(on, ratio, 0.2, alpha_error=errors, groups=groups)
+    assert found.significance == pytest.approx(math.sqrt(2 * (null - best)), rel=1e-6)
+    assert found == on_off_likelihood(on[::-1], ratio[::-1], 0.2, alpha_error=errors, groups=groups[::-1])
+    low, high = found.strength_interval
+    for bound in (low, high):
+        rest = minimize(lambda eta, at: negative(np.array([at, *eta]), 1.0), start[1:], (bound,), "BFGS", tol=1e-9).fun
+        assert rest - best == pytest.approx(0.5, abs=1e-5)
+
+
+def test_no_error_of_alpha_is_the_same_likelihood():
+    on, ratio = draw_events(np.random.default_rng(0), 3000)
+    plain = on_off_likelihood(on, ratio, 0.2)
+    groups = np.arange(3000) % 2
+    assert on_off_likelihood(on, ratio, 0.2, alpha_error=0.0) == plain
+    assert on_off_likelihood(on, ratio, 0.2, alpha_error={0: 0.0, 1: 0.0}, groups=groups) == plain
+    tiny = on_off_likelihood(on, ratio, 0.2, alpha_error=1e-7)
+    assert tiny.significance == pytest.approx(plain.significance, rel=1e-6)
+    assert tiny.n_signal_interval == pytest.approx(plain.n_signal_interval, rel=1e-5)
+
+
+def false_alarms(n_data_sets):
+    """Search in a million background events whose alpha is 5 % larger than given: with and without its error."""
+    rng = np.random.default_rng(6)
+    for _ in range(n_data_sets):
+        ratio = np.exp(rng.normal(size=1_000_000)).round(2)
+        on = rng.random(1_000_000) < 0.21 / 1.21
+        n_on = int(on.sum())
+        for error in (None, 0.05):
+            counted = li_ma_significance(n_on, 1_000_000 - n_on, 0.2, alpha_error=error)
+            yield error, counted, on_off_likelihood(on, ratio, 0.2, alpha_error=error).significance
+
+
+@pytest.mark.parametrize("n_data_sets", [2, pytest.param(200, marks=pytest.mark.campaign)])
+def test_a_wrong_alpha_within_its_error_is_no_source(n_data_sets):
+    found = list(false_alarms(n_data_sets))
+    assert all(max(abs(counted), abs(learned)) < 5 for error, counted, learned in found if error)
+    assert all(counted > 15 and learned > 7 for error, counted, learned in found if not error)
+
+
+@pytest.mark.parametrize(
+    ("error", "groups", "message"),
+    [
+        (-0.1, None, "alpha_error must not be negative"),
+        (math.nan, None, "alpha_error must be finite"),
+        ({"a": 0.1}, None, "alpha_error of each group needs groups"),
+        ({"a": 0.1}, ["a", "b"], "alpha_error has no value for the groups b"),
+        ({"a": 0.1}, ["a"], "groups must have one entry per event"),
+    ],
+)
+def test_a_bad_error_of_alpha_names_the_argument(error, groups, message):
+    with pytest.raises(ValueError, match=message):
+        on_off_likelihood([1, 0], [1.0, 2.0], 0.2, alpha_error=error, groups=groups)
+
+
+@pytest.mark.slow
+def test_the_error_of_signal_events_is_their_scatter_without_a_source():
+    rng = np.random.default_rng(8)
+    found = []
+    for _ in range(400):
+        ratio = np.exp(rng.normal(scale=1.5, size=2000))
+        found.append(on_off_likelihood(rng.random(2000) < 1 / 6, ratio, 0.2))
+    n_signal, errors = (np.array([getattr(one, name) for one in found]) for name in ("n_signal", "n_signal_error"))
+    below = n_signal <= 0
+    assert 100 < below.sum() < 300
+    assert np.median(errors[below]) == pytest.approx(n_signal.std(), rel=0.25)

@@ -54,12 +54,7 @@ def _plain_metrics(y, y_pred):
 def test_edges_stay_in_range():
     y = np.array([0, 0, 0, 1])
     for y_pred in ([0, 0, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1], [1, 1, 1, 1]):
-        for score in (
-            corrected_precision_score,
-            corrected_recall_score,
-            corrected_f1_score,
-            corrected_g_score,
-        ):
+        for score in (corrected_precision_score, corrected_recall_score, corrected_f1_score, corrected_g_score):
             assert 0.0 <= score(y, y_pred, 1.0) <= 1.0
 
 

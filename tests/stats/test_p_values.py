@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import anderson_ksamp, chi2
 
-from excess.stats.p_values import difference_p_value, holm, weighted_chi2_sf
+from excess.stats._significance import difference_p_value, holm, weighted_chi2_sf
 
 
 def paired_sf(value: float, weights: list[float]) -> float:

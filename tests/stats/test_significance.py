@@ -210,8 +210,7 @@ class TestOnOffCounts:
             OnOffCounts(*arguments)
 
     @pytest.mark.parametrize(
-        ("counts", "ratio"),
-        [((0, 0, 0.2), 0.0), ((3, 0, 0.2), math.inf), ((2, 10, 0.2), 0.0), ((0, 10, 0.2), -1.0)],
+        ("counts", "ratio"), [((0, 0, 0.2), 0.0), ((3, 0, 0.2), math.inf), ((2, 10, 0.2), 0.0), ((0, 10, 0.2), -1.0)]
     )
     def test_signal_to_background_without_off_events(self, counts, ratio):
         assert OnOffCounts(*counts).signal_to_background == ratio

@@ -14,8 +14,8 @@ from excess import (
     significance_threshold,
     tune_threshold,
 )
-from excess._core.rng import bootstrap_weights, derive_key
-from excess.stats import thresholds as tuning
+from excess._utils.rng import bootstrap_weights, derive_key
+from excess.stats import _thresholds as tuning
 
 
 def test_equals_the_curves_best():

@@ -1,4 +1,9 @@
-"""Binning: from feature values to codes, with bin edges that do not depend on how rows are chunked."""
+"""Events as records of codes: how these lie in memory, and bin edges that do not depend on how rows are chunked.
+
+An event is a record of whole 64-bit words: one code per feature, then one element that holds the label and the
+bootstrap weight. A code is 0 for a missing value, else 1 plus the number of the bin. Codes are uint8 ("narrow") or,
+where a feature has more than 255 bins, uint32 ("wide"). Records are moved as words and read as codes.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +12,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.compilation import njit
-from excess._core.rng import bottom_rows
+from excess._utils.compilation import njit
+from excess._utils.rng import bottom_rows
 
-N_SAMPLED = 100_000
-"""Rows from which the edges of features with many distinct values are taken."""
-_BLOCK = 256
-"""Rows that are encoded together, one feature after the other."""
+ON_BIT = 7
+WEIGHT_MASK = 127
+"""Label and weight of an event in one element: bit 7 is set for On, bits 0 to 6 are the weight, at most 12 in a plain
+bootstrap. Wide elements have room for larger weights: bits 8 to 31 are the next 24 bits of the weight."""
+
+MAX_NARROW_BINS = 255
+
+
+def code_type(max_bins_used: int) -> type:
+    """Return the type of codes for so many bins."""
+    return np.uint8 if max_bins_used <= MAX_NARROW_BINS else np.uint32
+
+
+def code_mask(codes: NDArray[Any]) -> int:
+    """Return the largest code, for arithmetic modulo one more than it."""
+    return int(np.iinfo(codes.dtype).max)
+
+
+def pack_weights(weights: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """Return weights below 2^31 as wide elements without a label."""
+    return ((weights & WEIGHT_MASK) | ((weights >> ON_BIT) << (ON_BIT + 1))).astype(np.uint32)
+
+
+def empty_records(n_events: int, n_features: int, dtype: Any) -> NDArray[np.uint64]:
+    """Allocate records for events with so many features."""
+    # rounded up to whole words; what is left over at the end of a record is moved but never read
+    size = (n_features + 1) * np.dtype(dtype).itemsize
+    return np.empty((n_events, -(-size // 8)), dtype=np.uint64)
+
+
+def as_codes(records: NDArray[np.uint64], dtype: Any) -> NDArray[Any]:
+    """View records as codes: column ``j`` is feature ``j``, column ``n_features`` label and weight."""
+    return records.view(dtype)
+
+
+N_SAMPLED = 100_000  # rows from which the edges of features with many distinct values are taken
+_BLOCK = 256  # rows that are encoded together, one feature after the other
 _TABLE_BITS = 12
 """4096 slots for at most 255 values: a hash table that is nearly empty, where most searches end at the first slot."""
 _HASH = np.uint64(0x9E3779B97F4A7C15)
@@ -21,11 +59,7 @@ _SHIFT = np.uint64(64 - _TABLE_BITS)
 
 
 def find_edges(column: NDArray[Any], sampled: NDArray[np.int64], max_bins: int | None) -> NDArray[np.float64]:
-    """Return the ascending inner edges of a feature's bins; a value equal to an edge belongs below it.
-
-    A feature with at most ``max_bins`` distinct values has an edge midway between any two neighbours, so that every
-    split of it is found. Others are cut into bins of about equal size, by the values in the sampled rows.
-    """
+    """Return the ascending inner edges of a feature's bins; a value equal to an edge belongs below it."""
     if max_bins is None:
         return _midpoints(np.unique(_present(column)))
     values = few_distinct(column, max_bins)
@@ -45,11 +79,7 @@ def sampled_rows(n_rows: int) -> NDArray[np.int64]:
 
 
 def pad_edges(edges: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return the edges of all features in one array, filled up with infinity, and where those of each begin and end.
-
-    As many as a feature has after that is a power of two, and larger than the number of its edges; so all of them
-    together take at most twice their memory, however different features are.
-    """
+    """Return the edges of all features in one array, filled up with infinity, and where those of each begin and end."""
     starts = np.zeros(len(edges) + 1, dtype=np.int64)
     np.cumsum([1 << len(values).bit_length() for values in edges], out=starts[1:])
     padded = np.full(starts[-1], np.inf)
@@ -60,10 +90,7 @@ def pad_edges(edges: list[NDArray[np.float64]]) -> tuple[NDArray[np.float64], ND
 
 @njit(cache=True, nogil=True)
 def encode(X, first, last, edges, features, codes):
-    """Write the codes of rows ``first`` to ``last`` of X, of some features, into the top rows of ``codes``.
-
-    ``edges`` are those of `pad_edges`.
-    """
+    """Write the codes of rows ``first`` to ``last`` of X, of some features, into the top rows of ``codes``."""
     padded, starts = edges
     values = np.zeros(_BLOCK)
     below = np.zeros(_BLOCK, dtype=np.int64)

@@ -1,36 +1,101 @@
-"""Growth and scores of several trees on threads, each with a memory of its own.
+"""Growth and scores of several trees on threads, the bags of trees, and compilation ahead of the first use.
 
 Memory, for n events with d features: the binned events (one byte per value, rounded up to words) once, and about 1.3
 times that per thread for the bags, with one byte per event for the weights; then a score and a count per event.
+
+Numba compiles a kernel for the types of its first call and keeps the result on disk, so this happens once per machine.
+Later processes load it in a fraction of a second. What is on disk belongs to the sources it was compiled from; numba
+looks at one file only for that, so a fingerprint of all of them is kept next to it.
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import math
+import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.rng import MAX_WEIGHT, derive_key
-from excess._core.threads import run_tasks
-from excess.estimators._forest import predictor
-from excess.estimators._forest.bags import WHOLE, Bag
-from excess.estimators._forest.binning import encode, find_edges, pad_edges, sampled_rows
-from excess.estimators._forest.criterion import TABLE_SIZE, x_log_x_table
-from excess.estimators._forest.grower import grow_tree
-from excess.estimators._forest.layout import LEFT, LIMIT, ON_BIT, as_codes, code_mask, code_type, empty_records
+from excess._utils import rng
+from excess._utils.compilation import Dispatcher, is_compiling
+from excess._utils.rng import MAX_WEIGHT, WHOLE_BAG, choose_groups, derive_key
+from excess._utils.threads import run_tasks
+from excess.estimators._forest import binning, predictor
+from excess.estimators._forest.grower import LEFT, LIMIT, grow_tree
+from excess.estimators._forest.splitting import TABLE_SIZE, x_log_x_table
+from excess.stats import _kernels
 
 Tick = Callable[[int], None]
 _ROWS_PER_TASK = 16_384
+_SECONDS_BEFORE_WARNING = 2.0
+_LARGEST_SUM = 2.0**30  # half of what the counts of a histogram hold, because weights are rounded
+_ready: set[tuple[Any, ...]] = set()  # types of events that kernels were compiled for
+_lock = threading.Lock()
+_logger = logging.getLogger("excess")
+
+
+@dataclass(frozen=True)
+class Bag:
+    """What decides, besides the key of a tree, which events it sees; with neither groups nor weights, nothing."""
+
+    groups: NDArray[np.int32] | None = None  # number of each event's group, by the order of the groups' names
+    n_groups: int = 0
+    weights: NDArray[np.float64] | None = None  # events that each event stands for; None for one each
+    counts: NDArray[np.uint32] | None = None  # the same without a bootstrap, in fixed point as wide elements hold them
+
+    @classmethod
+    def in_fixed_point(cls, weights: NDArray[np.float64]) -> tuple[Bag, float]:
+        """Return the bag of a tree without a bootstrap, with counts scaled from the weights, and the factor."""
+        factor = 2.0 ** math.floor(math.log2(_LARGEST_SUM / weights.sum()))
+        return cls(counts=binning.pack_weights(np.rint(weights * factor).astype(np.int64))), factor
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only, as they are in other processes: Numba compiles kernels for either kind."""
+        for name in ("groups", "weights", "counts"):
+            array = getattr(self, name)
+            if array is not None:
+                view = array.view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
+
+    def groups_of_trees(self, keys: NDArray[np.uint64]) -> NDArray[np.uint8] | None:
+        """Return, for the tree of each key and all groups, 1 if the tree may see the group, otherwise 0."""
+        if self.groups is None:
+            return None
+        in_bag = np.empty((len(keys), self.n_groups), dtype=np.uint8)
+        choose_groups(keys, in_bag)
+        return in_bag
+
+    def part(self, rows: slice | NDArray[np.int64]) -> Bag:
+        """Return the bag of some of the events of a forest."""
+        groups = None if self.groups is None else self.groups[rows]
+        return Bag(groups, self.n_groups, None if self.weights is None else self.weights[rows])
+
+
+def join_bags(bags: list[Bag]) -> Bag:
+    """Return the bag of the events of several bags, one after the other; all or none have groups, and weights."""
+    groups = [bag.groups for bag in bags if bag.groups is not None]
+    weights = [bag.weights for bag in bags if bag.weights is not None]
+    n_groups, joined = (bags[0].n_groups, np.concatenate(groups)) if groups else (0, None)
+    return Bag(joined, n_groups, np.concatenate(weights) if weights else None)
+
+
+WHOLE = Bag()  # events without groups and weights
 
 
 @dataclass(frozen=True)
 class BinnedEvents:
     """Events as records of codes, with the edges that made them."""
 
-    records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `layout`
+    records: NDArray[np.uint64]  # of shape (n_events, n_words): codes, label and weight; see `binning`
     edges: list[NDArray[np.float64]]  # inner edges of each feature's bins
     bag: Bag = WHOLE
 
@@ -47,7 +112,7 @@ class BinnedEvents:
     @property
     def codes(self) -> NDArray[Any]:
         """The records as codes, which are wide where weights need the room."""
-        return as_codes(self.records, edges_code_type(self.edges) if self.bag.counts is None else np.uint32)
+        return binning.as_codes(self.records, edges_code_type(self.edges) if self.bag.counts is None else np.uint32)
 
 
 class TreeSettings(NamedTuple):
@@ -67,6 +132,7 @@ class GrowthSettings(NamedTuple):
     alpha: float
     used: NDArray[np.int64]  # features that nodes may look at, ascending
     bootstrap: bool = True
+    limit: np.uint64 = WHOLE_BAG  # of the draws of events in a bag, see `bag_limit`
 
     @property
     def depth_limit(self) -> int:
@@ -76,7 +142,7 @@ class GrowthSettings(NamedTuple):
 
 def edges_code_type(edges: list[NDArray[np.float64]]) -> type:
     """Return the type of codes that these edges need."""
-    return code_type(max((len(e) for e in edges), default=0) + 1)
+    return binning.code_type(max((len(e) for e in edges), default=0) + 1)
 
 
 def bin_events(
@@ -84,10 +150,10 @@ def bin_events(
 ) -> BinnedEvents:
     """Find bin edges and write events as records."""
     edges: list[Any] = [None] * X.shape[1]
-    sampled = sampled_rows(len(X))
+    sampled = binning.sampled_rows(len(X))
 
     def find(feature: int, _: None) -> None:
-        edges[feature] = find_edges(X[:, feature], sampled, max_bins)
+        edges[feature] = binning.find_edges(X[:, feature], sampled, max_bins)
 
     run_tasks(range(X.shape[1]), find, lambda: None, n_threads)
     dtype = edges_code_type(edges) if bag.counts is None else np.uint32
@@ -99,14 +165,14 @@ def encode_events(
 ) -> NDArray[np.uint64]:
     """Write events as records, by given edges; codes have the type that these need, unless another one is given."""
     dtype = edges_code_type(edges) if dtype is None else dtype
-    records = empty_records(len(X), X.shape[1], dtype)
-    codes = as_codes(records, dtype)
-    padded, features = pad_edges(edges), np.arange(X.shape[1])
+    records = binning.empty_records(len(X), X.shape[1], dtype)
+    codes = binning.as_codes(records, dtype)
+    padded, features = binning.pad_edges(edges), np.arange(X.shape[1])
 
     def write(start: int, _: None) -> None:
         end = min(start + _ROWS_PER_TASK, len(X))
-        encode(X, start, end, padded, features, codes[start:end])
-        codes[start:end, X.shape[1]] = on[start:end].astype(codes.dtype) << ON_BIT
+        binning.encode(X, start, end, padded, features, codes[start:end])
+        codes[start:end, X.shape[1]] = on[start:end].astype(codes.dtype) << binning.ON_BIT
 
     run_tasks(range(0, len(X), _ROWS_PER_TASK), write, lambda: None, n_threads)
     return records
@@ -143,7 +209,7 @@ class _Scratch(NamedTuple):
         chosen = np.empty(max_features, dtype=np.int64)
         histograms = np.zeros((max_features, width), dtype=np.int64)
         touched = None if dtype == np.uint8 else np.zeros((max_features, width // 64), dtype=np.uint8)
-        present = np.empty(width + 1, dtype=np.int64)
+        present = np.empty((2, width + 1), dtype=np.int64)
         return cls(weights, bag, bag.view(dtype), moved, moved.view(dtype), chosen, histograms, touched, present)
 
     def for_features(self, n: int) -> _Scratch:
@@ -160,7 +226,7 @@ def grow_trees(
     tick: Tick | None = None,
 ) -> list[NDArray[np.int64]]:
     """Grow trees and return their nodes."""
-    codes, n_codes, mask = events.codes, events.n_codes, code_mask(events.codes)
+    codes, n_codes, mask = events.codes, events.n_codes, binning.code_mask(events.codes)
     bag, in_bag = events.bag, events.bag.groups_of_trees(np.array([tree.key for tree in trees], dtype=np.uint64))
     plain = bag.weights is None and bag.counts is None
     table = x_log_x_table(min(TABLE_SIZE, MAX_WEIGHT * len(events.records) + 1) if plain else TABLE_SIZE)
@@ -172,7 +238,7 @@ def grow_trees(
         tree = trees[number]
         grown[number] = grow_tree(
             events.records, codes, events.n_features, settings.used, n_codes, tree.key, settings.bootstrap,
-            bag.groups, in_bag, number, bag.weights if settings.bootstrap else bag.counts,
+            bag.groups, in_bag, number, bag.weights if settings.bootstrap else bag.counts, settings.limit,
             settings.depth_limit, tree.splitter, tree.min_samples_leaf, tree.criterion, settings.alpha, table, mask,
             *scratch.for_features(tree.max_features),
         )  # fmt: skip
@@ -188,7 +254,7 @@ def grow_trees(
 
 
 class BaggedTrees(NamedTuple):
-    """Trees that score events, with the keys that tell which events are in their bags."""
+    """Trees that score events, with the keys from which their bags are drawn."""
 
     flat: predictor.FlatTrees
     values: NDArray[np.float64]  # of each node
@@ -198,22 +264,19 @@ class BaggedTrees(NamedTuple):
 def score_out_of_bag(
     codes: NDArray[Any], first_row: int, forests: Sequence[BaggedTrees], n_threads: int, bag: Bag = WHOLE
 ) -> list[NDArray[np.float64]]:
-    """Return the scores of events by each of some forests: means over the trees that have not seen the event.
-
-    With groups, these are the trees that have not seen its group. A score is NaN where there are none. ``first_row`` is
-    the number of the first event among all.
-    """
-    mask = code_mask(codes)
+    """Return the scores of events by each of some forests: means over the trees that have not seen the event."""
+    mask = binning.code_mask(codes)
     scores = np.zeros((len(forests), len(codes)))
     in_bags = [bag.groups_of_trees(forest.keys) for forest in forests]
+    packed = [predictor.pack_nodes(forest.flat.nodes, mask) for forest in forests]
 
     def score(rows: slice, _: None) -> None:
         groups = bag.part(rows).groups
-        for own, forest, in_bag in zip(scores, forests, in_bags, strict=True):
+        for own, forest, nodes, in_bag in zip(scores, forests, packed, in_bags, strict=True):
             n_trees = np.zeros(rows.stop - rows.start, dtype=np.int32)
             predictor.add_out_of_bag_scores(
                 codes[rows], first_row + rows.start, groups, in_bag,
-                *forest.flat, forest.values, mask, forest.keys, own[rows], n_trees,
+                nodes, *forest.flat[1:], forest.values, mask, forest.keys, own[rows], n_trees,
             )  # fmt: skip
             with np.errstate(invalid="ignore"):
                 own[rows] /= n_trees
@@ -231,29 +294,28 @@ def contributions_out_of_bag(
     n_threads: int,
     bag: Bag = WHOLE,
 ) -> None:
-    """Call ``consume(rows, scores, contributions)`` for blocks of events, on threads.
-
-    Contributions have the shape (events, features): how much the cuts on a feature move an event's score, from the
-    value of a root to that of a leaf. They and the scores are means over the trees that have not seen the event.
-    """
-    mask, in_bag = code_mask(codes), bag.groups_of_trees(forest.keys)
+    """Call ``consume(rows, scores, contributions)`` for blocks of events, on threads."""
+    mask, in_bag = binning.code_mask(codes), bag.groups_of_trees(forest.keys)
+    nodes = predictor.pack_nodes(forest.flat.nodes, mask), forest.flat.nodes
 
     def work(rows: slice, _: None) -> None:
         n = rows.stop - rows.start
         scores, moves, n_trees = np.zeros(n), np.zeros((n, n_features)), np.zeros(n, dtype=np.int32)
         predictor.add_out_of_bag_contributions(
             codes[rows], first_row + rows.start, bag.part(rows).groups, in_bag,
-            *forest.flat, forest.values, mask, forest.keys, scores, moves, n_trees,
+            *nodes, *forest.flat[1:], forest.values, mask, forest.keys, scores, moves, n_trees,
         )  # fmt: skip
         with np.errstate(invalid="ignore"):
             consume(rows, scores / n_trees, moves / n_trees[:, None])
 
-    _for_blocks_of_rows(work, len(codes), n_threads)
+    _for_blocks_of_rows(work, len(codes), n_threads, predictor.LARGE_BLOCK)
 
 
-def _for_blocks_of_rows(work: Callable[[slice, None], None], n_rows: int, n_threads: int) -> None:
-    """Call a function with blocks of rows whose codes, beside a tree, fit into the cache."""
-    blocks = [slice(first, min(first + predictor.BLOCK, n_rows)) for first in range(0, n_rows, predictor.BLOCK)]
+def _for_blocks_of_rows(
+    work: Callable[[slice, None], None], n_rows: int, n_threads: int, size: int = predictor.BLOCK
+) -> None:
+    """Call a function with blocks of rows whose codes, together with a tree, fit into the cache."""
+    blocks = [slice(first, min(first + size, n_rows)) for first in range(0, n_rows, size)]
     run_tasks(range(len(blocks)), lambda number, memory: work(blocks[number], memory), lambda: None, n_threads)
 
 
@@ -269,6 +331,22 @@ def mean_scores(
     _for_encoded_rows(predictor.score_rows, X, edges, trees, n_threads, values, scores)
     scores /= len(trees.depths)
     return scores
+
+
+def mean_contributions(
+    X: NDArray[Any],
+    edges: list[NDArray[np.float64]],
+    trees: predictor.FlatTrees,
+    values: NDArray[np.float64],
+    n_threads: int,
+) -> NDArray[np.float64]:
+    """Return what the cuts by each feature contribute to the mean value over all trees, and the mean at the roots."""
+    found = np.zeros((len(X), len(edges)))
+    _for_encoded_rows(
+        predictor.contribute_rows, X, edges, trees, n_threads, trees.nodes, values, found, size=predictor.LARGE_BLOCK
+    )
+    start = np.full((len(X), 1), values[trees.roots[:-1]].mean())
+    return np.hstack([found / len(trees.depths), start])
 
 
 def leaf_numbers(
@@ -287,20 +365,82 @@ def _for_encoded_rows(
     trees: predictor.FlatTrees,
     n_threads: int,
     *results: NDArray[Any],
+    size: int = predictor.BLOCK,
 ) -> None:
     """Let a kernel encode the features that the trees use and send rows through them, many rows at a time."""
-    padded = pad_edges(edges)
+    padded, dtype = binning.pad_edges(edges), edges_code_type(edges)
+    packed = predictor.pack_nodes(trees.nodes, int(np.iinfo(dtype).max))
     features = np.unique(trees.nodes[~predictor.leaf_mask(trees), 0]).astype(np.int64)
 
     # few and equal tasks: between two of them a thread may have to wait for others that read or write files
-    share = -(-len(X) // (2 * n_threads * predictor.BLOCK)) * predictor.BLOCK
+    share = -(-len(X) // (2 * n_threads * size)) * size
     rows_per_task = min(max(share, _ROWS_PER_TASK // 4), 4 * _ROWS_PER_TASK)
 
     def work(start: int, codes: NDArray[Any]) -> None:
         end = min(start + rows_per_task, len(X))
-        kernel(X, start, end, padded, features, codes, *trees, code_mask(codes), *results)
+        kernel(X, start, end, padded, features, codes, packed, *trees[1:], binning.code_mask(codes), *results)
 
     def block() -> NDArray[Any]:
-        return np.zeros((predictor.BLOCK, len(edges)), dtype=edges_code_type(edges))
+        return np.zeros((size, len(edges)), dtype=dtype)
 
     run_tasks(range(0, len(X), rows_per_task), work, block, n_threads)
+
+
+def compile_kernels(X: NDArray[Any], max_bins: int | None) -> None:
+    """Run all kernels once on a few rows of the type of X, unless that was done before in this process."""
+    wide = max_bins is None and len(X) > binning.MAX_NARROW_BINS
+    kind = (X.dtype, X.flags.c_contiguous, X.flags.f_contiguous, X.flags.writeable, wide)
+    if not is_compiling():
+        return
+    with _lock:
+        if kind in _ready:
+            return
+        for kernel in (grow_tree, _kernels.count_resamples):
+            if kernel.stats.cache_path is not None:  # else nothing is kept
+                drop_stale_kernels(Path(str(kernel.stats.cache_path)))
+        n_rows = binning.MAX_NARROW_BINS + 45 if wide else 45
+        few = np.zeros((n_rows, X.shape[1]), dtype=X.dtype, order="F" if X.flags.f_contiguous else "C")
+        few += np.arange(n_rows, dtype=X.dtype)[:, None]
+        if not (X.flags.c_contiguous or X.flags.f_contiguous):
+            few = np.repeat(few, 2, axis=1)[:, ::2]
+        few.flags.writeable = X.flags.writeable
+        timer = threading.Timer(_SECONDS_BEFORE_WARNING, _warn_if_compiling)
+        timer.daemon = True
+        timer.start()
+        try:
+            events = bin_events(few, np.arange(n_rows) % 3 == 0, max_bins, n_threads=1)
+            keys = tree_keys(0, 1)
+            settings = GrowthSettings(2, 1.0, np.arange(X.shape[1]))
+            tree = TreeSettings(keys[0], 0, 0, 1, X.shape[1])
+            trees = predictor.flatten(grow_trees(events, [tree], settings, n_threads=1))
+            values = np.zeros(len(trees.nodes))
+            score_out_of_bag(events.codes, 0, [BaggedTrees(trees, values, keys)], n_threads=1)
+            mean_scores(few, events.edges, trees, values, n_threads=1)
+            leaf_numbers(few, events.edges, trees, n_threads=1)
+        finally:
+            timer.cancel()
+        _ready.add(kind)
+
+
+def drop_stale_kernels(cache: Path) -> None:
+    """Remove compiled kernels from a cache folder unless they stem from the present sources."""
+    digest = hashlib.sha256()
+    for source in [*sorted(Path(__file__).parent.glob("*.py")), Path(rng.__file__), Path(_kernels.__file__)]:
+        text = source.read_bytes()
+        digest.update(text if b"\n@njit" in text else b"")
+    stamp = cache / "excess-kernels.sha256"
+    with suppress(OSError):  # a folder that cannot be written holds nothing that could be stale
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        cache.mkdir(parents=True, exist_ok=True)
+        for compiled in [*cache.glob("*.nbi"), *cache.glob("*.nbc")]:
+            compiled.unlink(missing_ok=True)
+        stamp.write_text(digest.hexdigest())
+
+
+def _warn_if_compiling() -> None:
+    """Log that kernels are compiled, if that is so: on a busy machine, loading them may take a while as well."""
+    modules = [module for name, module in sys.modules.items() if name.startswith("excess.estimators._forest.")]
+    kernels = [value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)]
+    if any(sum(kernel.stats.cache_misses.values()) for kernel in kernels):
+        _logger.warning("Compiling the forest for this machine; this takes some seconds, once.")

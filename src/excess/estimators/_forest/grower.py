@@ -1,38 +1,93 @@
-"""Growth of one tree, depth first.
+"""Growth of one tree, depth first, and the records that move with it.
 
-Counts are integers, so neither the order of the records nor the number of threads matters for the result.
+Whole records move, left ones to the front and right ones to the back of the node's range in a second buffer, so all
+reading is sequential and the records of a small node lie in the cache. Counts are integers, so neither the order of the
+records nor the number of threads matters for the result.
+
+A node is a row of a table of int64. Its left and right child are neighbours. An event goes left when
+``(code - shift) mod 2^bits <= limit``: with ``shift`` 0 missing values go left, with ``shift`` 1 they wrap around to
+the largest number and go right. A leaf is its own left child, and everything goes left.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from excess._core.compilation import njit
-from excess._core.rng import bag_weights, choose_features, derive_key, draw
-from excess.estimators._forest.histogram import clear_histograms, fill_histograms, packed_counts
-from excess.estimators._forest.layout import (
-    DEPTH,
-    END,
-    FEATURE,
-    LEFT,
-    LIMIT,
-    N_COLUMNS,
-    N_COLUMNS_GROWING,
-    N_OFF,
-    N_ON,
-    SHIFT,
-    START,
-)
-from excess.estimators._forest.partition import partition, take_bag
+from excess._utils.compilation import njit
+from excess._utils.rng import bag_weights, choose_features, derive_key, draw
 from excess.estimators._forest.splitting import (
     RANDOM,
+    clear_histograms,
     draw_border,
+    fill_histograms,
+    packed_counts,
     place_border,
     present_codes,
     search_feature,
     value_of_split,
     value_to_exceed,
 )
+
+FEATURE, SHIFT, LIMIT, LEFT, N_ON, N_OFF = range(6)  # columns of a node
+START, END, DEPTH = range(6, 9)  # columns of a node while its tree grows: its records and its depth
+N_COLUMNS, N_COLUMNS_GROWING = 6, 9
+_ONE = np.uint64(1)
+_BLOCK = np.uint64(256)
+"""Records that are moved word by word; indices are unsigned, which spares a test for negative ones."""
+
+
+@njit(cache=True, nogil=True)
+def take_bag(records, codes, n_features, weights, bag, bag_codes):
+    """Copy the records of positive weight into ``bag`` and note the weight there; return how many they are."""
+    n_words, n_rows, label = np.uint64(records.shape[1]), np.uint64(len(weights)), np.uint64(n_features)
+    rows = np.empty(_BLOCK + _ONE, dtype=np.uint64)
+    start = place = np.uint64(0)
+    while start < n_rows:
+        n = min(_BLOCK, n_rows - start)
+        # Pass 1: the records of the block that are taken. A third of the weights or more are 0, at random, so that a
+        # branch would often be mispredicted; instead every row is written, and overwritten unless it is taken.
+        n_taken = np.uint64(0)
+        for r in range(start, start + n):
+            rows[n_taken] = r
+            n_taken += np.uint64(weights[r] > 0)
+        # Pass 2: the words of the records
+        for word in range(n_words):
+            for r in range(n_taken):
+                bag[place + r, word] = records[rows[r], word]
+        # Pass 3: the weight, into the low bits next to the label; in the original records those are 0
+        for r in range(n_taken):
+            bag_codes[place + r, label] = codes[rows[r], label] | weights[rows[r]]
+        start += n
+        place += n_taken
+    return np.int64(place)
+
+
+@njit(cache=True, nogil=True)
+def partition(records, codes, start, end, feature, shift, limit, mask, moved):
+    """Move the records ``start`` to ``end`` into the same range of ``moved``, left ones first; return the border."""
+    n_words, column = np.uint64(records.shape[1]), np.uint64(feature)
+    shift, limit, mask = np.uint64(shift), np.uint64(limit), np.uint64(mask)
+    places = np.empty(_BLOCK, dtype=np.uint64)
+    first, last = np.uint64(start), np.uint64(end)
+    # Invariant: `front` is the next free place of the left child, `back` that of the right one, which fills from the
+    # end; back - front + 1 records are still to come, so that the two meet exactly when all have been placed.
+    front, back = first, last - _ONE
+    while first < last:
+        n = min(_BLOCK, last - first)
+        for r in range(n):
+            # modulo 2^bits: with shift 1 a missing value, code 0, wraps around to the largest number and goes right
+            right = np.uint64(((np.uint64(codes[first + r, column]) - shift) & mask) > limit)
+            # front or back, chosen by arithmetic: which way a record goes is as good as random
+            places[r] = front + (back - front) * right
+            front += _ONE - right
+            back -= right
+        # words outside, records inside: the loop over the few words of a record would be too short as the inner one
+        for word in range(n_words):
+            for r in range(n):
+                moved[places[r], word] = records[first + r, word]
+        first += n
+    return np.int64(front)
+
 
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
@@ -60,10 +115,7 @@ def search_node(
     node, nodes, key, n_features, n_codes, chosen, histograms, touched, present,
     splitter, min_leaf, criterion, alpha, table, left_counts,
 ):  # fmt: skip
-    """Write the best split in the histograms of a node's features into its row; return whether there is one.
-
-    With random splits, the best among one of each feature.
-    """
+    """Write the best split in the histograms of a node's features into its row; return whether there is one."""
     total = (nodes[node, N_ON] << _32) | nodes[node, N_OFF]
     # every feature has to exceed the best one so far, and the first has to exceed the node as it is
     best_value = value_to_exceed(total, criterion, alpha, table)
@@ -79,13 +131,13 @@ def search_node(
         if splitter == RANDOM:
             # the counters below n_features have chosen the features
             bits = draw(key, np.uint64(n_features + feature))
-            code, missing_left, left = draw_border(histograms[k], present, n_present, total, min_leaf, bits)
+            code, missing_left, left = draw_border(present, n_present, total, min_leaf, bits)
             if code >= 0:
                 value = value_of_split(left, total, criterion, alpha, table)
                 better = value > best_value
         else:
             value, position, missing_left, left = search_feature(
-                histograms[k], present, n_present, total, min_leaf, criterion, alpha, table, best_value
+                present, n_present, total, min_leaf, criterion, alpha, table, best_value
             )
             better = position >= 0
             if better:
@@ -93,7 +145,7 @@ def search_node(
         if better:
             found = True
             best_value = value
-            if present[0] != 0:
+            if present[0, 0] != 0:
                 # no missing value in this node: later ones go where most events go
                 n_left = (left >> _32) + (left & _LOW)
                 missing_left = 2 * n_left >= nodes[node, N_ON] + nodes[node, N_OFF]
@@ -107,19 +159,14 @@ def search_node(
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    records, codes, n_features, used, n_codes, key, bootstrap, groups, in_bag, tree, factors,
+    records, codes, n_features, used, n_codes, key, bootstrap, groups, in_bag, tree, factors, limit,
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     weights, bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
-    """Grow a tree on records; return its nodes in breadth-first order.
-
-    Nodes look at some of the features ``used``, as many as ``chosen`` has room for. ``groups`` to ``factors`` are those
-    of `bag_weights`; without ``bootstrap``, ``factors`` are the weights themselves. ``weights`` to ``present`` are
-    scratch memory of the calling thread. ``max_depth`` is negative for no limit.
-    """
+    """Grow a tree on records; return its nodes in breadth-first order."""
     # the key of a tree has two parts: 0 for the weights of its bag, 1 for its root
     if bootstrap:
-        bag_weights(derive_key(key, 0), 0, 0, groups, in_bag, tree, factors, weights)
+        bag_weights(derive_key(key, 0), 0, 0, groups, in_bag, tree, factors, limit, weights)
     elif factors is None:
         for i in range(len(weights)):
             weights[i] = 1
@@ -140,10 +187,7 @@ def grow_bag(
     max_depth, splitter, min_leaf, criterion, alpha, table, mask,
     bag, bag_codes, moved, moved_codes, chosen, histograms, touched, present,
 ):  # fmt: skip
-    """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order.
-
-    ``root_key`` and ``root_depth`` are those of the node; ``bag`` to ``present`` are used up.
-    """
+    """Grow a tree, or what hangs from a node of one, on the records in its bag; return nodes in breadth-first order."""
     # tables grow by doubling, because nobody knows the size of a tree in advance
     capacity = 64
     nodes = np.zeros((capacity, N_COLUMNS_GROWING), dtype=np.int64)
@@ -219,7 +263,7 @@ def grow_bag(
 
 @njit(cache=True, nogil=True)
 def may_split(nodes, node, max_depth, min_leaf):
-    """Say whether a node is worth a search for splits."""
+    """Return whether a node is worth a search for splits."""
     # a pure node has no information to gain, and one with fewer events than two leaves has no split
     on, off = nodes[node, N_ON], nodes[node, N_OFF]
     deep = max_depth >= 0 and nodes[node, DEPTH] >= max_depth

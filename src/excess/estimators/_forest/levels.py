@@ -9,27 +9,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from excess._core.compilation import njit
-from excess._core.rng import bag_weights, choose_features, derive_key
-from excess.estimators._forest.grower import may_split, search_node
-from excess.estimators._forest.histogram import packed_counts
-from excess.estimators._forest.layout import DEPTH, FEATURE, LEFT, LIMIT, N_OFF, N_ON, SHIFT
+from excess._utils.compilation import njit
+from excess._utils.rng import bag_weights, choose_features, derive_key
+from excess.estimators._forest.grower import DEPTH, FEATURE, LEFT, LIMIT, N_OFF, N_ON, SHIFT, may_split, search_node
 from excess.estimators._forest.predictor import descend
+from excess.estimators._forest.splitting import packed_counts
 
-WIDTH = 256
-"""Codes of a histogram."""
-_BLOCK = 8192
-"""Rows that pass through all trees together, so that their records stay in the cache."""
+WIDTH = 256  # codes of a histogram
+_BLOCK = 8192  # rows that pass through all trees together, so that their records stay in the cache
 _LOW = np.int64(0xFFFFFFFF)
 _32 = np.int64(32)
 
 
 @njit(cache=True, nogil=True)
 def _rows_in_bag(
-    codes, first_row, part_row, groups, in_bag, tree, factors, key, nodes, root, depth, mask, weights, rows, places
+    codes, first_row, part_row, groups, in_bag, tree, factors, limit,
+    key, nodes, root, depth, mask, weights, rows, places,
 ):  # fmt: skip
     """Write the rows of a block that are in the bag of a tree, and the nodes they reach; return how many they are."""
-    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, factors, weights)
+    bag_weights(derive_key(key, 0), first_row, part_row, groups, in_bag, tree, factors, limit, weights)
     # without a branch: each row is written, and overwritten unless it is in the bag; rows has one element more
     n_in = 0
     for r in range(len(weights)):
@@ -41,15 +39,16 @@ def _rows_in_bag(
 
 @njit(cache=True, nogil=True)
 def fill_nodes(
-    codes, first_row, groups, in_bag, factors, n_features, nodes, roots, depths, mask, keys, slots, chosen, histograms
+    codes, first_row, groups, in_bag, factors, limit, n_features,
+    nodes, roots, depths, mask, keys, slots, chosen, histograms,
 ):  # fmt: skip
     """Add the bags of rows to the histograms of the nodes that have a slot.
 
     The events of this part begin with row ``first_row`` of all events; ``groups`` has the group of each, and ``in_bag``
     (trees by groups) whether a tree may see it; both are None where there are no groups. ``factors`` has the number of
-    events that each event stands for, or is None for one each. ``nodes``, ``roots`` and ``depths`` are the trees as far
-    as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
-    ``slots`` (int32, one per node, -1 for none) says which histograms belong to a node, ``chosen`` (uint32, slots by
+    events that each event stands for, or is None for one each; ``limit`` is that of `bag_limit`. ``nodes`` (packed),
+    ``roots`` and ``depths`` are the trees as far as they have grown, see ``FlatTrees``; ``keys`` has a key per tree.
+    ``slots`` (int32, one per node, -1 for none) gives the histograms of a node, ``chosen`` (uint32, slots by
     features) which features a slot has.
     ``histograms`` are packed counts, flat, of the length ``n_slots * n_chosen * WIDTH``.
     """
@@ -66,7 +65,7 @@ def fill_nodes(
         block = codes[start : start + n]
         for tree in range(len(depths)):
             n_in = _rows_in_bag(
-                block, first_row + start, start, groups, in_bag, tree, factors,
+                block, first_row + start, start, groups, in_bag, tree, factors, limit,
                 keys[tree], nodes, roots[tree], depths[tree], mask, weights[:n], rows, places,
             )  # fmt: skip
             for i in range(np.uint64(n_in)):
@@ -90,14 +89,10 @@ def fill_nodes(
 
 @njit(cache=True, nogil=True)
 def take_nodes(
-    records, codes, first_row, groups, in_bag, tree, factors, n_features, nodes, root, depth, mask, key,
+    records, codes, first_row, groups, in_bag, tree, factors, limit, n_features, nodes, root, depth, mask, key,
     slots, first_slot, n_slots,
 ):  # fmt: skip
-    """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has.
-
-    The wanted nodes have the slots from ``first_slot`` on. ``groups``, ``in_bag`` and ``factors`` are those of
-    `fill_nodes`, and ``tree`` is the number of the tree there. Weights are noted in the records.
-    """
+    """Return the records of a tree's bag that are in its wanted nodes, sorted by slot, and how many each slot has."""
     n_rows = len(codes)
     weights = np.empty(n_rows, dtype=np.uint8)
     found = np.empty(n_rows, dtype=np.uint32)
@@ -109,7 +104,7 @@ def take_nodes(
     for start in range(0, n_rows, _BLOCK):
         n = min(_BLOCK, n_rows - start)
         n_in = _rows_in_bag(
-            codes[start : start + n], first_row + start, start, groups, in_bag, tree, factors,
+            codes[start : start + n], first_row + start, start, groups, in_bag, tree, factors, limit,
             key, nodes, root, depth, mask, weights[start : start + n], rows, places,
         )  # fmt: skip
         for i in range(n_in):
@@ -150,14 +145,9 @@ def split_nodes(
     nodes, keys, n_nodes, active, n_codes, chosen, histograms,
     max_depth, splitter, min_leaf, criterion, alpha, table, searched, moved, waiting,
 ):  # fmt: skip
-    """Split the active nodes of a tree where their histograms allow; there must be room for two children each.
-
-    Children that are to be searched are written into ``searched`` if they have more than ``moved`` events, else into
-    ``waiting``: these few events are better moved to one place. Returns the number of nodes of the tree now, and how
-    many children were written into each.
-    """
+    """Split the active nodes of a tree where their histograms allow; there must be room for two children each."""
     left_counts = np.zeros(len(nodes), dtype=np.int64)
-    present = np.empty(WIDTH + 1, dtype=np.int64)
+    present = np.empty((2, WIDTH + 1), dtype=np.int64)
     own = np.empty(chosen.shape[1], dtype=np.int64)
     n_searched = n_waiting = 0
     for i in range(len(active)):
@@ -215,10 +205,7 @@ def routes_of(nodes, n_nodes, mask, root, routes):
 
 @njit(cache=True, nogil=True)
 def graft(nodes, n_nodes, node, branch):
-    """Hang a finished branch (breadth-first, its leaves pointing to themselves) in the place of a node.
-
-    There must be room for it; return the number of nodes.
-    """
+    """Hang a finished branch (breadth-first, its leaves pointing to themselves) in the place of a node."""
     # The root of the branch takes the row of the node; its other nodes follow at the end of the table. So node i > 0 of
     # the branch has the number n_nodes + i - 1. A leaf points to itself, which is 0 while a tree grows.
     for i in range(len(branch)):

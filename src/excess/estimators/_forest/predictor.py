@@ -5,30 +5,30 @@ The sum over trees always runs in the order of the trees, so that a score has th
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._core.compilation import njit
-from excess._core.rng import bootstrap_weights, derive_key
+from excess._utils.compilation import njit
+from excess._utils.rng import bootstrap_weights, derive_key
 from excess.estimators._forest.binning import encode
-from excess.estimators._forest.layout import FEATURE, LEFT, LIMIT, SHIFT
+from excess.estimators._forest.grower import FEATURE, LEFT, LIMIT, SHIFT
 
-BLOCK = 512
-"""Rows that pass through a tree together: their codes and the tree fit into the cache."""
-_STRIDE = 8
-"""Levels that a group of rows goes down before it is asked whether all have arrived."""
+BLOCK = 512  # rows that pass through a tree together: their codes and the tree fit into the cache
+LARGE_BLOCK = 4096  # the same for contributions, which are computed for all leaves of a tree first
+_STRIDE = 8  # levels that a group of rows goes down before it is asked whether all have arrived
 _0, _1, _2, _3, _4, _5, _6, _7 = (np.uint64(k) for k in range(8))
-_32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+_8, _16, _32, _BYTE, _LOW = np.uint64(8), np.uint64(16), np.uint64(32), np.uint64(0xFF), np.uint64(0xFFFFFFFF)
+_MAX_PACKED_FEATURES = 1 << 16
 
 
 class FlatTrees(NamedTuple):
     """The nodes of all trees in one table, with children numbered throughout."""
 
-    nodes: NDArray[np.uint32]  # of shape (n_nodes, 4): feature, shift, limit and left child; see `layout`
-    roots: NDArray[np.int64]  # number of each tree's root, and of all nodes
-    depths: NDArray[np.int64]  # steps from the root of each tree to its deepest leaf
+    nodes: Annotated[NDArray[np.uint32], "nodes", 4]  # feature, shift, limit and left child; see `grower`
+    roots: Annotated[NDArray[np.int64], "trees+1"]  # number of each tree's root, and of all nodes
+    depths: Annotated[NDArray[np.int64], "trees"]  # steps from the root of each tree to its deepest leaf
 
 
 def flatten(trees: list[NDArray[np.int64]]) -> FlatTrees:
@@ -57,26 +57,37 @@ def node_depths(tree):
     return depths
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _step(codes, row, pairs, node, mask):
+def pack_nodes(nodes: NDArray[np.uint32], mask: int) -> NDArray[np.uint64]:
+    """Return what a step needs of each node: one word where codes are bytes, otherwise two."""
+    if mask > 0xFF or nodes[:, 0].max(initial=0) >= _MAX_PACKED_FEATURES:
+        return np.ascontiguousarray(nodes).view(np.uint64)
+    feature, shift, limit, left = nodes.astype(np.uint64).T
+    # the left child in the upper half, then 16 bits of the feature, a byte of the shift and one of the limit: a tree of
+    # some thousand nodes fits into the first-level cache
+    return (left << _32) | (feature << _16) | (shift << _8) | limit
+
+
+@njit(cache=True, nogil=True)
+def _step(codes, row, packed, node, mask):
     """Return the child that a row goes to; from a leaf, the leaf itself."""
+    # the right child follows the left one, so that the comparison is added and not branched on; which of the two ways
+    # it is, is known when this is compiled
+    if packed.ndim == 1:
+        word = packed[node]
+        code = np.uint64(codes[row, (word >> _16) & np.uint64(0xFFFF)])
+        right = ((code - ((word >> _8) & _BYTE)) & _BYTE) > (word & _BYTE)
+        return (word >> _32) + np.uint64(right)
     # low half of `split`: the feature, high half: the shift; low half of `way`: the limit, high half: the left child
     # (little-endian machines); two loads of 64 bits instead of four of 32
-    split, way = pairs[node, _0], pairs[node, _1]
+    split, way = packed[node, _0], packed[node, _1]
     code = np.uint64(codes[row, split & _LOW])
     right = ((code - (split >> _32)) & mask) > (way & _LOW)
-    # the right child follows the left one, so that the comparison is added and not branched on
     return (way >> _32) + np.uint64(right)
 
 
 @njit(cache=True, nogil=True)
-def descend(codes, rows, n_rows, nodes, root, depth, mask, places):
-    """Send rows through a tree, eight at a time so that their loads overlap; write the leaf of each into ``places``.
-
-    Where a tree is deep, most rows arrive early: a group is done when a few more levels have moved none of its rows.
-    """
-    # two elements at once: feature and shift, limit and left child
-    pairs = nodes.view(np.uint64)
+def descend(codes, rows, n_rows, packed, root, depth, mask, places):
+    """Send rows through a tree, eight at a time so that their loads overlap; write the leaf of each into ``places``."""
     mask, root, n = np.uint64(mask), np.uint64(root), np.uint64(n_rows)
     whole = n - n % np.uint64(8)
     # A step depends on the node before it, which takes as long as a load from the cache. Eight rows in eight variables,
@@ -89,14 +100,14 @@ def descend(codes, rows, n_rows, nodes, root, depth, mask, places):
         while level < depth:
             o0, o1, o2, o3, o4, o5, o6, o7 = n0, n1, n2, n3, n4, n5, n6, n7
             for _ in range(min(_STRIDE, depth - level)):
-                n0 = _step(codes, r0, pairs, n0, mask)
-                n1 = _step(codes, r1, pairs, n1, mask)
-                n2 = _step(codes, r2, pairs, n2, mask)
-                n3 = _step(codes, r3, pairs, n3, mask)
-                n4 = _step(codes, r4, pairs, n4, mask)
-                n5 = _step(codes, r5, pairs, n5, mask)
-                n6 = _step(codes, r6, pairs, n6, mask)
-                n7 = _step(codes, r7, pairs, n7, mask)
+                n0 = _step(codes, r0, packed, n0, mask)
+                n1 = _step(codes, r1, packed, n1, mask)
+                n2 = _step(codes, r2, packed, n2, mask)
+                n3 = _step(codes, r3, packed, n3, mask)
+                n4 = _step(codes, r4, packed, n4, mask)
+                n5 = _step(codes, r5, packed, n5, mask)
+                n6 = _step(codes, r6, packed, n6, mask)
+                n7 = _step(codes, r7, packed, n7, mask)
             level += _STRIDE
             # a leaf leads to itself, so that a row which has not moved in a stride has arrived
             moved = (o0 ^ n0) | (o1 ^ n1) | (o2 ^ n2) | (o3 ^ n3) | (o4 ^ n4) | (o5 ^ n5) | (o6 ^ n6) | (o7 ^ n7)
@@ -108,12 +119,12 @@ def descend(codes, rows, n_rows, nodes, root, depth, mask, places):
     for k in range(whole, n):
         node = root
         for _ in range(depth):
-            node = _step(codes, rows[k], pairs, node, mask)
+            node = _step(codes, rows[k], packed, node, mask)
         places[k] = node
 
 
 @njit(cache=True, nogil=True)
-def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, values, scores):
+def score_rows(X, first, last, edges, features, codes, packed, roots, depths, mask, values, scores):
     """Add the value of the leaf in every tree to the score, for rows ``first`` to ``last`` of X."""
     block = len(codes)  # as many rows as there is room for
     rows = np.arange(block).astype(np.uint32)
@@ -124,7 +135,7 @@ def score_rows(X, first, last, edges, features, codes, nodes, roots, depths, mas
         part = scores[start : start + n_rows]
         # blocks outside, trees inside: the codes of a block stay in the cache; scores add up in the order of the trees
         for tree in range(len(depths)):
-            descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+            descend(codes, rows, n_rows, packed, roots[tree], depths[tree], mask, places)
             for k in range(np.uint64(n_rows)):
                 part[k] += values[places[k]]
 
@@ -142,13 +153,9 @@ def _seen_rows(key, tree, first_row, groups, in_bag, weights):
 
 @njit(cache=True, nogil=True)
 def add_out_of_bag_scores(
-    codes, first_row, groups, in_bag, nodes, roots, depths, values, mask, keys, scores, n_trees
+    codes, first_row, groups, in_bag, packed, roots, depths, values, mask, keys, scores, n_trees
 ):  # fmt: skip
-    """Add, for trees that have not seen a row, the value of its leaf to its score, and count those trees.
-
-    With ``groups``, which has one per row, these are the trees that have seen nothing of its group: ``in_bag`` (trees
-    by groups) is 0 there.
-    """
+    """Add, for trees that have not seen a row, the value of its leaf to its score, and count those trees."""
     n_rows = len(scores)
     weights = np.empty(n_rows, dtype=np.uint8)
     rows = np.empty(n_rows + 1, dtype=np.uint32)
@@ -160,43 +167,76 @@ def add_out_of_bag_scores(
         for r in range(n_rows):
             rows[n_out] = r
             n_out += weights[r] == 0
-        descend(codes, rows, n_out, nodes, roots[tree], depths[tree], mask, places)
+        descend(codes, rows, n_out, packed, roots[tree], depths[tree], mask, places)
         for k in range(np.uint64(n_out)):
             scores[rows[k]] += values[places[k]]
             n_trees[rows[k]] += 1
 
 
 @njit(cache=True, nogil=True)
-def add_out_of_bag_contributions(
-    codes, first_row, groups, in_bag, nodes, roots, depths, values, mask, keys, scores, contributions, n_trees
-):  # fmt: skip
-    """Add, for trees that have not seen a row, what each cut on its way adds to the value of the node above.
-
-    ``contributions[row, feature]`` sums that over the cuts on a feature; ``scores`` are those of
-    `add_out_of_bag_scores`.
-    """
-    n_rows = len(scores)
-    weights = np.empty(n_rows, dtype=np.uint8)
-    pairs, mask = nodes.view(np.uint64), np.uint64(mask)
-    for tree in range(len(depths)):
-        _seen_rows(keys[tree], tree, first_row, groups, in_bag, weights)
-        for r in range(n_rows):
-            if weights[r] > 0:
-                continue
-            node = np.uint64(roots[tree])
-            value = values[node]
-            for _ in range(depths[tree]):
-                child = _step(codes, r, pairs, node, mask)
-                if child == node:
-                    break  # a leaf leads to itself
-                contributions[r, nodes[node, 0]] += values[child] - value
-                node, value = child, values[child]
-            scores[r] += value
-            n_trees[r] += 1
+def _fill_moves(nodes, root, end, values, moves):
+    """Write, for the nodes of a tree, what the cuts by each feature on the way to them add to the value of the root."""
+    for j in range(moves.shape[1]):
+        moves[0, j] = 0.0
+    # parents come before their children
+    for node in range(root, end):
+        left = np.int64(nodes[node, 3])
+        if left == node:
+            continue
+        for child in (left, left + 1):
+            for j in range(moves.shape[1]):
+                moves[child - root, j] = moves[node - root, j]
+            moves[child - root, nodes[node, 0]] += values[child] - values[node]
 
 
 @njit(cache=True, nogil=True)
-def number_rows(X, first, last, edges, features, codes, nodes, roots, depths, mask, leaves):
+def add_out_of_bag_contributions(
+    codes, first_row, groups, in_bag, packed, nodes, roots, depths, values, mask, keys, scores, contributions, n_trees
+):  # fmt: skip
+    """Add, for trees that have not seen a row, its score and what the cuts by each feature contribute to it."""
+    n_rows = len(scores)
+    weights = np.empty(n_rows, dtype=np.uint8)
+    rows = np.empty(n_rows + 1, dtype=np.uint32)
+    places = np.empty(n_rows, dtype=np.uint32)
+    moves = np.empty((np.max(roots[1:] - roots[:-1]), contributions.shape[1]))
+    for tree in range(len(depths)):
+        root = roots[tree]
+        _seen_rows(keys[tree], tree, first_row, groups, in_bag, weights)
+        n_out = 0
+        for r in range(n_rows):
+            rows[n_out] = r
+            n_out += weights[r] == 0
+        descend(codes, rows, n_out, packed, root, depths[tree], mask, places)
+        # once per leaf and not once per row: many rows share a leaf
+        _fill_moves(nodes, root, roots[tree + 1], values, moves)
+        for k in range(n_out):
+            r, leaf = rows[k], places[k] - root
+            scores[r] += values[places[k]]
+            n_trees[r] += 1
+            for j in range(contributions.shape[1]):
+                contributions[r, j] += moves[leaf, j]
+
+
+@njit(cache=True, nogil=True)
+def contribute_rows(X, first, last, edges, features, codes, packed, roots, depths, mask, nodes, values, contributions):
+    """Add what the cuts by each feature contribute to the score, for rows ``first`` to ``last`` of X and all trees."""
+    block = len(codes)
+    rows = np.arange(block).astype(np.uint32)
+    places = np.empty(block, dtype=np.uint32)
+    moves = np.empty((np.max(roots[1:] - roots[:-1]), contributions.shape[1]))
+    for start in range(first, last, block):
+        n_rows = min(block, last - start)
+        encode(X, start, start + n_rows, edges, features, codes)
+        for tree in range(len(depths)):
+            descend(codes, rows, n_rows, packed, roots[tree], depths[tree], mask, places)
+            _fill_moves(nodes, roots[tree], roots[tree + 1], values, moves)
+            for k in range(n_rows):
+                for j in range(contributions.shape[1]):
+                    contributions[start + k, j] += moves[places[k] - roots[tree], j]
+
+
+@njit(cache=True, nogil=True)
+def number_rows(X, first, last, edges, features, codes, packed, roots, depths, mask, leaves):
     """Write the number of the leaf within its tree, for rows ``first`` to ``last`` of X and all trees."""
     block = len(codes)  # as many rows as there is room for
     rows = np.arange(block).astype(np.uint32)
@@ -205,7 +245,7 @@ def number_rows(X, first, last, edges, features, codes, nodes, roots, depths, ma
         n_rows = min(block, last - start)
         encode(X, start, start + n_rows, edges, features, codes)
         for tree in range(len(depths)):
-            descend(codes, rows, n_rows, nodes, roots[tree], depths[tree], mask, places)
+            descend(codes, rows, n_rows, packed, roots[tree], depths[tree], mask, places)
             for k in range(n_rows):
                 leaves[start + k, tree] = places[k] - roots[tree]
 

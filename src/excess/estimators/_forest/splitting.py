@@ -1,13 +1,148 @@
-"""The split of a node, in the histograms of its features: the best one of each, or one that is drawn at random."""
+"""Criteria of a split, histograms of packed counts, and the split of a node that they give.
+
+With ``f(x) = x ln x``, ``I(on, off) = f(on) + f(off) - f(on + off)`` is minus the entropy of a node times its number
+of events, and Li & Ma's ``S^2 / 2 = I(on, off) - on ln q - off ln(1 - q)``. Of ``S_left^2 + S_right^2`` only the ``I``
+depend on the split, whatever alpha is, so it ranks splits as information gain does.
+
+Histograms have On weights in the upper 32 bits of a number, Off weights in the lower. One addition counts an event
+whatever its label, and a histogram has half the memory of two. The halves cannot run into each other: they have room
+for the weights of some 2^31 events, the most that a forest takes. Integer sums are exact, so they depend neither on
+the order of events nor on how these are divided among threads or workers.
+"""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
 
-from excess._core.compilation import njit
-from excess.estimators._forest.criterion import INFORMATION, information, li_ma, x_log_x
+from excess._utils.compilation import njit
+from excess.estimators._forest.binning import ON_BIT, WEIGHT_MASK
+
+INFORMATION, LI_MA = 0, 1
+CRITERIA = {"information": INFORMATION, "li_ma": LI_MA}
+
+TABLE_SIZE = 1 << 16  # counts below this look ``x ln x`` up; larger ones are rare enough to compute it
+
+
+@njit(cache=True, nogil=True)
+def x_log_x_table(size):
+    """Return ``x ln x`` for x = 0, 1, ..., size - 1."""
+    # 0 ln 0 and 1 ln 1 are 0
+    table = np.zeros(size)
+    for x in range(2, size):
+        table[x] = x * math.log(x)
+    return table
+
+
+@njit(cache=True, nogil=True)
+def x_log_x(x, table):
+    """Return ``x ln x`` of an integer."""
+    # the same expression as in the table
+    return table[x] if x < len(table) else x * math.log(x)
+
+
+@njit(cache=True, nogil=True)
+def information(on, off, table):
+    """Return minus the entropy of a node times its number of events."""
+    return x_log_x(on, table) + x_log_x(off, table) - x_log_x(on + off, table)
+
+
+@njit(cache=True, nogil=True)
+def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
+    """Return ``S^2 / 2``, one-sided: 0 for a deficit. The logarithms are those of alpha and of 1 + alpha."""
+    # with q = alpha / (1 + alpha): -on ln q - off ln(1 - q) = -on ln alpha + (on + off) ln(1 + alpha), so that the two
+    # logarithms are taken once per node and the table serves for the rest
+    if on <= alpha * off:
+        return 0.0
+    return information(on, off, table) - on * log_alpha + (on + off) * log_1p_alpha
+
+
+def node_information(n_on: NDArray[np.int64], n_off: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the information of many nodes at once."""
+    n = n_on + n_off
+    return xlogy(n_on, n_on) + xlogy(n_off, n_off) - xlogy(n, n)
+
+
+_ON_SHIFT, _ABOVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(ON_BIT + 1), np.uint64(WEIGHT_MASK)
+_ONE, _FIVE = np.uint64(1), np.uint64(5)
+
+
+@njit(cache=True, nogil=True)
+def packed_counts(element):
+    """Return the weight of an event as packed counts, from the element that holds label and weight."""
+    bits = np.uint64(element)
+    # bit 7 is the label, the bits below and above it are the weight; a narrow element has none above, which the
+    # compiler knows. The weight is shifted by 32 for On and by 0 for Off, without a branch
+    weight = (bits & _WEIGHT) | ((bits >> _ABOVE) << _ON_SHIFT)
+    return np.int64(weight << (((bits >> _ON_SHIFT) & _ONE) << _FIVE))
+
+
+@njit(cache=True, nogil=True)
+def _count_four(codes, start, end, label, a, b, c, d, count_a, count_b, count_c, count_d):
+    """Fill four histograms in one pass; as separate arguments, their addresses stay in registers."""
+    # Records outside, features inside: label and weight are unpacked once for four features, and the codes of a record
+    # lie in one or two lines of the cache. The four additions go to different arrays and do not wait for each other.
+    for i in range(np.uint64(start), np.uint64(end)):
+        counts = packed_counts(codes[i, label])
+        count_a[codes[i, a]] += counts
+        count_b[codes[i, b]] += counts
+        count_c[codes[i, c]] += counts
+        count_d[codes[i, d]] += counts
+
+
+@njit(cache=True, nogil=True)
+def _count_one(codes, start, end, label, a, count_a, touched):
+    for i in range(np.uint64(start), np.uint64(end)):
+        code = codes[i, a]
+        count_a[code] += packed_counts(codes[i, label])
+        # known when this is compiled: there is one version with marks, for wide codes, and one without
+        if touched is not None:
+            touched[code >> 6] = 1
+
+
+@njit(cache=True, nogil=True)
+def fill_histograms(codes, start, end, n_features, chosen, histograms, touched):
+    """Add the packed counts of records ``start`` to ``end`` to the histograms of the chosen features."""
+    label = np.uint64(n_features)  # the element after the codes
+    k = 0
+    if touched is None:
+        # narrow codes: 256 counts of 8 bytes, so that four histograms fit into the first-level cache together
+        while k + 4 <= len(chosen):
+            _count_four(
+                codes, start, end, label,
+                np.uint64(chosen[k]), np.uint64(chosen[k + 1]), np.uint64(chosen[k + 2]), np.uint64(chosen[k + 3]),
+                histograms[k], histograms[k + 1], histograms[k + 2], histograms[k + 3],
+            )  # fmt: skip
+            k += 4
+        while k < len(chosen):
+            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], None)
+            k += 1
+    else:
+        # wide codes: a histogram may have a count per event; one at a time, to stay in the cache
+        while k < len(chosen):
+            _count_one(codes, start, end, label, np.uint64(chosen[k]), histograms[k], touched[k])
+            k += 1
+
+
+@njit(cache=True, nogil=True)
+def clear_histograms(histograms, touched):
+    """Set all histograms to zero."""
+    if touched is None:
+        for k in range(histograms.shape[0]):
+            for code in range(histograms.shape[1]):
+                histograms[k, code] = 0
+    else:
+        # only blocks of 64 counts that were used: a small node must not pay for a histogram as wide as all events
+        for k in range(touched.shape[0]):
+            for block in range(touched.shape[1]):
+                if touched[k, block]:
+                    for code in range(64 * block, 64 * block + 64):
+                        histograms[k, code] = 0
+                    touched[k, block] = 0
+
 
 BEST, RANDOM = 0, 1
 SPLITTERS = {"best": BEST, "random": RANDOM}
@@ -31,14 +166,43 @@ def _value_of(left, right, criterion, alpha, log_alpha, log_1p_alpha, table):
 
 
 @njit(cache=True, nogil=True)
-def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha, table, best_value):
-    """Find the best split in one feature's histogram, if it exceeds ``best_value``.
+def _first_reaching(sums, first, last, offset, wanted):
+    """Return the first place of ``first`` to ``last`` whose sum less ``offset`` has so many events, or ``last``."""
+    # A binary search by selections: which half goes on is as good as random, and a branch would be mispredicted.
+    # Invariant: the result lies in first..first + n; sums never fall, because counts are not negative.
+    n = last - first
+    while n > 0:
+        half = n >> 1
+        left = sums[np.uint64(first + half)] - offset
+        is_below = (left >> _32) + (left & _LOW) < wanted
+        first = first + half + 1 if is_below else first
+        n = n - half - 1 if is_below else half
+    return first
 
-    ``counts`` has packed counts (On in the upper 32 bits, Off in the lower) per code, where code 0 counts missing
-    values; ``total`` are those of the node. The first ``n_present`` elements of ``present`` are the codes with events,
-    ascending. Returns the value of the best split (or ``best_value``), where in ``present`` the largest code is that
-    goes left (-1 if nothing exceeds ``best_value``), whether missing values go left, and the packed counts on the left.
-    """
+
+@njit(cache=True, nogil=True)
+def _search_information(sums, first, last, offset, total, table, best_value):
+    """Return the largest information of the splits after places ``first`` to ``last``, and its place."""
+    # The hot loop of a fit: unsigned indices spare the test for negative ones, and the caller has checked that the
+    # table is long enough, so that a candidate is six loads and no branch but the last, which is rarely taken.
+    best_position = -1
+    for position in range(np.uint64(first), np.uint64(last)):
+        left = sums[position] - offset
+        right = total - left
+        on_left, off_left = np.uint64(left >> _32), np.uint64(left & _LOW)
+        on_right, off_right = np.uint64(right >> _32), np.uint64(right & _LOW)
+        value = (table[on_left] + table[off_left] - table[on_left + off_left]) + (
+            table[on_right] + table[off_right] - table[on_right + off_right]
+        )
+        if value > best_value:
+            best_value, best_position = value, np.int64(position)
+    return best_value, best_position
+
+
+@njit(cache=True, nogil=True)
+def search_feature(present, n_present, total, min_leaf, criterion, alpha, table, best_value):
+    """Find the best split of one feature, if it exceeds ``best_value``; see `present_codes`."""
+    codes, sums = present[0], present[1]
     # Counts stay packed while they are added and subtracted: both halves at once, without a carry between them,
     # because no half of a part exceeds that of the node.
     best_position = -1
@@ -46,64 +210,52 @@ def search_feature(counts, present, n_present, total, min_leaf, criterion, alpha
     best_left = np.int64(0)
     n_total = (total >> _32) + (total & _LOW)
     log_alpha, log_1p_alpha = math.log(alpha), math.log1p(alpha)
-    any_missing = present[0] == 0  # codes ascend, so that code 0 can only come first
+    any_missing = codes[0] == 0  # codes ascend, so that code 0 can only come first
     # one pass with missing values on the right and, if the node has any, a second one with them on the left
     for missing_left in range(2 if any_missing else 1):
-        left = np.int64(0)
-        # with missing values on the left, they alone are the first candidate
-        for position in range(1 if any_missing and missing_left == 0 else 0, n_present):
-            # invariant: left holds the counts of all codes up to this one, and of missing values on the second pass
-            left += counts[present[position]]
-            n_left = (left >> _32) + (left & _LOW)
-            n_right = n_total - n_left
-            if n_left < min_leaf:
-                continue
-            if n_right < min_leaf or n_right == 0:
-                break  # the right side only shrinks from here on
-            value = _value_of(left, total - left, criterion, alpha, log_alpha, log_1p_alpha, table)
-            # strictly: among equal splits the first one wins, the lowest code of the lowest feature
-            if value > best_value:
-                best_value, best_position = value, position
-                best_missing_left, best_left = missing_left == 1, left
+        missing_right = any_missing and missing_left == 0
+        offset = sums[0] if missing_right else np.int64(0)
+        # The left side only grows, so that the places with enough events on either side are neighbours. With missing
+        # values on the left, they alone are the first candidate.
+        first = _first_reaching(sums, 1 if missing_right else 0, n_present, offset, min_leaf)
+        last = _first_reaching(sums, first, n_present, offset, n_total - max(min_leaf, 1) + 1)
+        # strictly larger: among equal splits the first one wins, the lowest code of the lowest feature
+        position = -1
+        if criterion == INFORMATION and n_total < len(table):
+            best_value, position = _search_information(sums, first, last, offset, total, table, best_value)
+        else:
+            for place in range(first, last):
+                left = sums[place] - offset
+                value = _value_of(left, total - left, criterion, alpha, log_alpha, log_1p_alpha, table)
+                if value > best_value:
+                    best_value, position = value, place
+        if position >= 0:
+            best_position, best_missing_left, best_left = position, missing_left == 1, sums[position] - offset
     return best_value, best_position, best_missing_left, best_left
 
 
 @njit(cache=True, nogil=True)
-def draw_border(counts, present, n_present, total, min_leaf, bits):
-    """Draw one split of a feature, from 64 random bits; arguments as for `search_feature`.
-
-    All borders between codes that leave enough events on either side are equally likely, also those between empty
-    codes; missing values go to either side. Returns the largest code that goes left (-1 if no border is possible),
-    whether missing values go left, and the packed counts on the left.
-    """
+def draw_border(present, n_present, total, min_leaf, bits):
+    """Draw one split of a feature, from 64 random bits; arguments as for `search_feature`."""
+    codes, sums = present[0], present[1]
     n_total = (total >> _32) + (total & _LOW)
-    any_missing = present[0] == 0
+    any_missing = codes[0] == 0
     missing_left = any_missing and (bits & _ONE) == _ONE
-    start = 1 if any_missing and not missing_left else 0
-    # the places with enough events on either side are neighbours: the left side only grows, the right one only shrinks
-    first, last = -1, -1
-    left = np.int64(0)
-    for position in range(start, n_present):
-        left += counts[present[position]]
-        n_left = (left >> _32) + (left & _LOW)
-        n_right = n_total - n_left
-        if n_right < min_leaf or n_right == 0:
-            break
-        if n_left >= min_leaf:
-            first, last = (position if first < 0 else first), position
-    if first < 0:
+    missing_right = any_missing and not missing_left
+    start, offset = (1, sums[0]) if missing_right else (0, np.int64(0))
+    first = _first_reaching(sums, start, n_present, offset, min_leaf)
+    last = _first_reaching(sums, first, n_present, offset, n_total - max(min_leaf, 1) + 1)
+    if first == last:
         return -1, False, np.int64(0)
-    # the codes that the border may follow: up to the one before the next that holds events
-    lowest = present[first] if present[first] > 0 else present[1] - 1
-    highest = present[last + 1] - 1 if last + 1 < n_present else present[last]
+    # the codes that the border may follow: up to the one before the next that has events
+    lowest = codes[first] if codes[first] > 0 else codes[1] - 1
+    highest = codes[last] - 1 if last < n_present else codes[last - 1]
     # the upper 32 bits as a number in [0, 1), times the number of codes
     code = lowest + np.int64(((bits >> _HALF) * np.uint64(highest - lowest + 1)) >> _HALF)
-    left = np.int64(0)
-    for position in range(start, n_present):
-        if present[position] > code:
-            break
-        left += counts[present[position]]
-    return code, missing_left, left
+    place = first
+    while place + 1 < last and codes[place + 1] <= code:
+        place += 1
+    return code, missing_left, sums[place] - offset
 
 
 @njit(cache=True, nogil=True)
@@ -114,21 +266,28 @@ def value_of_split(left, total, criterion, alpha, table):
 
 @njit(cache=True, nogil=True)
 def present_codes(counts, n_codes, touched, present):
-    """List the codes with events, ascending; return how many. ``touched`` marks blocks of 64 codes, if given."""
+    """Write the codes with events, ascending, and the sums of counts up to each, as rows of ``present``.
+
+    Return how many there are. ``touched`` marks blocks of 64 codes, if given.
+    """
     # A code is always written and the number moves on by 0 or 1, so that there is no branch to mispredict; present has
-    # one element more than there are codes.
-    n_present = 0
+    # one column more than there are codes. Sums of all codes up to one serve every candidate of the search.
+    codes, sums = present[0], present[1]
+    n_present = np.uint64(0)
+    total = np.int64(0)
     if touched is None:
         for code in range(n_codes):
-            present[n_present] = code
-            n_present += counts[code] != 0
+            total += counts[code]
+            codes[n_present], sums[n_present] = code, total
+            n_present += np.uint64(counts[code] != 0)
     else:
         for block in range((n_codes + 63) // 64):
             if touched[block]:
                 for code in range(64 * block, min(64 * block + 64, n_codes)):
-                    present[n_present] = code
-                    n_present += counts[code] != 0
-    return n_present
+                    total += counts[code]
+                    codes[n_present], sums[n_present] = code, total
+                    n_present += np.uint64(counts[code] != 0)
+    return np.int64(n_present)
 
 
 @njit(cache=True, nogil=True)
@@ -146,9 +305,9 @@ def value_to_exceed(total, criterion, alpha, table):
 @njit(cache=True, nogil=True)
 def place_border(present, n_present, position, n_codes):
     """Return the largest code that goes left: in the middle of the empty codes that follow, for a fairer border."""
-    code = present[position]
+    code = present[0, position]
     if code == 0:  # missing values go left, all others right
         return code
     if position + 1 == n_present:  # missing values go right, all others left, also those that the node does not hold
         return n_codes - 1
-    return (code + present[position + 1] - 1) // 2
+    return (code + present[0, position + 1] - 1) // 2

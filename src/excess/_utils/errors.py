@@ -1,0 +1,115 @@
+"""Errors about event files, settings and arguments, and context managers that add the place to a message."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+_logger = logging.getLogger("excess")
+
+
+class EventFileError(ValueError):
+    """A problem with a file of events or of settings; the message starts with its path."""
+
+
+class ArgumentError(ValueError):
+    """An argument that is wrong in itself, or does not go with others; the command line shows it as a wrong option."""
+
+    def __init__(self, argument: str, problem: str) -> None:
+        super().__init__(f"{argument} {problem.replace('`', '')}")
+        self.argument, self.problem = argument, problem
+
+
+class MismatchError(ArgumentError):
+    """An argument that is right in itself and does not fit the content of files; the command line names its option."""
+
+
+def require(module: str, doing: str, *, extra: str | None = None) -> Any:
+    """Import a library when it is needed; ImportError names the library, or the extra of this package, to install."""
+    try:
+        with ignore_local_settings():
+            return importlib.import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0]
+        remedy = package if extra is None else f"'excess[{extra}]'"
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == package:
+            raise ImportError(f"{doing} needs {package}: pip install {remedy}") from error
+        problem = f"{package}, which is installed but does not work here ({error})"
+        raise ImportError(f"{doing} needs {problem}: pip install --upgrade {remedy}") from error
+
+
+_LOCAL_SETTINGS = (".numba_config.yaml", "matplotlibrc")
+_hiding = RLock()
+
+
+@contextmanager
+def ignore_local_settings() -> Iterator[None]:
+    """Let libraries that are imported in the block not find settings in the current folder."""
+
+    def exists(path: Any) -> bool:
+        return path not in _LOCAL_SETTINGS and usual(path)
+
+    with _hiding:
+        usual = os.path.exists
+        os.path.exists = exists  # both libraries look for the bare name
+        try:
+            yield
+        finally:
+            os.path.exists = usual
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint with the known names that are nearest to an unknown one."""
+    by_lower = {other.lower(): other for other in known}
+    close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    if close:
+        return f"did you mean {' or '.join(repr(by_lower[other]) for other in close)}?"
+    names = sorted(by_lower.values())
+    return f"known are {', '.join(names[:8])}{', ...' if len(names) > 8 else ''}" if names else "none is known"
+
+
+def missing_column(name: str, known: Iterable[str]) -> str:
+    """Return the message that a table lacks a column, with the nearest names."""
+    return f"has no column {name!r}; {nearest(name, known)}"
+
+
+@contextmanager
+def prefix_errors(where: str) -> Iterator[None]:
+    """Put a place in front of the messages of errors, unless they contain it already."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        if not where or where.split(", chunk ")[0] in str(error):
+            raise
+        kind = ValueError if isinstance(error, ValueError) else TypeError
+        raise kind(f"{where}: {error}") from error
+
+
+@contextmanager
+def wrap_errors(path: Path, doing: str) -> Iterator[None]:
+    """Turn the exceptions of a library about a file into EventFileError with the path in the message."""
+    _logger.debug("%s: %s", path, doing)
+    try:
+        yield
+    except (EventFileError, ImportError):
+        raise
+    except MemoryError as error:
+        raise MemoryError(f"{path}: {doing} needs more memory than there is") from error
+    except OSError as error:
+        raise EventFileError(f"{path}: {doing} failed ({_reason(error)})") from error
+    except Exception as error:  # with damaged files the libraries raise exceptions of many types
+        hint = "; is the file damaged?" if doing.startswith("reading") else ""
+        raise EventFileError(f"{path}: {doing} failed ({_reason(error)}){hint}") from error
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of the message of an exception, or its type."""
+    text = (getattr(error, "strerror", None) or str(error)).strip()
+    return text.splitlines()[0].rstrip(".") if text else type(error).__name__

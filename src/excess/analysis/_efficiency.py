@@ -1,0 +1,543 @@
+"""The efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from excess._utils.checks import BoolArray, FloatArray, as_choice, as_floats, as_int, as_probability
+from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
+from excess._utils.files import check_outputs, made_folder, prepare_folder, replacing
+from excess._utils.threads import progress_bar
+from excess.analysis._apply import TrainedModel, load_model, score_features, score_showers
+from excess.analysis._detect import check_simulated_columns
+from excess.config._columns import checked_expression, energy_expression, evaluate, names_in, zenith_expression
+from excess.config._model import to_features
+from excess.detection._result import bin_labels
+from excess.estimators._model_file import ModelFileError
+from excess.io._fits import multiply_effective_area, pointing_zenith, write_efficiency
+from excess.io._reading import describe, iter_events
+from excess.report._figures import plot_efficiency
+from excess.stats._significance import ONE_SIGMA, EventFraction, event_fraction
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_PER_DECADE = 5
+_ZENITH_STEP = 10.0
+_MAX_BINS = 10_000
+_SHOWER_KEYS = ["obs_id", "event_id"]
+_TABLE, _BIN_TABLE, _FITS = "efficiency.csv", "efficiency_by_bin.csv", "efficiency.fits"
+
+OF = {"all": "efficiency", "quality": "cut_efficiency"}
+"""Denominators of an efficiency, all events of the files or those that pass the quality cuts, and its name."""
+KINDS = ("all", "quality", "selected")
+"""Kinds of events that are counted; each is a subset of the previous one."""
+
+Bins = int | Sequence[float] | FloatArray | None
+
+
+@dataclass(frozen=True, eq=False)
+class BinCounts:
+    """Sums of weights, and of squared weights, of each kind of events in bins of one or two variables."""
+
+    edges: tuple[FloatArray, ...]
+    counts: Mapping[str, FloatArray]
+    squares: Mapping[str, FloatArray]
+
+    @classmethod
+    def zeros(cls, *edges: FloatArray, kinds: Sequence[str] = KINDS) -> BinCounts:
+        """Return empty bins."""
+        shape = tuple(len(own) - 1 for own in edges)
+        return cls(edges, *({kind: np.zeros(shape) for kind in kinds} for _ in range(2)))
+
+    def add(self, values: Sequence[FloatArray], weights: FloatArray, passed: Mapping[str, BoolArray]) -> None:
+        """Add events to the sums in place, by the values to bin, their weights, and a mask for each kind."""
+        points = np.column_stack(values)
+        for kind, mask in passed.items():
+            for total, power in ((self.counts, 1), (self.squares, 2)):
+                total[kind][...] += np.histogramdd(points[mask], self.edges, weights=weights[mask] ** power)[0]
+
+    def fraction(self, of: str, confidence: float, axis: int | tuple[int, ...] | None = ()) -> EventFraction:
+        """Return the fraction of selected events, summed over the given axes of the bins (None for all axes)."""
+        as_choice("of", of, tuple(OF))
+        total, squares, selected = (
+            np.sum(own, axis=axis) for own in (self.counts[of], self.squares[of], self.counts["selected"])
+        )
+        effective = np.divide(total**2, squares, out=np.zeros_like(total), where=squares > 0)
+        # the sum of weights may exceed that of all events by rounding
+        return event_fraction(np.minimum(selected, total), total, n_effective=effective, confidence=confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Efficiency:
+    """The fraction of simulated gammas that a model selects, in bins of zenith distance and true energy."""
+
+    bins: BinCounts
+    n_outside: int
+    confidence: float
+    expressions: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+    model: Path | None = None
+    model_bins: BinCounts | None = None
+    model_bin_column: str = ""
+
+    @property
+    def counts(self) -> Mapping[str, FloatArray]:
+        """Events, or sums of their weights, by kind: arrays of shape (n_zeniths, n_energies)."""
+        return self.bins.counts
+
+    @property
+    def zenith_edges(self) -> FloatArray:
+        """Edges of the bins of zenith distance in deg."""
+        return self.bins.edges[0]
+
+    @property
+    def energy_edges(self) -> FloatArray:
+        """Edges of the bins of energy in TeV."""
+        return self.bins.edges[1]
+
+    @property
+    def model_bin_labels(self) -> tuple[str, ...]:
+        """Labels of the bins of the model; empty for a model without bins."""
+        return () if self.model_bins is None else bin_labels(self.model_bins.edges[0].tolist())
+
+    def fractions(self, of: str = "all") -> EventFraction:
+        """Return the efficiency in all bins, relative to all events or to those that pass the quality cuts."""
+        return self.bins.fraction(of, self.confidence)
+
+    def by_energy(self, of: str = "all") -> EventFraction:
+        """Return the efficiency by energy, for all zenith distances together."""
+        return self.bins.fraction(of, self.confidence, axis=0)
+
+    def by_zenith(self, of: str = "all") -> EventFraction:
+        """Return the efficiency by zenith distance, for all energies together."""
+        return self.bins.fraction(of, self.confidence, axis=1)
+
+    def mean(self, of: str = "all") -> EventFraction:
+        """Return the efficiency of all events in the bins together, for the simulated spectrum and its weights."""
+        return self.bins.fraction(of, self.confidence, axis=None)
+
+    def by_model_bin(self) -> EventFraction:
+        """Return the efficiency in each bin of the model, relative to events that pass the quality cuts."""
+        if self.model_bins is None:
+            raise ValueError("the model has one threshold for all events, and so no bins")
+        return self.model_bins.fraction("quality", self.confidence)
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """Bins as rows: edges in deg and TeV, counts, and both efficiencies with their intervals."""
+        n_zeniths, n_energies = self.counts["all"].shape
+        zeniths, energies = self.bins.edges
+        found: dict[str, Any] = {
+            "zenith_low": np.repeat(zeniths[:-1], n_energies),
+            "zenith_high": np.repeat(zeniths[1:], n_energies),
+            "energy_low": np.tile(energies[:-1], n_zeniths),
+            "energy_high": np.tile(energies[1:], n_zeniths),
+            **{f"n_{kind}": self.counts[kind].reshape(-1) for kind in KINDS},
+        }
+        for of, name in OF.items():
+            value, low, high = (array.reshape(-1) for array in self.fractions(of))
+            found |= {name: value, f"{name}_low": low, f"{name}_high": high}
+        return pd.DataFrame(found)
+
+    @property
+    def model_bin_table(self) -> pd.DataFrame | None:
+        """The bins of the model as rows; None for a model without bins."""
+        if self.model_bins is None:
+            return None
+        value, low, high = self.by_model_bin()
+        found: dict[str, Any] = {self.model_bin_column: self.model_bin_labels}
+        found |= {f"n_{kind}": self.model_bins.counts[kind] for kind in KINDS[1:]}
+        return pd.DataFrame({**found, "cut_efficiency": value, "cut_efficiency_low": low, "cut_efficiency_high": high})
+
+    def at(self, energy: Any, zenith: float | None = None, of: str = "all") -> FloatArray:
+        """Return the efficiency at energies in TeV, interpolated linearly in the logarithm of the energy."""
+        if zenith is None:
+            values = self.by_energy(of).value
+        else:
+            low, high = self.zenith_edges[:-1], self.zenith_edges[1:]
+            distance = np.maximum(np.maximum(low - zenith, zenith - high), 0.0)
+            distance[self.counts[of].sum(axis=1) == 0] = np.inf
+            values = self.fractions(of).value[int(np.argmin(distance))]
+        known = ~np.isnan(values)
+        centres = np.sqrt(self.energy_edges[1:] * self.energy_edges[:-1])
+        return np.interp(np.log(as_floats("energy", energy)), np.log(centres[known]), values[known])
+
+    def plot(self, *, of: str = "all", ax: Axes | None = None, path: str | PathLike[str] | None = None) -> Axes:
+        """Plot the efficiency by energy, with points for each bin of zenith distances; see `plot_efficiency`."""
+        found, edges = self.fractions(of), self.zenith_edges
+        names = [f"zenith {low:g} to {high:g} deg" for low, high in pairwise(edges)]
+        if "zenith" not in self.expressions:
+            names = ["all zenith distances"]
+        filled = [number for number in range(len(names)) if self.counts[of][number].any()]
+        lines = {names[number]: EventFraction(*(array[number] for array in found)) for number in filled}
+        label = "efficiency of all cuts" if of == "all" else "efficiency after quality cuts"
+        return plot_efficiency(self.energy_edges, lines, self.mean(of), label=label, ax=ax, path=path)
+
+    def write(
+        self,
+        folder: str | PathLike[str],
+        *,
+        of: str = "all",
+        plots: tuple[str, ...] = ("png",),
+        overwrite: bool = False,
+    ) -> list[Path]:
+        """Write the tables as CSV and FITS and the plot in the given formats into a folder; return the files."""
+        target = Path(folder)
+        check_outputs(_files_in(target, self.model_bins is not None, plots), self._inputs, overwrite=overwrite)
+        named = {_TABLE: self.table, _BIN_TABLE: self.model_bin_table}
+        tables = {target / name: table for name, table in named.items() if table is not None}
+        prepare_folder(target)
+        for path, table in tables.items():
+            with replacing(path) as temporary:
+                table.to_csv(temporary, index=False)
+        columns = {f"N_{kind.upper()}": self.counts[kind] for kind in KINDS}
+        for kind, name, short in (("all", "EFFICIENCY", "EFF"), ("quality", "CUT_EFF", "CUT_EFF")):
+            own = self.fractions(kind)
+            columns |= {name: own.value, f"{short}_ERR": own.error, f"{short}_LOW": own.low, f"{short}_HIGH": own.high}
+        write_efficiency(target / _FITS, self.energy_edges, self.zenith_edges, columns, self._remarks)
+        drawn = [target / f"efficiency.{suffix}" for suffix in plots]
+        for path in drawn:
+            self.plot(of=of, path=path)
+        return [*tables, target / _FITS, *drawn]
+
+    def correct_effective_area(
+        self,
+        file: str | PathLike[str],
+        output: str | PathLike[str],
+        *,
+        zenith: float | None = None,
+        of: str = "all",
+        overwrite: bool = False,
+    ) -> Path:
+        """Write a copy of a FITS file whose effective area is multiplied by the efficiency, and return its path."""
+        source = Path(file)
+        if not source.is_file():
+            raise EventFileError(f"{source}: does not exist")
+        target = Path(output) / source.name if Path(output).is_dir() else Path(output)
+        check_outputs([target], [source, *self._inputs], overwrite=overwrite)
+        prepare_folder(target.parent)
+        angle = pointing_zenith(source) if zenith is None else zenith
+        where = "all zenith distances" if angle is None else f"zenith distance {angle:.1f} deg"
+        history = (f"EFFAREA times the efficiency of a cut, {OF[of]} at {where}.", *self._remarks)
+        multiply_effective_area(source, target, lambda energy: self.at(energy, angle, of), of, history)
+        return target
+
+    def describe(self) -> dict[str, Any]:
+        """Return all numbers for scripts: the bins as columns, the means, and what they were computed from."""
+        by_bin = self.model_bin_table
+        return {
+            "mean": {name: self.mean(of)._asdict() for of, name in OF.items()},
+            "n_events": {kind: float(self.counts[kind].sum()) for kind in KINDS},
+            "n_outside": self.n_outside,
+            "confidence": self.confidence,
+            "expressions": dict(self.expressions),
+            "bins": self.table.to_dict("list"),
+            "model_bins": None if by_bin is None else by_bin.to_dict("list"),
+        }
+
+    @property
+    def _inputs(self) -> list[Path]:
+        return [*self.files, *([] if self.model is None else [self.model])]
+
+    @property
+    def _remarks(self) -> tuple[str, ...]:
+        """Description of the numbers for file headers."""
+        computed = ", ".join(f"{name}: {expression}" for name, expression in self.expressions.items())
+        return (
+            "EFFICIENCY is the fraction of simulated gammas that the model selects, CUT_EFF that of those which pass "
+            f"its quality cuts; intervals of Wilson with probability {self.confidence:g}; {computed}.",
+            f"model: {'' if self.model is None else self.model.name}; gammas: {', '.join(p.name for p in self.files)}.",
+        )
+
+
+def efficiency(
+    model: TrainedModel | str | PathLike[str],
+    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    *,
+    energy: str | None = None,
+    zenith: str | None = None,
+    weights: str | None = None,
+    energy_bins: Bins = None,
+    zenith_bins: Bins = None,
+    confidence: float = ONE_SIGMA,
+    chunk_rows: int = 200_000,
+    n_jobs: int = -1,
+    verbose: bool = False,
+) -> Efficiency:
+    """Count which simulated gammas a model selects, in bins of true energy and zenith distance.
+
+    The files are read twice, for the ranges of the bins and for the events, in constant memory. There is no cut on the
+    direction: all gammas of the files count, whether or not they would be in the On region. Where rows are telescope
+    images, because the model takes parameters of these, showers are counted: one is selected if the mean score of its
+    images exceeds the threshold.
+
+    Parameters
+    ----------
+    model : TrainedModel or path
+        From `train`, or its file.
+    files : path or sequence of paths
+        Simulated gammas, with the columns of the model's features and quality cuts.
+    energy : str or None, default=None
+        Column of true energies, or an expression of columns, in TeV; by default a column that is known, such as
+        ``true_energy``, ``mc_energy`` or FACT's ``corsika_event_header_total_energy`` (which is in GeV).
+    zenith : str or None, default=None
+        The same for zenith distances in deg, such as ``"90 - true_alt"``. Where no column is known, there is one bin
+        for all.
+    weights : str or None, default=None
+        Column or expression of weights of events, such as those of another spectrum.
+    energy_bins : int, sequence of float or None, default=None
+        Number of bins of equal width in the logarithm, or their edges in TeV; by default five per decade.
+    zenith_bins : int, sequence of float or None, default=None
+        Number of bins, or their edges in deg; by default bins of 10 deg.
+    confidence : float, default=0.6827
+        Probability of the intervals, by default that of one standard deviation.
+    chunk_rows : int, default=200_000
+        Events in memory at a time.
+    n_jobs : int, default=-1
+        Cores, for a model that is read from its file.
+    verbose : bool, default=False
+        Show a progress bar.
+
+    Returns
+    -------
+    Efficiency
+        With ``table``, ``plot``, ``write`` and ``correct_effective_area``.
+
+    Raises
+    ------
+    ModelFileError
+        If the model was trained on one of the files.
+    EventFileError
+        If a column is missing, or there are no events.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.analysis import OnOffDataset, efficiency, train
+    >>> from excess.io import write_events
+    >>> from excess.dataset import simulate_labelled, simulate_observation
+    >>> trained = train(OnOffDataset.from_files(simulate_observation(60_000, 400, random_state=0)), "li-ma-tree")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_events(simulate_labelled(5_000, 0, random_state=1), Path(folder, "gammas.csv"))
+    ...     found = efficiency(trained, Path(folder, "gammas.csv"), energy="size / 100", energy_bins=[0.5, 1, 2, 4, 8])
+    >>> print(found.mean())
+    0.924 (0.920 to 0.928)
+    """
+    as_probability("confidence", confidence)
+    trained = model if isinstance(model, TrainedModel) else load_model(model, n_jobs=n_jobs)
+    paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
+    described = [describe(path) for path in paths]
+    _refuse_seen(trained, paths)
+    for path in paths:
+        check_simulated_columns(path, trained.config.columns_needed())
+    truth = _Truth.of(described[0].columns, energy, zenith, weights)
+    needed = [*trained.config.columns_needed(), *truth.columns]
+    # rows are images of showers where a column is needed that only images have
+    keys = [] if set(needed) <= set(described[0].columns) else _SHOWER_KEYS
+    total = sum(found.n_events for found in described)
+    bins = trained.config.bins
+    by_bin = None
+    if bins is not None:
+        by_bin = BinCounts.zeros(np.array([-np.inf, *trained.model.edges, np.inf]), kinds=KINDS[1:])
+    n_outside = 0
+    with progress_bar("Counting simulated gammas", 2 * total, shown=verbose) as tick:
+        lowest, highest = _find_ranges(truth, paths, chunk_rows, tick)
+        energies = _energy_edges(energy_bins, lowest[0], highest[0])
+        zeniths = np.array([0.0, 90.0])
+        if truth.zenith is not None:
+            zeniths = _zenith_edges(zenith_bins, lowest[1], highest[1])
+        counted = BinCounts.zeros(zeniths, energies)
+        for table in iter_events(paths, list(dict.fromkeys([*needed, *keys])), chunk_rows=chunk_rows):
+            with prefix_errors(str(table.attrs.get("file", paths[0]))):
+                features = to_features(table, trained.config)
+                known, scores = truth.of_events(table), score_features(trained.model, features)
+                valid, selected = features.valid, scores.selected
+                if keys:
+                    shower = table.groupby(keys, sort=False).ngroup().to_numpy()
+                    first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
+                    scores = score_showers(trained.model, scores, shower, len(first))
+                    valid, selected = np.isfinite(scores.score), scores.selected[shower]
+                if bins is not None and by_bin is not None:
+                    # images are counted one by one, as their showers are selected
+                    own = features.valid
+                    value = features.X[own, features.names.index(bins.column)]
+                    by_bin.add(
+                        [value], known[2][own], {"quality": np.ones(len(value), bool), "selected": selected[own]}
+                    )
+                if keys:
+                    known, selected = tuple(values[first] for values in known), scores.selected
+                true_energy, true_zenith, weight = known
+                inside = _within(true_energy, energies) & _within(true_zenith, zeniths)
+                n_outside += int(np.count_nonzero(~inside))
+                passed = {"all": inside, "quality": inside & valid, "selected": inside & selected}
+                counted.add([true_zenith, true_energy], weight, passed)
+            tick(len(table))
+    if counted.counts["all"].sum() == 0:
+        raise EventFileError(
+            f"{paths[0]}: none of {total:,} simulated events lies in the bins; energies are from {lowest[0]:.4g} to "
+            f"{highest[0]:.4g} TeV: {truth.energy}"
+        )
+    column = "" if bins is None else bins.column
+    return Efficiency(counted, n_outside, confidence, truth.expressions, tuple(paths), trained.path, by_bin, column)
+
+
+def _within(values: FloatArray, edges: FloatArray) -> BoolArray:
+    """Return which values lie in any bin; False for NaN."""
+    return np.asarray((values >= edges[0]) & (values <= edges[-1]))
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """Expressions of what is known about simulated events."""
+
+    energy: str
+    zenith: str | None
+    weights: str | None
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...], energy: str | None, zenith: str | None, weights: str | None) -> _Truth:
+        """Find the expressions for files with these columns."""
+        if weights is not None:
+            weights = checked_expression("weights", columns, weights)
+        return cls(energy_expression(columns, energy), zenith_expression(columns, zenith), weights)
+
+    @property
+    def expressions(self) -> dict[str, str]:
+        """Expressions by name, as far as they are known."""
+        given = {"energy": self.energy, "zenith": self.zenith, "weights": self.weights}
+        return {name: expression for name, expression in given.items() if expression is not None}
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that the expressions need."""
+        return list(dict.fromkeys(name for text in self.expressions.values() for name in names_in(text)))
+
+    def of_events(self, table: pd.DataFrame) -> tuple[FloatArray, ...]:
+        """Return energies, zenith distances (45 deg where they are not known) and weights of events."""
+        found = {name: evaluate(text, table).astype(np.float64) for name, text in self.expressions.items()}
+        weights = found.get("weights", np.ones(len(table)))
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise EventFileError(f"weights {self.weights!r} must be finite and not negative for all simulated events")
+        return found["energy"], found.get("zenith", np.full(len(table), 45.0)), weights
+
+
+def _find_ranges(
+    truth: _Truth, paths: list[Path], chunk_rows: int, tick: Any
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the lowest and the highest finite energy and zenith distance."""
+    lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
+    for table in iter_events(paths, truth.columns, chunk_rows=chunk_rows):
+        energy, zenith, _ = truth.of_events(table)
+        energy = energy[energy > 0]  # which takes NaN away as well
+        for number, values in enumerate((energy, zenith)):
+            known = values[np.isfinite(values)]
+            if len(known):
+                lowest[number] = min(lowest[number], known.min())
+                highest[number] = max(highest[number], known.max())
+        tick(len(table))
+    for number, (name, text) in enumerate((("energy", truth.energy), ("zenith distance", truth.zenith))):
+        if lowest[number] > highest[number]:
+            raise EventFileError(f"{paths[0]}: no simulated event has a finite {name} above 0: {text}")
+    if lowest[1] < -1e-6 or highest[1] > 180:
+        raise EventFileError(
+            f"{paths[0]}: zenith distances {truth.zenith!r} are from {lowest[1]:.4g} to {highest[1]:.4g}, which are no "
+            "angles in deg; give an expression, such as '90 - true_alt'"
+        )
+    return (float(lowest[0]), float(lowest[1])), (float(highest[0]), float(highest[1]))
+
+
+def _energy_edges(bins: Bins, lowest: float, highest: float) -> FloatArray:
+    """Return edges of bins in TeV."""
+    if bins is None:
+        first, last = (_PER_DECADE * math.log10(value) for value in (lowest, highest))
+        # at whole numbers of bins per decade, also where the ends are such numbers but for rounding
+        numbers = np.arange(math.floor(first + 1e-9), max(math.ceil(last - 1e-9), math.floor(first + 1e-9) + 1) + 1)
+        edges = 10.0 ** (numbers / _PER_DECADE)
+        edges[0], edges[-1] = min(edges[0], lowest), max(edges[-1], highest)
+        return edges
+    if _is_number(bins):
+        n_bins = as_int("energy_bins", bins, minimum=1)
+        edges = np.geomspace(lowest, max(highest, lowest * 1.01), n_bins + 1).astype(np.float64)
+        edges[0] = lowest
+        edges[-1] = max(edges[-1], highest)
+        return edges
+    return _checked_edges("energy_bins", bins, above=0.0)
+
+
+def _zenith_edges(bins: Bins, lowest: float, highest: float) -> FloatArray:
+    """Return edges of bins in deg."""
+    if bins is None:
+        first = math.floor(lowest / _ZENITH_STEP)
+        numbers = np.arange(first, max(math.ceil(highest / _ZENITH_STEP), first + 1) + 1, dtype=np.float64)
+        return _ZENITH_STEP * numbers
+    if _is_number(bins):
+        n_bins = as_int("zenith_bins", bins, minimum=1)
+        return np.linspace(lowest, max(highest, lowest + 1e-6), n_bins + 1).astype(np.float64)
+    return _checked_edges("zenith_bins", bins, above=-1e-9)
+
+
+def _is_number(bins: Any) -> bool:
+    return isinstance(bins, (int, np.integer)) and not isinstance(bins, bool)
+
+
+def _checked_edges(argument: str, bins: Any, above: float) -> FloatArray:
+    edges = as_floats(argument, bins)
+    if edges.ndim != 1 or not 2 <= len(edges) <= _MAX_BINS or (np.diff(edges) <= 0).any() or edges[0] <= above:
+        raise ArgumentError(argument, "must be a number of bins, or ascending edges of which none is negative or 0")
+    return edges
+
+
+def _refuse_seen(trained: TrainedModel, paths: list[Path]) -> None:
+    """Raise ModelFileError if the model was trained on one of the files: its efficiency there would be too high."""
+    for path in paths:
+        if trained.has_seen(path):
+            raise ModelFileError(
+                f"{trained.path or 'the model'}: was trained on {path}, and selects more of what it has seen; give "
+                "simulated gammas that it has not"
+            )
+
+
+def _files_in(folder: Path, has_bins: bool, plots: Sequence[str]) -> list[Path]:
+    """Return what an efficiency is written to."""
+    tables = [_TABLE, _BIN_TABLE] if has_bins else [_TABLE]
+    return [folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots))]
+
+
+@contextmanager
+def claim_efficiency_folder(
+    folder: str | PathLike[str],
+    model: TrainedModel,
+    files: Iterable[str | PathLike[str]],
+    *,
+    areas: Iterable[str | PathLike[str]] = (),
+    plots: Sequence[str] = ("png",),
+    overwrite: bool = False,
+) -> Iterator[Path]:
+    """Make the folder of an efficiency, and refuse what could not be written, before any event is read."""
+    target, given = Path(folder), [Path(path) for path in areas]
+    for path in given:
+        if not path.is_file():
+            raise EventFileError(f"{path}: does not exist")
+    inputs = [*files, *given, *([] if model.path is None else [model.path])]
+    outputs = _files_in(target, model.config.bins is not None, plots)
+    for path in given:
+        if target / path.name in outputs:
+            raise ArgumentError(
+                "areas", f"has {path}, whose copy would replace {path.name} of the efficiency itself; rename the file"
+            )
+    check_outputs([*outputs, *(target / path.name for path in given)], inputs, overwrite=overwrite)
+    with made_folder(target):
+        yield target

@@ -1,0 +1,545 @@
+"""The result of an analysis: a run, and the folder that stores it as one JSON file with its events in Parquet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from excess._utils import files as on_disk
+from excess._utils.checks import check_regular_file
+from excess._utils.errors import ArgumentError, EventFileError
+from excess._utils.version import versions
+from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_of_events
+from excess.dataset._regions import theta_columns
+from excess.detection._diagnostics import FeatureHistogram, SkyMap, Verdict, assess_models
+from excess.detection._null_test import NullTest
+from excess.detection._result import (
+    Detection,
+    DetectionBins,
+    Exposure,
+    Fold,
+    Nearby,
+    Outcome,
+    QuotedSignificance,
+    describe_limits,
+    models_table,
+    quoted_limits,
+    quoted_significance,
+)
+from excess.detection._simulation_check import SimulationAgreement
+from excess.estimators._binned import TunedBin
+from excess.io._coordinates import seconds_of
+from excess.report._page import write_plots, write_report
+from excess.stats._direction import PointSpread
+from excess.stats._significance import OnOffCounts
+
+_EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
+RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, "report.html", "result.json")
+"""Files of a run, in the order in which they appear; the last says that the run is finished."""
+_FORMAT = 1  # version of the run folder
+_OF_MODEL = ("fold", "score", "selected", "ratio")
+"""Columns of the events that a model adds, each with the name of the model in front."""
+
+
+def check_run_folder(
+    folder: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
+) -> None:
+    """Raise EventFileError if a run in a folder would replace another run, an input, or files of another origin."""
+    target = Path(folder)
+    outputs = [target / name for name in RUN_FILES]
+    on_disk.check_outputs(outputs, inputs, overwrite=True)
+    if not overwrite and _is_finished(target):
+        raise EventFileError(f"{target}: holds a finished run; give another folder, {on_disk.OR_OVERWRITE}")
+    on_disk.check_outputs(outputs, overwrite=overwrite)
+
+
+def _is_finished(folder: Path) -> bool:
+    if not (folder / RUN_FILES[-1]).is_file():
+        return False
+    try:
+        return "models" in json.loads((folder / RUN_FILES[-1]).read_text(encoding="utf-8"))
+    except (OSError, ValueError, TypeError, RecursionError):
+        return False
+
+
+@contextmanager
+def claim_run_folder(
+    folder: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
+) -> Iterator[Path]:
+    """Keep a folder for the results of one run, from before its work until they are written."""
+    target, given = Path(folder), list(inputs)
+    check_run_folder(target, given, overwrite=True)
+    with on_disk.made_folder(target), on_disk.locked(target):
+        on_disk.undo_unfinished(target, RUN_FILES)
+        check_run_folder(target, given, overwrite=overwrite)
+        yield target
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The result of an analysis.
+
+    Attributes
+    ----------
+    detections : mapping of str to Detection
+        Result of each model; the verdict is about the first one.
+    forward : mapping of str to Outcome
+        Both statistics of hold-out events by models that were trained on earlier events only, next to pooled ones.
+    null_tests : mapping of str to NullTest
+        Results where there is no source.
+    no_forward : str
+        Why there are no forward values, if there are none.
+    observed : dict
+        Numbers of events that were read, cut away and kept.
+    record : dict
+        Title, command, seed, options, files with checksums, and versions.
+    config : str
+        The configuration, as YAML.
+    events : DataFrame
+        One row per event: its identifiers, angles, region and group.
+    simulation : SimulationAgreement or None
+        Differences between simulated and observed events, if there was a simulation.
+    fold_models : FoldModels or None
+        The models of the folds of the first model, if `detect` was called with ``keep_models=True``.
+
+    See Also
+    --------
+    detect : Makes one.
+    read_run : Reads one from its folder.
+    """
+
+    detections: Mapping[str, Detection]
+    forward: Mapping[str, Outcome]
+    null_tests: Mapping[str, NullTest]
+    no_forward: str
+    observed: dict[str, Any]
+    record: dict[str, Any]
+    config: str
+    events: pd.DataFrame = field(repr=False)
+    simulation: SimulationAgreement | None = None
+    fold_models: FoldModels | None = field(default=None, repr=False)
+
+    @property
+    def alpha(self) -> float:
+        """Exposure ratio On/Off."""
+        return float(self.observed["alpha"])
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdict on each model, with its forward value and the null tests; the first is that of the run."""
+        return assess_models(self.detections, self.forward, self.null_tests)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the first model, which was chosen before anything was seen."""
+        return next(iter(self.verdicts.values()))
+
+    @property
+    def quoted(self) -> QuotedSignificance:
+        """The significance to quote of the first model: the forward one next to a pooled one, if it is known."""
+        name, first = next(iter(self.detections.items()))
+        return quoted_significance(first, self.forward.get(name))
+
+    @cached_property
+    def limits(self) -> dict[str, Mapping[str, float]]:
+        """Limits on the signal by each model, of the forward result where there is one; see `Detection.limits`."""
+        return {name: quoted_limits(found, self.forward.get(name)) for name, found in self.detections.items()}
+
+    @property
+    def limit_sentences(self) -> list[str]:
+        """Limits by the first model where it detects nothing, and an error of alpha that Off regions suggest."""
+        name, first = next(iter(self.detections.items()))
+        lines = [] if self.verdict.feasible else describe_limits(self.limits[name], first.required_significance)
+        suggested = self.observed.get("suggested_alpha_error")
+        if suggested and first.alpha_error is None:
+            lines.append(f"Off regions differ by more than chance; an error of alpha of {suggested:.2g} covers it.")
+        return lines
+
+    def models_table(self) -> pd.DataFrame:
+        """Return one row per model with its significances, and a first one for all events without a cut."""
+        return models_table(self.detections, self.forward, self.null_tests)
+
+    def result(self) -> dict[str, Any]:
+        """Return all numbers, as printed by ``--json`` and stored in ``result.json``."""
+        return {
+            "observation": self.observed,
+            "models": {name: self._model_result(name) for name in self.detections},
+            "null_tests": {name: test.to_dict() for name, test in self.null_tests.items()},
+            "no_forward": self.no_forward,
+            "simulation": None if self.simulation is None else self.simulation.to_dict(),
+            "run": self.record,
+        }
+
+    def _model_result(self, name: str) -> dict[str, Any]:
+        found, forward = self.detections[name], self.forward.get(name)
+        weights = {
+            key: {**own._asdict(), "folds": [(fold.reference_weights or {}).get(key) for fold in found.folds]}
+            for key, own in found.reference_weights.items()
+        }
+        several, radius = len(found.outcomes_by_observation) > 1, found.containment_radius
+        return {
+            **found.summary(),
+            "required_significance": found.required_significance,
+            **self.verdicts[name].summary(),
+            "limits": self.limits[name],
+            "point_spread": radius and dict(zip(("radius", "radius_error"), radius, strict=True)),
+            "constancy": None if found.constancy is None else found.constancy._asdict(),
+            "forward": None if forward is None else forward.to_dict(),
+            "tuned_alpha": [None if fold.tuned is None else fold.tuned.alpha for fold in found.folds],
+            "repeats": {name: values.tolist() for name, values in found.repeats.items()},
+            "permutations": {name: values.tolist() for name, values in found.permutations.items()},
+            "importances": None if found.importances is None else found.importances.tolist(),
+            "trust": weights or None,
+            "bins": None if found.bins is None else found.bins.to_dict(),
+            **({"observations": found.observations_frame().to_dict("index")} if several else {}),
+            "tuned_bins": [[tuned._asdict() for tuned in fold.bins] for fold in found.folds],
+        }
+
+    def write(self, folder: str | PathLike[str], *, report: bool = False, overwrite: bool = False) -> Path:
+        """Write the run into a folder, all of it or nothing.
+
+        ``result.json`` stores the numbers, versions, seed and checksums, ``config.yaml`` the configuration,
+        ``events.parquet`` one row per event with its score, selection and likelihood ratio by each model, and
+        ``nearby.parquet`` the events around the regions. ``result.json`` is written last: it marks a complete run.
+        With ``report=True`` there is a ``report.html`` as well, and ``fold_models.zip`` if the models were kept.
+        ``overwrite=True`` replaces a finished run, or other files of these names; files that the run has read are never
+        replaced.
+        """
+        target = on_disk.prepare_folder(Path(folder))
+        current = RUN_FILES[-1]
+        inputs = [entry["path"] for entry in self.record.get("files", [])]
+        with on_disk.locked(target, ".writing.lock", patience=60.0):
+            on_disk.undo_unfinished(target, RUN_FILES)
+            check_run_folder(target, inputs, overwrite=overwrite)
+            try:
+                with on_disk.replacing_together(target, RUN_FILES) as temporary:
+                    for current, write in self._writers(report).items():
+                        write(temporary / current)
+            except OSError as error:
+                raise EventFileError(
+                    f"{target / current}: cannot be written: {error.strerror or error}; {target} is unchanged"
+                ) from error
+        return target
+
+    def _writers(self, report: bool) -> dict[str, Callable[[Path], object]]:
+        """Return a function that writes each file of the run, in the order of `RUN_FILES`."""
+        nearby = self._nearby_events()
+        return {
+            "config.yaml": lambda path: on_disk.write_text(path, self.config),
+            _EVENTS: lambda path: self._scored_events().to_parquet(path, index=False),
+            **({} if nearby is None else {_NEARBY: lambda path: nearby.to_parquet(path, index=False)}),
+            **({} if self.fold_models is None else {FOLD_MODELS: self.fold_models.save}),
+            **({"report.html": self.report} if report else {}),
+            _RESULT: self._write_result,
+        }
+
+    def _write_result(self, path: Path) -> None:
+        """Write the numbers, with those that only the report needs, and the checksums of all files of the run."""
+        own = {
+            name: {
+                "folds": [_fold_to_dict(fold) for fold in found.folds],
+                "features": None if found.features is None else [one.to_dict() for one in found.features],
+                "sky": None if found.sky is None else found.sky.to_dict(),
+                "remarks": found.remarks,
+                "point_spread": None if found.point_spread is None else found.point_spread.numbers,
+            }
+            for name, found in self.detections.items()
+        }
+        files = {name: path.with_name(name) for name in ("config.yaml", _EVENTS, _NEARBY, FOLD_MODELS)}
+        stored = {
+            "format": _FORMAT,
+            "files": {name: on_disk.sha256_of(file) for name, file in files.items() if file.exists()},
+            "models": own,
+        }
+        content = on_disk.as_json({**self.result(), "store": stored})
+        on_disk.write_text(
+            path, json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False) + "\n"
+        )
+
+    def write_events(
+        self, folder: str | PathLike[str], *, overwrite: bool = False, verbose: bool = False
+    ) -> dict[Path, Applied]:
+        """Write copies of all event files, each event scored by the model that was not trained on its group.
+
+        Formats and columns are those of `apply`, with the fold of each event in ``excess_fold``; events outside all
+        regions are scored as well.
+        """
+        if self.fold_models is None:
+            raise ArgumentError("keep_models", "must be True in `detect` to write events")
+        files = [entry["path"] for entry in self.record["files"] if is_of_events(entry["kind"])]
+        if not files:
+            raise EventFileError("the events of this run are from a table; write them to a file, and detect from that")
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        written = apply(self.fold_models, files, folder, overwrite=overwrite, verbose=verbose)
+        self.record["options"]["write_events"] = str(Path(folder).resolve())
+        return written
+
+    def write_tables(self, folder: str | PathLike[str], *, overwrite: bool = False) -> list[Path]:
+        """Write events, groups, folds and, if there are several, observations and bins as CSV files; return them."""
+        tables: dict[str, Callable[[], pd.DataFrame]] = {
+            "events.csv": self._scored_events,
+            "groups.csv": partial(self._stacked, Detection.groups_frame),
+            "folds.csv": partial(self._stacked, Detection.folds_frame),
+        }
+        if any(len(found.outcomes_by_observation) > 1 for found in self.detections.values()):
+            tables["observations.csv"] = partial(self._stacked, Detection.observations_frame)
+        if all(found.bins is not None for found in self.detections.values()):
+            tables["bins.csv"] = partial(self._stacked, Detection.bins_frame)
+        inputs = [entry["path"] for entry in self.record.get("files", [])]
+        on_disk.check_outputs([Path(folder) / name for name in tables], inputs, overwrite=overwrite)
+        target = on_disk.prepare_folder(Path(folder))
+        for name, table in tables.items():
+            with on_disk.replacing(target / name) as temporary:
+                table().to_csv(temporary, index=False)
+        return [target / name for name in tables]
+
+    def report(self, path: str | PathLike[str], title: str | None = None) -> Path:
+        """Write the report, one HTML file that opens offline, and return its path; see `excess.report.write_report`."""
+        return write_report(
+            self.detections,
+            Path(path),
+            forward=self.forward,
+            null_test=self.null_tests,
+            no_forward=self.no_forward,
+            simulation=self.simulation,
+            title=title or self.record["title"],
+            observed=self.observed,
+            run=self.record,
+            config=self.config,
+        )
+
+    def write_plots(self, folder: str | PathLike[str], suffix: str = "pdf") -> list[Path]:
+        """Write the plots of all models as files; see `excess.report.write_plots`."""
+        return write_plots(
+            self.detections, Path(folder), suffix, null_tests=self.null_tests, simulation=self.simulation
+        )
+
+    def _scored_events(self) -> pd.DataFrame:
+        table = self.events.copy()
+        folds = [found.fold for found in self.detections.values()]
+        shared = all(np.array_equal(fold, folds[0]) for fold in folds)
+        if shared:
+            table["fold"] = folds[0]
+        # all models see the same events
+        alphas = [found.event_alpha for found in self.detections.values() if found.event_alpha is not None]
+        if alphas:
+            table["alpha"] = alphas[0]
+        for name, found in self.detections.items():
+            for column in _OF_MODEL[shared:]:
+                if getattr(found, column) is not None:
+                    table[f"{name}_{column}"] = getattr(found, column)
+        return table
+
+    def _nearby_events(self) -> pd.DataFrame | None:
+        """Return angles of nearby events, and scores and selection by each model; None where there are none."""
+        known = {name: found.nearby for name, found in self.detections.items() if found.nearby is not None}
+        theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
+        if theta is None:
+            return None
+        columns = dict(zip(theta_columns(theta.shape[1]), theta.T, strict=True))
+        for name, nearby in known.items():
+            columns |= {f"{name}_score": nearby.score, f"{name}_selected": nearby.selected}
+        return pd.DataFrame(columns)
+
+    def _stacked(self, frame: Callable[[Detection], pd.DataFrame]) -> pd.DataFrame:
+        frames = {name: frame(found) for name, found in self.detections.items()}
+        return pd.concat(frames, names=["model"]).reset_index()
+
+
+def read_run(folder: str | PathLike[str]) -> Run:
+    """Read a run that `Run.write`, `excess detect` or `excess demo` has written.
+
+    Parameters
+    ----------
+    folder : path
+        The output folder of the run.
+
+    Returns
+    -------
+    Run
+        The same run, ready for reports and plots.
+
+    Raises
+    ------
+    EventFileError
+        If the folder has no finished run, or a checksum shows that its files were changed.
+    """
+    folder = Path(folder)
+    if not (folder / _RESULT).is_file():
+        raise EventFileError(
+            f"{folder}: is not the folder of a finished run, it has no result.json; give what was the output folder of "
+            "'excess detect' or 'excess demo'"
+        )
+    for name in RUN_FILES:
+        if (folder / name).exists():
+            check_regular_file(folder / name)
+    try:
+        return _read(folder)
+    except Exception as error:  # with damaged files the libraries raise exceptions of many types
+        raise EventFileError(
+            f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
+            "changed, or written by another version; run it again"
+        ) from error
+
+
+def report(
+    folder: str | PathLike[str],
+    output: str | PathLike[str] | None = None,
+    *,
+    title: str | None = None,
+    plots: str | None = None,
+    tables: str | PathLike[str] | None = None,
+    overwrite: bool = False,
+) -> list[Path]:
+    """Write the report of a finished run again, its plots in a format and its tables to a folder; return the files."""
+    run = read_run(folder)
+    target = Path(folder, "report.html") if output is None else Path(output)
+    inputs = [Path(folder) / name for name in RUN_FILES if name != "report.html"]
+    is_report = partial(on_disk.has_mark, mark=b'<meta name="generator" content="excess">', n_bytes=2_000)
+    on_disk.check_outputs([target], inputs, overwrite=overwrite, is_own=is_report)
+    on_disk.prepare_folder(target.parent)
+    written = [run.report(target, title)]
+    if plots is not None:
+        written += run.write_plots(target.parent / "plots", plots)
+    if tables is not None:
+        written += run.write_tables(tables, overwrite=overwrite)
+    return written
+
+
+def _read(folder: Path) -> Run:
+    result = json.loads((folder / _RESULT).read_text(encoding="utf-8"))
+    if result.pop("checksum") != _checksum(result):
+        raise ValueError(f"{_RESULT} was changed")
+    stored = result["store"]
+    if stored["format"] != _FORMAT:
+        raise ValueError(f"the run has format {stored['format']}, and this version of excess reads {_FORMAT}")
+    for name, checksum in stored["files"].items():
+        if on_disk.sha256_of(folder / name) != checksum:
+            raise ValueError(f"{name} was changed")
+    models, observed = result["models"], result["observation"]
+    events = pd.read_parquet(folder / _EVENTS)
+    nearby = pd.read_parquet(folder / _NEARBY) if _NEARBY in stored["files"] else None
+    shared = _shared_fields(observed, events)
+    detections = {
+        name: _detection(name, numbers, stored["models"][name], events, nearby, shared)
+        for name, numbers in models.items()
+    }
+    statistic = next(iter(detections.values())).statistic
+    forward = {
+        name: Outcome.from_dict(numbers["forward"], statistic)
+        for name, numbers in models.items()
+        if numbers["forward"] is not None
+    }
+    added = {"fold", "alpha", *(f"{name}_{column}" for name in models for column in _OF_MODEL)}
+    simulation = result["simulation"]
+    return Run(
+        detections,
+        forward,
+        {name: NullTest.from_dict(test, statistic) for name, test in result["null_tests"].items()},
+        result["no_forward"],
+        observed,
+        result["run"],
+        (folder / "config.yaml").read_text(encoding="utf-8"),
+        events[[name for name in events if name not in added]],
+        None if simulation is None else SimulationAgreement.from_dict(simulation),
+    )
+
+
+def _shared_fields(observed: Mapping[str, Any], events: Any) -> dict[str, Any]:
+    """Return the fields of a detection that do not depend on the model."""
+    thetas = [name for name in theta_columns(len(events.columns)) if name in events]
+    return {
+        "on": (events["region"] == 0).to_numpy(),
+        "groups": events["group"].to_numpy() if "group" in events else None,
+        "observations": events["observation"].to_numpy() if "observation" in events else None,
+        "alpha": observed["alpha"],
+        "event_alpha": events["alpha"].to_numpy(dtype=np.float64) if "alpha" in events else None,
+        "theta": events[thetas].to_numpy(dtype=np.float64) if thetas else None,
+        "theta_squared_cut": observed["theta_squared_cut"],
+        "time": seconds_of(events),
+        "feature_names": tuple(observed["features"]),
+        "exposure": Exposure.from_dict(observed["exposure"]) if observed.get("exposure") else None,
+        "nights": events["night"].to_numpy() if "night" in events else None,
+        "own_theta": events["own_theta_deg"].to_numpy(dtype=np.float64) if "own_theta_deg" in events else None,
+        "core": events["core"].to_numpy(dtype=np.bool_) if "core" in events else None,
+    }
+
+
+def _detection(
+    name: str, numbers: dict[str, Any], stored: dict[str, Any], events: Any, nearby: Any, shared: dict[str, Any]
+) -> Detection:
+    """Return the detection of one model."""
+    importances = numbers["importances"]
+    around = None
+    if nearby is not None and f"{name}_score" in nearby:
+        angles = nearby[[column for column in theta_columns(nearby.shape[1]) if column in nearby]]
+        around = Nearby(nearby[f"{name}_score"].to_numpy(), nearby[f"{name}_selected"].to_numpy(), angles.to_numpy())
+    return Detection(
+        score=events[f"{name}_score"].to_numpy(dtype=np.float64),
+        selected=events[f"{name}_selected"].to_numpy(dtype=np.bool_),
+        ratio=events[f"{name}_ratio"].to_numpy(dtype=np.float64) if f"{name}_ratio" in events else None,
+        fold=events["fold" if "fold" in events else f"{name}_fold"].to_numpy(dtype=np.int64),
+        folds=tuple(map(_fold_from_dict, stored["folds"])),
+        strategy=numbers["strategy"],
+        statistic=numbers["statistic"],
+        repeats={name: np.array(values, dtype=np.float64) for name, values in numbers["repeats"].items()},
+        permutations={name: np.array(values, dtype=np.float64) for name, values in numbers["permutations"].items()},
+        required_significance=numbers["required_significance"],
+        nearby=around,
+        importances=None if importances is None else np.array(importances, dtype=np.float64),
+        bins=DetectionBins.from_dict(numbers["bins"], numbers["statistic"]) if numbers.get("bins") else None,
+        features=None if stored["features"] is None else tuple(map(FeatureHistogram.from_dict, stored["features"])),
+        sky=None if stored["sky"] is None else SkyMap.from_dict(stored["sky"]),
+        remarks=tuple(stored["remarks"]),
+        alpha_error=numbers.get("alpha_error"),
+        point_spread=None if stored["point_spread"] is None else PointSpread.from_dict(stored["point_spread"]),
+        **shared,
+    )
+
+
+def _fold_to_dict(fold: Fold) -> dict[str, Any]:
+    counts = {key: getattr(fold, key) for key in ("tuned", "held_out")}
+    stored = {key: own and [own.n_on, own.n_off, own.alpha, own.parts, own.alpha_error] for key, own in counts.items()}
+    return {**fold._asdict(), **stored, "bins": [tuned._asdict() for tuned in fold.bins]}
+
+
+def _fold_from_dict(stored: dict[str, Any]) -> Fold:
+    floats = {
+        key: float("nan" if stored[key] is None else stored[key]) for key in ("threshold", "likelihood_significance")
+    }
+    counts = {key: None if stored[key] is None else OnOffCounts(*stored[key]) for key in ("tuned", "held_out")}
+    bins = tuple(TunedBin(**{**own, "threshold": float(own["threshold"])}) for own in stored["bins"])
+    return Fold(**{**stored, **floats, **counts, "bins": bins})
+
+
+def describe_run(
+    command: str, seed: int, files: Mapping[str, Sequence[Path]], options: Mapping[str, Any], title: str | None = None
+) -> dict[str, Any]:
+    """Return the record of a run: everything that is needed to repeat it."""
+    return {
+        "title": title,
+        "command": command,
+        "seed": seed,
+        "options": dict(options),
+        "files": [
+            {"kind": kind, "path": str(path), "bytes": path.stat().st_size, "sha256": on_disk.sha256_of(path)}
+            for kind, paths in files.items()
+            for path in paths
+        ],
+        "versions": versions(),
+    }
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    """Return the checksum of JSON values, which does not depend on their layout in a file."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()

@@ -1,0 +1,369 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from excess._utils.errors import ArgumentError
+
+_LARGEST_SEED = 2**31 - 1
+METHODS = ("reflected", "ring", "same-declination", "angles")
+
+_event_option = partial(typer.Option, rich_help_panel="Events")
+_reference_option = partial(typer.Option, rich_help_panel="References")
+_validation_option = partial(typer.Option, rich_help_panel="Validation")
+
+
+def _checked(is_valid: Callable[[Any], bool], problem: str) -> Callable[[Any], Any]:
+    """Return a callback that rejects other values; ranges of typer would take half of the width of the help."""
+
+    def check(value: Any) -> Any:
+        if value is not None and not is_valid(value):
+            raise typer.BadParameter(problem.format(value=value))
+        return value
+
+    return check
+
+
+def one_of(choices: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return a callback that rejects any other value than these."""
+    return _checked(
+        lambda value: value in choices, f"must be {', '.join(choices[:-1])} or {choices[-1]}, got {{value!r}}"
+    )
+
+
+def _within(low: float, high: float, unit: str = "") -> Callable[[Any], Any]:
+    return _checked(lambda value: low <= value <= high, f"must be from {low} to {high}{unit}, got {{value:.10g}}")
+
+
+# not inside of the class: typing evaluates its annotations without the names of this module as globals
+_check_alpha = _checked(lambda alpha: 0 < alpha < math.inf, "must be positive and finite, got {value:g}")
+
+
+def _check_method(method: str | None) -> str | None:
+    # a configuration writes same_declination
+    return one_of(METHODS)(None if method is None else method.lower().replace("_", "-"))
+
+
+def _check_exclusions(given: list[str] | None) -> list[str]:
+    if given:
+        from excess.analysis import check_exclusion
+
+        try:
+            for text in given:
+                check_exclusion(text)
+        except ArgumentError as error:
+            raise typer.BadParameter(error.problem) from error
+    return given or []  # typer 0.16 asks for the length
+
+
+def _dask_address(more: str = "") -> Any:
+    return typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the "
+        f"files under the same names.{more}",
+    )
+
+
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", callback=_within(0, _LARGEST_SEED))]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Replace what is there at the output; never what is given as input.")
+]
+_nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
+_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV"
+Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.")]
+FilesOrList = Annotated[
+    list[Path],
+    typer.Argument(help=f"{_FORMATS}; or one YAML file that lists several observations and the files of each."),
+]
+Config = Annotated[
+    Path | None,
+    _event_option(
+        "--config",
+        "-c",
+        help="YAML file with features, cuts and regions; by default what the content of the files suggests.",
+    ),
+]
+ChunkRows = Annotated[
+    int | None,
+    typer.Option(
+        help="Train a forest on more events than fit into memory, reading so many at a time; without --join and "
+        "--off, and without looking for events that are in two files.",
+        min=1,
+    ),
+]
+DaskAddress = Annotated[str | None, _dask_address()]
+TrainingDaskAddress = Annotated[str | None, _dask_address(" Models to train: as with --chunk-rows.")]
+Source = Annotated[
+    str | None,
+    _event_option(
+        help='The source, for sky positions: a name such as Crab or "Mrk 421", or its position "RA DEC" in deg.',
+        metavar="NAME|RA DEC",
+    ),
+]
+RegionMethod = Annotated[
+    str | None,
+    _event_option(
+        "--regions",
+        help="Where Off is: reflected, ring or same-declination, from sky positions, or angles, by the columns of "
+        "angles in the files; in the place of what the configuration says.",
+        metavar="METHOD",
+        callback=_check_method,
+    ),
+]
+Exclusions = Annotated[
+    list[str] | None,
+    _event_option(
+        "--exclusion",
+        help='No Off region there: "RA DEC RADIUS" in deg, or the name of a known source and a radius, such as '
+        '"Crab 0.3". May be given several times; in the place of those of the configuration.',
+        metavar="PLACE RADIUS",
+        callback=_check_exclusions,
+    ),
+]
+
+
+def region_settings(method: str | None, exclusion: list[str] | None, match: str | None = None) -> dict[str, Any]:
+    """Return the settings of regions that are given, by the keys of a configuration."""
+    found = {"method": method and method.replace("-", "_"), "exclusion": exclusion, "match": match}
+    return {key: value for key, value in found.items() if value}
+
+
+@dataclass(frozen=True)
+class InputOptions:
+    """Which events, and what of them is of interest."""
+
+    files: Files
+    features: Annotated[
+        list[str] | None,
+        _event_option(
+            help="Features to learn from: columns, or patterns such as 'hillas_*', with commas between them. May be "
+            "given several times.",
+            metavar="COLUMNS",
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        _event_option(
+            help="Columns or patterns that are not to be features. May be given several times.", metavar="COLUMNS"
+        ),
+    ] = None
+    groups: Annotated[
+        str | None, _event_option(help="Column that must not be split, such as night; 'none' for no groups.")
+    ] = None
+    join: Annotated[
+        list[Path] | None,
+        _event_option(
+            help="Files to join event by event, such as DL3 files beside DL2 files; all files up to the next option.",
+            metavar="FILES...",
+        ),
+    ] = None
+    off: Annotated[
+        list[Path] | None,
+        _event_option(
+            help="Files of Off events, where FILES hold On events alone; all files up to the next option.",
+            metavar="FILES...",
+        ),
+    ] = None
+    source: Source = None
+    source_ra: Annotated[
+        float | None,
+        _event_option(
+            help="Right ascension of the source in deg, in the place of --source.", callback=_within(0, 360, " deg")
+        ),
+    ] = None
+    source_dec: Annotated[
+        float | None,
+        _event_option(
+            help="Declination of the source in deg, in the place of --source.", callback=_within(-90, 90, " deg")
+        ),
+    ] = None
+    method: RegionMethod = None
+    exclusion: Exclusions = None
+    match: Annotated[
+        str | None,
+        _event_option(
+            help="Which runs of FILES and of --off are compared: zenith, those of the nearest zenith distance; time, "
+            "those nearest in time; none, all with all.",
+            metavar="METHOD",
+            callback=one_of(("zenith", "time", "none")),
+        ),
+    ] = None
+
+    @property
+    def position(self) -> str | tuple[float, float] | None:
+        """The source by name or position, if it is given."""
+        if (self.source_ra is None) != (self.source_dec is None):
+            raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
+        if self.source_ra is None or self.source_dec is None:
+            return self.source
+        if self.source is not None:
+            raise typer.BadParameter("does not go with --source-ra and --source-dec", param_hint="--source")
+        return self.source_ra, self.source_dec
+
+    @property
+    def regions(self) -> dict[str, Any]:
+        """Settings of the regions that are given by options, by the keys of a configuration."""
+        return region_settings(self.method, self.exclusion, self.match)
+
+    @property
+    def proposal_settings(self) -> dict[str, Any]:
+        """Arguments of a proposal of a configuration for the files."""
+        return {
+            "join": self.join or None,
+            "off": self.off or None,
+            "source": self.position,
+            "features": self.features or [],
+            "exclude": self.exclude or [],
+            "regions": self.regions,
+        }
+
+    @property
+    def lists_observations(self) -> bool:
+        """Whether the only file is a list of observations, in YAML."""
+        lists = [path for path in self.files if path.suffix.lower() in (".yaml", ".yml")]
+        if lists and len(self.files) > 1:
+            raise typer.BadParameter(f"{lists[0]} lists observations; give it alone", param_hint="FILES")
+        return bool(lists)
+
+
+@dataclass(frozen=True)
+class EventOptions(InputOptions):
+    """Which events, and how On and Off are told apart."""
+
+    files: FilesOrList
+    config: Config = None
+    alpha: Annotated[
+        float | None,
+        _event_option(
+            help="Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them.",
+            callback=_check_alpha,
+        ),
+    ] = None
+    bins: Annotated[
+        str | None,
+        _event_option(
+            help="Bins with a threshold and a calibration of their own: a column and the edges between them, such as "
+            "energy:1,5, or their number, such as energy:4.",
+            metavar="COLUMN:EDGES",
+        ),
+    ] = None
+
+    def settings_beside(self, config: Any) -> dict[str, Any]:
+        """Groups and features that are given next to a configuration; a proposed one has the features already."""
+        own = config is self.config
+        return {
+            "groups": self.groups,
+            "features": self.features or [] if own else [],
+            "exclude": self.exclude or [] if own else [],
+        }
+
+
+@dataclass(frozen=True)
+class ValidationOptions:
+    """How models are validated."""
+
+    folds: Annotated[int | None, _validation_option(help="Number of folds; by default one per group.", min=2)] = None
+    strategy: Annotated[
+        str,
+        _validation_option(
+            help="pooled, with the forward value beside it; or forward alone: train on earlier events only.",
+            callback=one_of(("pooled", "forward")),
+        ),
+    ] = "pooled"
+    statistic: Annotated[
+        str,
+        _validation_option(
+            help="What the verdict follows: likelihood, which uses every event by how signal-like it is; or cut, which "
+            "counts selected events. Declare it before you look; the other stands beside it.",
+            callback=one_of(("likelihood", "cut")),
+        ),
+    ] = "likelihood"
+    repeats: Annotated[int, _validation_option(help="Repeat with other seeds.", min=1)] = 1
+    permutations: Annotated[int, _validation_option(help="Permute On and Off so often, for a p-value.", min=0)] = 0
+    alpha_error: Annotated[
+        float | None,
+        _validation_option(help="Relative error of alpha, such as 0.03; also in the configuration.", min=0),
+    ] = None
+    null_test: Annotated[
+        bool | None,
+        _validation_option(
+            "--null-test/--no-null-test",
+            help="Search in every Off region, too, with all models; or in none. By default a quick one with the first "
+            "model, where there are two Off regions.",
+        ),
+    ] = None
+
+
+# the parser takes the next two words as files, even if they are options
+_check_simulated = _checked(
+    lambda paths: not any(str(path).startswith("-") for path in paths),
+    "needs two files, of simulated gammas and of protons, got {value[0]} and {value[1]}",
+)
+
+
+@dataclass(frozen=True)
+class ReferenceOptions:
+    """What the model hybrid may trust besides the labels."""
+
+    simulated: Annotated[
+        tuple[Path, Path] | None,
+        _reference_option(
+            help="Files of simulated gammas and of protons, to train references of the model hybrid on.",
+            metavar="GAMMAS PROTONS",
+            callback=_check_simulated,
+        ),
+    ] = None
+    reference: Annotated[
+        list[str] | None,
+        _reference_option(
+            help="Column of scores, such as the gammaness of another analysis, model file of 'excess train', or ONNX "
+            "model: a reference of the model hybrid. May be given several times.",
+            metavar="COLUMN|MODEL_FILE",
+        ),
+    ] = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is any reference."""
+        return self.simulated is not None or bool(self.reference)
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How a command runs, whatever it does."""
+
+    seed: Seed = 0
+    jobs: Jobs = -1
+    overwrite: Overwrite = False
+    as_json: Json = False
+
+
+_OPTIONS = {
+    "areas": "aeff",
+    "cv": "folds",
+    "executor": "dask",
+    "method": "regions",
+    "model_files": "model-file",
+    "models": "model",
+    "n_events": "events",
+    "n_signal": "signal",
+    "null_tests": "null-test",
+    "references": "reference",
+}
+"""Options of arguments that have another name in Python."""
+
+
+def as_option(argument: str) -> str:
+    """Return the option of an argument; several have the singular on the command line, where they are repeated."""
+    return "--" + _OPTIONS.get(argument, argument).replace("_", "-")

@@ -1,0 +1,277 @@
+"""Output of commands: tables for people, JSON for scripts, failures as one sentence."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from excess.analysis import Efficiency, Run
+
+
+LONGEST_TEXT = 20_000  # characters of a list, or of a message, that holds names from files
+
+
+def say(text: str, silent: bool) -> None:
+    """Print a message to standard error, unless only the result is wanted."""
+    if not silent:
+        typer.echo(visible(text), err=True)
+
+
+def visible(text: str) -> str:
+    """Return a text whose control characters are written out: names from files may hold commands for the terminal."""
+    return "".join(
+        letter.encode("unicode_escape").decode("ascii")
+        if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cf", "Cs")
+        else letter
+        for letter in text
+    )
+
+
+def print_json(value: Any) -> None:
+    """Print a value for scripts."""
+    from excess._utils.files import as_json  # here, because the help needs no file locks
+
+    typer.echo(json.dumps(as_json(value), indent=2))
+
+
+def _shown(text: str) -> str:
+    """Return a text as rich prints it as it is."""
+    return escape(visible(text))
+
+
+def _make_table(*numbers: str, label: str | None = None, title: str | None = None, min_width: int | None = None) -> Any:
+    """Return a plain table with columns of numbers, and a first column of labels that may be long."""
+    table = Table(
+        title=title, min_width=min_width, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    if label is not None:
+        table.add_column(label, overflow="fold")
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=name not in ("permutation p", "null tests"))
+    return table
+
+
+def shortened(value: Any, longest: int = 400) -> str:
+    """Return a value as text of bearable length."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def print_run(run: Run) -> None:
+    """Print what every model found, and what it means."""
+    console = Console(highlight=False)
+    console.print(_run_table(run))
+    # of the first model, which was chosen before anything was seen
+    name, first = next(iter(run.detections.items()))
+    _print_warnings(console, run)
+    console.print(f"{_shown(name)}: {_shown(run.verdict.sentence)}")
+    for line in run.limit_sentences:
+        console.print(line)
+    console.print(_what_to_quote(first, run.quoted, run.verdict.feasible))
+    for remark in first.remarks:
+        console.print(f"{_shown(remark)}.")
+    signal = first.likelihood
+    if signal is not None and signal.n_signal > 0:
+        console.print(
+            f"By the likelihood, {signal.n_signal:.0f} +- {signal.n_signal_error:.0f} of the On events are signal."
+        )
+    if run.verdict.feasible and first.containment_radius is not None:
+        radius, error = first.containment_radius
+        console.print(f"68 % of the signal within {radius:.3f} +- {error:.3f} deg.")
+    if len(first.outcomes_by_observation) > 1:
+        title = f"Observations, by {_shown(name)}, {first.strategy}"
+        console.print(_outcomes_table(title, "observation", first.outcomes_by_observation, first.outcome))
+    if first.bins is not None:
+        title = f"Bins of {_shown(first.bins.column)}, by {_shown(name)}, {first.strategy}"
+        outcomes = dict(zip(first.bins.labels, first.bins.outcomes, strict=True))
+        console.print(_outcomes_table(title, "bin", outcomes, first.outcome))
+        for label, note in zip(first.bins.labels, first.bins.notes, strict=True):
+            if note:
+                console.print(f"Bin {_shown(label)}: {note}")
+    for name, found in run.detections.items():
+        if found.reference_weights:
+            console.print(f"{_shown(name)} trusts: {_shown(trust_text(found.reference_weights))}")
+    if run.simulation is not None:
+        console.print(f"Simulation check: {_shown(run.simulation.verdict)}")
+
+
+def _print_warnings(console: Any, run: Run) -> None:
+    """Print what no source explains in red, before any verdict; what several models show, of the first of them."""
+    said: set[str] = set()
+    for name, verdict in run.verdicts.items():
+        for one in verdict.warnings:
+            if one.code not in said:
+                console.print(f"Warning ({_shown(name)}): {_shown(one.sentence)}", style="bold red")
+        said |= {one.code for one in verdict.warnings}
+
+
+def trust_text(trust: Any) -> str:
+    """Return how far each member is trusted: one number each, or the mean over folds with its range."""
+    return ", ".join(f"{name} {_trust_number(own)}" for name, own in trust.items())
+
+
+def _trust_number(own: Any) -> str:
+    if isinstance(own, float):
+        return f"{own:.2f}"
+    return f"{own.mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if own.high - own.low >= 0.005 else "")
+
+
+def _run_table(run: Run) -> Any:
+    """Return a row of each model; it fits into a terminal of 80 columns, unless names are long."""
+    first = next(iter(run.detections.values()))
+    how = f"{first.strategy} / forward" if run.forward else first.strategy
+    title = f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma, {how}"
+    columns = ["On", "Off", "excess", "cut", "likelihood"]
+    columns += ["permutation p"] if first.n_permutations else []
+    columns += ["null tests"] if run.null_tests else []
+    # as wide as the title, which would be broken into lines otherwise
+    table = _make_table(*columns, label="model", title=title, min_width=len(title))
+    row: Any
+    for row in run.models_table().itertuples():
+        cells = _count_cells(row)
+        cells += [_significance_cell(row, statistic) for statistic in ("cut", "likelihood")]
+        if first.n_permutations:
+            cells.append(_text_if_known("{:.3g}", row.permutation_p_value))
+        if run.null_tests:
+            cells.append(_null_cell(row.null_significances))
+        table.add_row(_shown(str(row.Index)), *cells)
+    return table
+
+
+def _outcomes_table(title: str, kind: str, outcomes: Any, joint: Any) -> Any:
+    """Return a row of each part of the events as one model sees it, and of all together."""
+    table = _make_table("alpha", "On", "Off", "excess", "cut", "likelihood", label=kind, title=title)
+    for label, outcome in [*outcomes.items(), ("joint", joint)]:
+        values = [outcome.significances[statistic] for statistic in ("cut", "likelihood")]
+        significances = ["" if value != value else f"{value:.1f}" for value in values]
+        table.add_row(_shown(str(label)), f"{outcome.counts.alpha:.4g}", *_count_cells(outcome.counts), *significances)
+    return table
+
+
+def _what_to_quote(found: Any, quoted: Any, detected: bool) -> str:
+    """Return which statistic was declared, and which of its values to quote for a detection."""
+    name = "likelihood of all events" if found.statistic == "likelihood" else "cut"
+    declared, value = f"The {name} was declared beforehand", f"{quoted.value:.1f} sigma"
+    pooled = ". Pooled values compare models" if found.strategy == "pooled" else ""
+    if not detected:
+        kind = "" if quoted.strategy == "applied" else f"{quoted.strategy} "
+        return f"{declared}: its {kind}value is {value}{pooled} (docs/honesty.md)."
+    if not quoted.quotable:
+        return f"{declared}. Its pooled value compares models; a detection wants a forward value (docs/honesty.md)."
+    kind = "forward " if pooled else ""
+    if quoted.strategy == "applied":
+        value += ", if the model was chosen before these events were looked at"
+    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled} (docs/honesty.md)."
+
+
+def _significance_cell(row: Any, statistic: str) -> str:
+    """Return the significance by a statistic, with its scatter over seeds and the forward value, if known."""
+    value, spread, ahead = (getattr(row, f"{statistic}{part}") for part in ("", "_spread", "_forward"))
+    return "".join(map(_text_if_known, ("{:.1f}", " +- {:.1f}", " / {:.1f}"), (value, spread, ahead)))
+
+
+def _text_if_known(template: str, value: float) -> str:
+    return "" if value != value else template.format(value)
+
+
+def _null_cell(significances: tuple[float, ...]) -> str:
+    """Return the range of the null tests by the declared statistic; a dash where nothing was selected in any region."""
+    known = [one for one in significances if one == one]
+    if not known:
+        return "-" if significances else ""
+    return f"{min(known):.1f} to {max(known):.1f}"
+
+
+def _count_cells(counts: Any) -> list[str]:
+    return [f"{counts.n_on:g}", f"{counts.n_off:g}", f"{counts.excess:.0f} +- {counts.excess_error:.0f}"]
+
+
+def print_efficiency(found: Efficiency) -> None:
+    """Print the efficiency by energy and by zenith distance, and the means."""
+    console = Console(highlight=False)
+    console.print(_axis_table(found, "energy / TeV", found.energy_edges, found.by_energy, 0))
+    if len(found.zenith_edges) > 2:
+        console.print()
+        console.print(_axis_table(found, "zenith / deg", found.zenith_edges, found.by_zenith, 1))
+    if found.model_bins is not None:
+        table = _make_table(_shown(found.model_bin_column), "pass cuts", "selected", "of those passing")
+        counts = [found.model_bins.counts[kind] for kind in ("quality", "selected")]
+        for number, label in enumerate(found.model_bin_labels):
+            table.add_row(label, *_bin_cells(counts, [found.by_model_bin()], number))
+        console.print()
+        console.print(table)
+    console.print(
+        f"Selected of all simulated gammas: {found.mean('all')}; of those that pass the quality cuts: "
+        f"{found.mean('quality')}; for the simulated spectrum."
+    )
+    if found.n_outside:
+        console.print(f"{found.n_outside:,} simulated gammas are in no bin.")
+
+
+def _bin_cells(counts: list[Any], fractions: list[Any], number: int) -> list[str]:
+    """Return the counts and fractions of a bin as text."""
+    shown = [f"{own.value[number]:.3f} +- {own.error[number]:.3f}" for own in fractions]
+    return [*(f"{own[number]:.6g}" for own in counts), *("-" if "nan" in text else text for text in shown)]
+
+
+def _axis_table(found: Efficiency, name: str, edges: Any, fractions: Any, axis: int) -> Any:
+    """Return the bins of one axis as rows, added up over the other one."""
+    table = _make_table(name, "gammas", "pass cuts", "selected", "efficiency", "of those passing")
+    counts = [found.counts[kind].sum(axis=axis) for kind in ("all", "quality", "selected")]
+    both = [fractions(of) for of in ("all", "quality")]
+    for number in range(len(edges) - 1):
+        if counts[0][number] > 0:
+            table.add_row(f"{edges[number]:.3g} to {edges[number + 1]:.3g}", *_bin_cells(counts, both, number))
+    return table
+
+
+def print_info(title: str, found: dict[str, Any]) -> None:
+    """Print what is known about a file of events, or the header of a model file."""
+    if "format" not in found:
+        _print_table(title, {key: shortened(value) for key, value in found.items()})
+        return
+    rows = _describe_content(found) | found["on_off"] | _assumed_rows(found["assumed"])
+    rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
+    _print_table(title, rows)
+
+
+def _print_table(title: str, rows: dict[str, Any]) -> None:
+    """Print names and values."""
+    table = Table(title=_shown(title), show_header=False)
+    for key, value in rows.items():
+        table.add_row(_shown(shortened(str(key))), _shown(shortened(str(value), LONGEST_TEXT)))
+    Console().print(table)
+
+
+def _describe_content(found: dict[str, Any]) -> dict[str, str]:
+    """Return what a file of events holds, as lines of a table: format, telescope, and how many events of what."""
+    rows = {"format": found["format"]}
+    if found["telescope"] is not None:
+        rows["telescope"] = found["telescope"]
+    rows["events"] = f"{found['n_events']:,}" + (", simulated" if found["is_simulated"] else "")
+    for key, name in (("n_array_events", "array events"), ("n_images", "telescope images"), ("n_runs", "runs")):
+        if found[key] is not None:
+            rows[name] = f"{found[key]:,}"
+    if found["nights"]:
+        rows["nights"] = ", ".join(f"{night:.0f}" for night in found["nights"])
+    return rows
+
+
+def _assumed_rows(assumed: dict[str, Any] | None) -> dict[str, str]:
+    """Return what is assumed about a file as names and values to be printed; nothing where that is as usual."""
+    if assumed is None:
+        return {}
+    features = [] if assumed["config"] is None else assumed["config"]["features"]
+    rows = {"telescope": assumed["telescope"], "taken as": assumed["preset"]}
+    rows |= {"features": ", ".join(features) or "none", "other scores": ", ".join(assumed["references"])}
+    rows |= {"energy": assumed["energy"], "On and Off": assumed["on_off"], "groups": assumed["groups"]}
+    rows["no detection"] = assumed["obstacle"]
+    return {name: value for name, value in rows.items() if value}

@@ -1,0 +1,533 @@
+"""Columns of event files: expressions and features from them, and reasons why a column is not a feature."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.errors import ArgumentError, MismatchError, missing_column, nearest
+from excess.io._images import origin_of
+
+Values = NDArray[Any]
+LONGEST = 2000
+DEEPEST = 100
+LARGEST_EXPONENT = 64.0
+CONSTANTS = {"pi": np.pi}
+FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
+    "sqrt": (1, np.sqrt),
+    "log": (1, np.log),
+    "log10": (1, np.log10),
+    "log1p": (1, np.log1p),
+    "exp": (1, np.exp),
+    "abs": (1, np.abs),
+    "sin": (1, np.sin),
+    "cos": (1, np.cos),
+    "tan": (1, np.tan),
+    "arctan2": (2, np.arctan2),
+    "minimum": (2, np.minimum),
+    "maximum": (2, np.maximum),
+    "where": (3, np.where),
+}
+"""Functions of expressions: the number of arguments, and the implementation."""
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
+    ast.Mod: np.mod,
+    ast.Pow: np.power,
+}
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
+
+
+class Parsed(NamedTuple):
+    """An expression with all its nodes checked."""
+
+    text: str
+    tree: ast.expr
+    names: tuple[str, ...]
+
+
+def evaluate(expression: str, table: pd.DataFrame | Mapping[str, Any]) -> NDArray[Any]:
+    """Compute an expression for each row of a table."""
+    n_events = len(table) if isinstance(table, pd.DataFrame) else len(next(iter(table.values()), ()))
+    return compute(expression, table, n_events)
+
+
+def compute(expression: str, table: pd.DataFrame | Mapping[str, Any], n_events: int) -> NDArray[Any]:
+    """Compute an expression for ``n_events`` rows; the table needs no columns that are not in the expression."""
+    parsed = parse(expression)
+    columns = _columns_of(parsed, table)
+    with np.errstate(all="ignore"):
+        values = np.asarray(_Evaluation(parsed, columns).value(parsed.tree))
+    return np.array(np.broadcast_to(values, (n_events,)))
+
+
+def names_in(expression: str) -> tuple[str, ...]:
+    """Return the names of the columns in an expression, in order of appearance."""
+    return tuple(name for name in parse(expression).names if name not in CONSTANTS)
+
+
+@lru_cache(maxsize=256)
+def parse(expression: str) -> Parsed:
+    """Parse an expression and check each of its nodes."""
+    if not isinstance(expression, str):
+        raise TypeError(f"an expression must be text, got {expression!r}")
+    text = " ".join(expression.split())
+    if not text:
+        raise ValueError("an expression is empty")
+    if len(text) > LONGEST:
+        raise ValueError(f"{text[:40] + '...'!r}: an expression may have {LONGEST} characters, this has {len(text)}")
+    if "'" in text or '"' in text:
+        raise ValueError(f"{text!r}: text in quotes is not allowed in an expression")
+    # pandas gives & and | the precedence of "and" and "or", so that conditions need no parentheses.
+    source = text.replace("&", " and ").replace("|", " or ")
+    try:
+        tree = ast.parse(source, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"{text!r}: not an expression ({error.msg})") from None
+    except (RecursionError, MemoryError, ValueError):
+        raise ValueError(f"{text!r}: not an expression, or nested too deeply") from None
+    names: dict[str, None] = {}
+    _check(tree, text, names, depth=0)
+    return Parsed(text, tree, tuple(names))
+
+
+def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> None:
+    """Raise ValueError for any node that is not on the list; collect the names of columns."""
+    if depth > DEEPEST:
+        raise ValueError(f"{text[:40] + '...'!r}: an expression may be nested {DEEPEST} levels deep")
+    children: list[ast.expr]
+    match node:
+        case ast.Name():
+            names.setdefault(node.id)
+            return
+        case ast.Constant():
+            if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
+                _refuse(node, text, "only numbers are allowed as constants")
+            if isinstance(node.value, int) and abs(node.value) >= 2**63:
+                _refuse(node, text, "the number is too large")
+            return
+        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+            children = [node.left, node.right]
+        case ast.UnaryOp():
+            children = [node.operand]
+        case ast.BoolOp(values=operands):
+            children = operands
+        case ast.Compare() if all(type(operator) in _COMPARISONS for operator in node.ops):
+            children = [node.left, *node.comparators]
+        case ast.Call():
+            children = _checked_arguments(node, text)
+        case _:
+            _refuse(node, text, "this is not allowed")
+    for child in children:
+        _check(child, text, names, depth + 1)
+
+
+def _checked_arguments(node: ast.Call, text: str) -> list[ast.expr]:
+    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+        _refuse(node, text, f"only these functions may be called: {', '.join(FUNCTIONS)}")
+    expected, _ = FUNCTIONS[node.func.id]
+    if node.keywords or len(node.args) != expected:
+        _refuse(node, text, f"{node.func.id} takes {expected} argument{'s' if expected > 1 else ''}")
+    return node.args
+
+
+def _refuse(node: ast.expr, text: str, why: str) -> NoReturn:
+    """Say what is wrong and where; the whole expression stands first."""
+    try:
+        piece = ast.unparse(node)
+    except RecursionError:
+        piece = type(node).__name__
+    shown = piece if len(piece) <= 60 else piece[:57] + "..."
+    raise ValueError(f"{text!r}: {why}, at {shown!r}")
+
+
+class _Evaluation:
+    """Computes a parsed expression. Arithmetic is done in float64, so that no integer overflows."""
+
+    def __init__(self, parsed: Parsed, columns: dict[str, Values]) -> None:
+        self._text = parsed.text
+        self._columns = columns
+
+    def value(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name():
+                return self._columns[node.id]
+            case ast.Constant():
+                return np.asarray(node.value)
+            case ast.BinOp(left=left, op=operator, right=right):
+                return self._arithmetic(node, operator, self.number(left), self.number(right))
+            case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
+                return np.logical_not(self.condition(operand))
+            case ast.UnaryOp(op=operator, operand=operand):
+                number = self.number(operand)
+                return np.negative(number) if isinstance(operator, ast.USub) else number
+            case ast.BoolOp(op=operator, values=values):
+                combine = np.logical_and if isinstance(operator, ast.And) else np.logical_or
+                return combine.reduce(np.broadcast_arrays(*map(self.condition, values)))
+            case ast.Compare(left=left, ops=operators, comparators=comparators):
+                return self._compare(left, operators, comparators)
+            case ast.Call(func=ast.Name(id=name), args=arguments):
+                _, function = FUNCTIONS[name]
+                if name == "where":
+                    return function(self.condition(arguments[0]), *map(self.number, arguments[1:]))
+                return function(*map(self.number, arguments))
+        raise AssertionError(f"{type(node).__name__} passed the check of {self._text!r}")
+
+    def number(self, node: ast.expr) -> Values:
+        return np.asarray(self.value(node), dtype=np.float64)
+
+    def condition(self, node: ast.expr) -> Values:
+        values = np.asarray(self.value(node))
+        if values.dtype != np.bool_:
+            _refuse(node, self._text, "and, or, not, &, |, ~ and where need a condition, such as a comparison")
+        return values
+
+    def _arithmetic(self, node: ast.expr, operator: ast.operator, left: Values, right: Values) -> Any:
+        if isinstance(operator, ast.Pow) and right.ndim == 0 and not abs(right) <= LARGEST_EXPONENT:
+            _refuse(node, self._text, f"an exponent may be at most {LARGEST_EXPONENT:g}")
+        return _ARITHMETIC[type(operator)](left, right)
+
+    def _compare(self, left: ast.expr, operators: list[ast.cmpop], comparators: list[ast.expr]) -> Any:
+        sides = [np.asarray(self.value(side)) for side in (left, *comparators)]
+        result: Any = np.True_
+        for operator, lower, upper in zip(operators, sides, sides[1:], strict=False):
+            result = np.logical_and(result, _COMPARISONS[type(operator)](lower, upper))
+        return result
+
+
+def _columns_of(parsed: Parsed, table: pd.DataFrame | Mapping[str, Any]) -> dict[str, Values]:
+    """Return the columns that an expression needs as arrays of numbers or booleans; a column hides a constant."""
+    columns = {}
+    for name in parsed.names:
+        if name in table:
+            columns[name] = as_numbers(name, table[name])
+        elif name in CONSTANTS:
+            columns[name] = np.asarray(CONSTANTS[name])
+        else:
+            known = [str(column) for column in table.keys()]  # noqa: SIM118 (a table iterates over rows or columns)
+            raise ValueError(f"{parsed.text!r}: unknown name {name!r}; {nearest(name, known)}")
+    return columns
+
+
+def as_numbers(name: str, column: Any) -> Values:
+    """Return a column as an array of numbers or booleans; missing values become NaN."""
+    if isinstance(column, pd.Series) and not isinstance(column.dtype, np.dtype):
+        if not pd.api.types.is_numeric_dtype(column.dtype):
+            raise ValueError(f"column {name!r} holds {column.dtype}, not numbers")
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    values = np.asarray(column)
+    if values.dtype.kind not in "biuf" or values.ndim != 1:
+        raise ValueError(f"column {name!r} holds {values.dtype} of {values.ndim} dimensions, not one number per event")
+    return values
+
+
+MOST_DERIVED = 1000
+
+
+def inputs_of_derived(derived: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return, for each derived feature, all names that it is computed from, in a computable order."""
+    if len(derived) > MOST_DERIVED:
+        raise ValueError(f"there are {len(derived):,} derived features; {MOST_DERIVED:,} are the most")
+    direct = {name: names_in(expression) for name, expression in derived.items()}
+    try:
+        order = list(TopologicalSorter(direct).static_order())
+    except CycleError as error:
+        raise ValueError(f"derived feature {error.args[1][0]!r} is computed from itself") from error
+    found: dict[str, tuple[str, ...]] = {}
+    for name in order:
+        if name in derived:
+            inputs = (one for other in direct[name] for one in (*found.get(other, ()), other))
+            found[name] = tuple(dict.fromkeys(inputs))
+    return found
+
+
+TRUE_ENERGY = {
+    "true_energy": "true_energy",
+    "mc_energy": "mc_energy",
+    "corsika_event_header_total_energy": "corsika_event_header_total_energy / 1000",
+    "corsika_evt_header_total_energy": "corsika_evt_header_total_energy / 1000",
+    "ceres_event_basic_energy": "ceres_event_basic_energy / 1000",
+}
+"""True energy in TeV by the column it is computed from; the first that a file has is taken."""
+TRUE_ZENITH = {
+    "true_zenith": "true_zenith",
+    "true_alt": "90 - true_alt",
+    "mc_alt": "90 - mc_alt * 180 / pi",
+    "corsika_event_header_zd": "corsika_event_header_zd * 180 / pi",
+    "corsika_evt_header_zd": "corsika_evt_header_zd * 180 / pi",
+    "ceres_event_basic_theta": "ceres_event_basic_theta * 180 / pi",
+    "ceres_source_zd": "ceres_source_zd",
+    "source_position_zd": "source_position_zd",
+    "pointing_position_zd": "pointing_position_zd",
+}
+"""Zenith distance in deg by the column it is computed from; FACT and lstchain have angles in rad."""
+
+
+def energy_expression(columns: Iterable[str], given: str | None = None) -> str:
+    """Return the expression of the true energy in TeV for a file with these columns."""
+    found = _choose("energy", TRUE_ENERGY, columns, given)
+    if found is None:
+        raise MismatchError(
+            "energy",
+            f"is needed: the simulated events have none of {', '.join(TRUE_ENERGY)}; name the column of true energies, "
+            "or give an expression such as 'mc_energy_gev / 1000', in TeV",
+        )
+    return found
+
+
+def zenith_expression(columns: Iterable[str], given: str | None = None) -> str | None:
+    """Return the expression of the zenith distance in deg for a file with these columns; None if it is not known."""
+    return _choose("zenith", TRUE_ZENITH, columns, given)
+
+
+def _choose(argument: str, known: Mapping[str, str], columns: Iterable[str], given: str | None) -> str | None:
+    present = set(columns)
+    if given is None:
+        return next((expression for name, expression in known.items() if name in present), None)
+    if given in known and given in present:
+        return known[given]
+    return checked_expression(argument, present, given)
+
+
+def checked_expression(argument: str, columns: Iterable[str], given: str) -> str:
+    """Return an expression of columns that a file has; ArgumentError for any other."""
+    present = set(columns)
+    try:
+        missing = [name for name in names_in(given) if name not in present]
+    except ValueError as error:
+        raise ArgumentError(argument, f"is no column, and no expression of columns: {error}") from error
+    if missing:
+        raise MismatchError(argument, f"needs a column of the simulated events: {missing_column(missing[0], present)}")
+    return given
+
+
+def choose_features(wanted: Sequence[str], available: Collection[str], refused: Collection[str] = ()) -> list[str]:
+    """Return the columns that names and patterns stand for."""
+    chosen: dict[str, None] = {}
+    for word in _words("features", wanted):
+        found = _matches(word, available)
+        if not found:
+            raise MismatchError("features", _no_match(word, available))
+        allowed = [name for name in found if name == word or name not in refused]
+        if not allowed:
+            raise MismatchError(
+                "features",
+                f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features; 'excess init' says why",
+            )
+        chosen |= dict.fromkeys(allowed)
+    return list(chosen)
+
+
+def exclude_features(unwanted: Sequence[str], features: Sequence[str], available: Collection[str]) -> list[str]:
+    """Return features without those that names and patterns stand for."""
+    out: set[str] = set()
+    for word in _words("exclude", unwanted):
+        found = _matches(word, [*features, *available])
+        if not found:
+            raise MismatchError("exclude", _no_match(word, available))
+        out |= set(found)
+    left = [name for name in features if name not in out]
+    if features and not left:
+        raise MismatchError("exclude", "leaves no features to learn from")
+    return left
+
+
+def _words(argument: str, given: Sequence[str]) -> list[str]:
+    texts = [given] if isinstance(given, str) else given
+    words = [word.strip() for text in texts for word in text.split(",")]
+    if not all(words):
+        raise ArgumentError(argument, f"must be names of columns with commas between them, got {','.join(texts)!r}")
+    return words
+
+
+def _matches(word: str, available: Collection[str]) -> list[str]:
+    """Return the name itself if there is one, else the names that a pattern stands for."""
+    return [word] if word in available else [name for name in available if fnmatchcase(name, word)]
+
+
+def _no_match(word: str, available: Collection[str]) -> str:
+    return f"{word!r} is no column of the events; {nearest(word, available)}"
+
+
+_MAX_MISSING = 0.2
+"""Share of events without a value from which a column is no feature: such events would be cut away."""
+_MIN_EVENTS = 20
+"""Events in a sample from which its values say something about a column."""
+_MAX_COMPARED = 4_000
+"""Events that are compared to find copies of columns."""
+_COPY = 1 - 1e-6
+"""Correlation of values and of ranks from which a column is a copy of another one."""
+_RULES = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        (r"(.*_)?psi(_.*)?|delta", "it is the orientation of the image, which points to where the event came from"),
+        (r"(.*_)?core_?[xy](_.*)?|(.*_)?tel_pos_.*|(.*_)?tilted_core_.*", "it is a position on the ground"),
+        (r"(.*_)?disp_(dx|dy|angle|sign)(_.*)?", "it is a direction in the camera"),
+        (r"(.*_)?(alt|az|ra|dec)_(uncert|uncertainty|err|error)", "it is the error of a direction"),
+        (r"reco_type|(.*_)?particle_type", "it is the output of a classifier, which may know the position"),
+        (r"(.*_)?(event_type|trigger_type|calibration_id|event_quality)", "it is a type, not a measurement"),
+        (r"(.*_)?(is_valid|is_good_event|quality_flag)", "it is a flag, not a measurement"),
+        (r"(.*_)?weights?", "it is a weight"),
+    )
+)
+_TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
+_ENERGY = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"energy",
+        r"reco_energy",
+        r"gamma_energy_prediction",
+        r"(est|estimated|rec|reconstructed)_?energy|energy_?(est|rec|reco|prediction)",
+        r"(?!.*(uncert|err)).*_energy",
+        r"log_?(reco_)?energy|log10_?energy",
+    )
+)
+
+
+def is_classifier_output(name: str) -> bool:
+    """Say whether a column is the score of another analysis, which may be a reference."""
+    return origin_of(name) is not None and origin_of(name, is_reference=True) is None
+
+
+def truth_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns that only simulated events have."""
+    return tuple(name for name in columns if _TRUTH.fullmatch(name))
+
+
+def energy_column(columns: tuple[str, ...]) -> str | None:
+    """Return the column of the reconstructed energy, None if there is none."""
+    known = [name for name in columns if not _TRUTH.fullmatch(name)]
+    return next((name for pattern in _ENERGY for name in known if pattern.fullmatch(name)), None)
+
+
+def reason_by_name(name: str) -> str | None:
+    """Return why a column is no feature by its name, None if it may be one."""
+    return origin_of(name) or next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)
+
+
+def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> str | None:
+    """Return why a column is no feature by its values and the file of each, None if it may be one."""
+    if numbers is None:
+        return "it is a text or a date, not a number"
+    known = np.isfinite(numbers)
+    missing = float(np.mean(~known)) if len(numbers) else 0.0
+    if missing > _MAX_MISSING:
+        share = f"it is missing in {missing:.0%} of the events, which would be cut away"
+        return "it has no values" if missing == 1 else share
+    values, of_file = numbers[known], files[known]
+    if len(values) >= 2:
+        if (values == values[0]).all():
+            return f"it is {values[0]:g} in all events that were looked at"
+        distinct = np.unique(of_file)
+        if len(values) > 2 * len(distinct) and all(np.ptp(values[of_file == one]) == 0 for one in distinct):
+            return "it is the same in all events of a file, so it is a property of the run"
+    steps = np.diff(numbers)[np.diff(files) == 0]
+    if len(numbers) >= _MIN_EVENTS and len(steps) and (steps > 0).all():
+        return "it grows from event to event, as a time or a counter does"
+    return None
+
+
+def reasons_against(
+    columns: Sequence[str], sample: pd.DataFrame, files: NDArray[np.int64], preferred: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return why columns are no features, by name and by the values of a sample, of which ``files`` has the files."""
+    found = {name: reason for name in columns if (reason := reason_by_name(name))}
+    numbers = {name: as_floats for name in columns if (as_floats := _numbers(sample[name])) is not None}
+    usable = _usable_events({name: values for name, values in numbers.items() if name not in found}, len(sample))
+    for name in columns:
+        own = numbers[name][usable] if name in numbers else None
+        if name not in found and (reason := _reason_by_values(own, files[usable])):
+            found[name] = reason
+    return found | _copies({name: values[usable] for name, values in numbers.items()}, found, preferred)
+
+
+def _numbers(column: pd.Series) -> FloatArray | None:
+    """Return a column as floats, None if it holds texts or dates."""
+    if not pd.api.types.is_numeric_dtype(column.dtype):
+        return None
+    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _usable_events(columns: Mapping[str, FloatArray], n_events: int) -> BoolArray:
+    """Return the events that have values in most columns; all, if there are none."""
+    known = {name: np.isfinite(values) for name, values in columns.items()}
+    known = {name: finite for name, finite in known.items() if finite.any()}
+    if not known:
+        return np.ones(n_events, dtype=np.bool_)
+    usable = np.mean(list(known.values()), axis=0) >= 0.5
+    return usable if usable.any() else np.ones(n_events, dtype=np.bool_)
+
+
+def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], preferred: Sequence[str]) -> dict[str, str]:
+    """Return the columns that are copies of features, in any unit, or that order events as a refused column does."""
+    varying = {name: values[:_MAX_COMPARED] for name, values in numbers.items()}
+    varying = {name: values for name, values in varying.items() if len(np.unique(values[np.isfinite(values)])) > 2}
+    if not varying or len(next(iter(varying.values()))) < _MIN_EVENTS:
+        return {}
+    order = sorted(varying, key=lambda name: (name not in reasons, name not in preferred))
+    ranks = _correlate([_ranks(varying[name]) for name in order])
+    values = _correlate([np.nan_to_num(varying[name], nan=0.0, posinf=0.0, neginf=0.0) for name in order])
+    found: dict[str, str] = {}
+    for number, name in enumerate(order):
+        if name in reasons:
+            continue
+        for before, other in enumerate(order[:number]):
+            if other in found or ranks[number, before] < _COPY:
+                continue
+            if other in reasons:
+                if origin_of(other) is None:  # a copy of a column without values, say, is no more than that
+                    continue
+                found[name] = f"it orders the events as {other} does: {reasons[other]}"
+                break
+            if values[number, before] > _COPY:
+                found[name] = f"it is a copy of {other}"
+                break
+    return found
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Return the rank of each value, equal ones alike, missing ones first."""
+    _, inverse = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True)
+    return inverse.astype(np.float64)
+
+
+def _correlate(columns: list[FloatArray]) -> FloatArray:
+    """Return the absolute correlation coefficients of columns; 0 for those without any spread."""
+    table: Any = np.array(columns)
+    with np.errstate(invalid="ignore", over="ignore"):
+        table = table - table.mean(axis=1, keepdims=True)
+        spread = np.sqrt(np.sum(table**2, axis=1, keepdims=True))
+        table = np.divide(table, spread, out=np.zeros_like(table), where=(spread > 0) & np.isfinite(spread))
+    return np.asarray(np.abs(table @ table.T))
+
+
+def check_no_origin(features: Sequence[str], derived: Mapping[str, str], references: Collection[str]) -> None:
+    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from."""
+    inputs = inputs_of_derived(derived)
+    for feature in features:
+        for name in (feature, *inputs.get(feature, ())):
+            if reason := origin_of(name, is_reference=name in references):
+                through = "" if name == feature else f" is computed from {name!r}, which"
+                raise ValueError(
+                    f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
+                    "learn the regions and not the source; remove it, or insist with allow_origin_features: true"
+                )

@@ -1,0 +1,737 @@
+"""The configuration of an analysis: features, cuts, groups, regions and bins, read from YAML."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from glob import has_magic
+from itertools import pairwise
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from excess._utils.checks import BoolArray, FloatArray, read_input_text
+from excess._utils.errors import ArgumentError, EventFileError, missing_column, nearest
+from excess.config import _columns
+from excess.config._sources import find_source
+
+NO_GROUPS = "none"
+"""Name of the groups' column where there are no groups."""
+LARGEST_TEXT = 1 << 20
+"""Bytes of a YAML file."""
+MOST_VALUES = 50_000
+"""Values of a YAML file, including those that aliases stand for."""
+_REASONS: dict[type[Exception], str] = {RecursionError: "nested too deeply", ValueError: "an impossible number or date"}
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Return the content of YAML; EventFileError that begins with ``source`` if it is invalid or too large."""
+    if len(text) > LARGEST_TEXT:
+        raise EventFileError(f"{source}: has {len(text):,} characters of YAML; {LARGEST_TEXT:,} are the most")
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        if _count_values(node, {}) > MOST_VALUES:
+            raise EventFileError(f"{source}: has more than {MOST_VALUES:,} values, including those of aliases")
+        return None if node is None else loader.construct_document(node)
+    except EventFileError:
+        raise
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or _REASONS.get(type(error)) or type(error).__name__
+        raise EventFileError(f"{source}: is not valid YAML{where} ({reason})") from error
+
+
+def _count_values(node: Any, known: dict[Any, float]) -> float:
+    """Return the number of values below a node, each alias counted like what it stands for."""
+    if isinstance(node, (yaml.MappingNode, yaml.SequenceNode)) and node not in known:
+        known[node] = math.inf  # an alias inside of what it stands for
+        parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+        known[node] = 1 + sum(_count_values(part, known) for part in parts)
+    return known.get(node, 1)
+
+
+AUTO = "auto"
+"""As many regions as fit; or the method that the columns of a file allow."""
+MOST_REGIONS = 360
+"""Regions on a circle around the pointing: no more than one for each degree of it."""
+MOST_EXCLUSIONS = 1000
+_LARGEST_RADIUS = 90
+_EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
+
+
+class Settings(BaseModel):
+    """Base of settings: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class Exclusion(Settings):
+    """A part of the sky where there may be gamma rays, or too much light: events in it are in no region."""
+
+    name: str = Field(default="", description="What is there, for messages.")
+    ra: float = Field(ge=0, le=360, description="Right ascension of its centre, in degrees.")
+    dec: float = Field(ge=-90, le=90, description="Declination of its centre, in degrees.")
+    radius: float = Field(gt=0, lt=_LARGEST_RADIUS, description="Its radius, in degrees.")
+
+    @classmethod
+    def parse(cls, text: str) -> Exclusion:
+        """Return an exclusion from a text: a known source or a position, and the radius in deg."""
+        where, _, last = " ".join(text.replace(",", " ").split()).rpartition(" ")
+        if _is_place(text) or not where:
+            raise ArgumentError("exclusion", f"{text!r} has no radius; give one in deg behind the place, {_EXAMPLES}")
+        try:
+            radius = float(last)
+        except ValueError as error:
+            raise ArgumentError("exclusion", f"{text!r} must end with a radius in deg, {_EXAMPLES}") from error
+        if not 0 < radius < _LARGEST_RADIUS:
+            raise ArgumentError(
+                "exclusion", f"{text!r} has the radius {last}, which must be above 0 and below {_LARGEST_RADIUS} deg"
+            )
+        try:
+            name, ra, dec = find_source(where)
+        except ArgumentError as error:
+            raise ArgumentError("exclusion", f"{text!r}: {error.problem}") from error
+        return cls(name=name, ra=ra, dec=dec, radius=radius)
+
+    def __str__(self) -> str:
+        """Return name, place and radius."""
+        place = f"ra {self.ra:g}, dec {self.dec:g}, radius {self.radius:g} deg"
+        return f"{self.name} ({place})" if self.name else place
+
+
+def _is_place(text: str) -> bool:
+    """Say whether a text is a source or a position alone."""
+    try:
+        find_source(text)
+    except ArgumentError:
+        return False
+    return True
+
+
+class Pair(Settings):
+    """On runs, and the Off runs that they are compared with, by the column ``obs_id`` or ``run_id``, or by file."""
+
+    on: tuple[int | str, ...] = Field(min_length=1, description="On runs.")
+    off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
+
+
+def _parse_exclusion(given: Any) -> Any:
+    """Return an exclusion from a text; anything else as it is."""
+    try:
+        return Exclusion.parse(given) if isinstance(given, str) else given
+    except ArgumentError as error:  # its argument is the key, which is named with the place in the list
+        raise ValueError(error.problem) from error
+
+
+def _check_number(given: Any) -> Any:
+    """Return a number of regions, or "auto"."""
+    if given == AUTO:
+        return given
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"input should be a valid integer, or auto; got {given!r:.60}")  # noqa: TRY004, for pydantic
+    if given < 2:
+        raise ValueError("input should be greater than or equal to 2: the On region, and at least one Off region")
+    if given > MOST_REGIONS:
+        raise ValueError(
+            f"input should be less than or equal to {MOST_REGIONS}: one region for each degree of a circle"
+        )
+    return given
+
+
+class RegionConfig(Settings):
+    """Settings of the On region and the Off regions; ``docs/regions.md`` says what each method does.
+
+    The source may be given by ``source`` in the place of ``source_ra`` and ``source_dec``; see `find_source`.
+
+    Examples
+    --------
+    >>> from excess.config import RegionConfig
+    >>> RegionConfig(n_regions=4).theta_squared_cut
+    0.025
+    >>> RegionConfig(method="reflected", n_regions="auto", source_ra=83.63, source_dec=22.01).method
+    'reflected'
+    >>> RegionConfig(source="Mrk 501").source_dec
+    39.7602
+    """
+
+    theta_squared_cut: float = Field(
+        default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
+    )
+    method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = Field(
+        default="auto",
+        description="Where Off is: angles takes the columns of angles in the files; reflected, ring and "
+        "same_declination compute it from sky positions; auto takes the columns where there are some, else reflected.",
+    )
+    n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = Field(
+        default=6, description="The On region and the Off regions, together; auto for as many as fit."
+    )
+    overlap: Literal["on_first", "drop", "error"] = Field(
+        default="on_first",
+        description="What happens to an event inside On and Off: it is On, it is dropped, or it is an error.",
+    )
+    source_ra: float | None = Field(
+        default=None, ge=0, le=360, strict=True, description="Right ascension of the source, in degrees."
+    )
+    source_dec: float | None = Field(
+        default=None, ge=-90, le=90, strict=True, description="Declination of the source, in degrees."
+    )
+    min_distance: float | None = Field(
+        default=None,
+        gt=0,
+        lt=180,
+        description="Smallest distance between the source and the centre of an Off region, in degrees. By default, "
+        "regions do not overlap, and with n_regions: auto half a radius is free between On and the nearest Off region.",
+    )
+    exclusion: tuple[Annotated[Exclusion, BeforeValidator(_parse_exclusion)], ...] = Field(
+        default=(),
+        max_length=MOST_EXCLUSIONS,
+        description="Parts of the sky without Off regions: other sources, bright stars.",
+    )
+
+    alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = Field(
+        default=None,
+        description="Relative error of the exposure ratio, such as 0.03; one value, or one for each group.",
+    )
+    match: Literal["none", "zenith", "time"] = Field(
+        default="none",
+        description="How runs of Off files are matched with On runs: all with all, or those of the nearest zenith "
+        "distance, or of the nearest time.",
+    )
+    match_within: float | None = Field(
+        default=None, gt=0, description="Largest difference of matched runs, in degrees of zenith distance or in hours."
+    )
+    pairs: tuple[Pair, ...] = Field(default=(), description="On runs and the Off runs that belong to them.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _position_of_source(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("source"), str):
+            return given
+        if any(given.get(key) is not None for key in ("source_ra", "source_dec")):
+            raise ValueError("source is given, and source_ra or source_dec as well; give one of both")
+        position = find_source(given["source"])
+        others = {key: value for key, value in given.items() if key != "source"}
+        return {**others, "source_ra": position.ra, "source_dec": position.dec}
+
+    @model_validator(mode="after")
+    def _one_way_to_match(self) -> Self:
+        if self.pairs and self.match != "none":
+            raise ValueError("pairs and match exclude each other; give one of them")
+        if self.match_within is not None and self.match == "none":
+            raise ValueError("match_within goes with match: zenith or time")
+        return self
+
+    @model_validator(mode="after")
+    def _both_coordinates(self) -> Self:
+        if (self.source_ra is None) != (self.source_dec is None):
+            raise ValueError("source_ra and source_dec belong together; give both or none")
+        return self
+
+    @model_validator(mode="after")
+    def _exclusion_needs_positions(self) -> Self:
+        if self.method == "angles" and (self.exclusion or self.min_distance is not None):
+            key = "exclusion" if self.exclusion else "min_distance"
+            raise ValueError(
+                f"{key} does not go with method: angles, whose regions are in the files; choose reflected, ring or "
+                "same_declination, for files with sky positions"
+            )
+        return self
+
+    def with_settings(self, given: Mapping[str, Any]) -> RegionConfig:
+        """Return regions in which given settings take the place of these."""
+        own = self.model_dump()
+        if "source" in given:
+            del own["source_ra"], own["source_dec"]
+        return RegionConfig.model_validate({**own, **given})
+
+    @property
+    def radius(self) -> float:
+        """Radius of a region in deg."""
+        return math.sqrt(self.theta_squared_cut)
+
+    @property
+    def n_wanted(self) -> int | None:
+        """Number of regions, On included; None for as many as fit."""
+        return None if isinstance(self.n_regions, str) else self.n_regions
+
+
+_MAX_BINS = 100
+
+
+class BinConfig(Settings):
+    """Bins of a column, such as energy, each with a threshold and a calibration of its own.
+
+    Examples
+    --------
+    >>> from excess.config import BinConfig
+    >>> BinConfig.parse("energy:0.5,2,8").edges
+    (0.5, 2.0, 8.0)
+    >>> BinConfig.parse("energy:4").n_bins
+    4
+    """
+
+    column: str = Field(min_length=1, description="Column, or derived feature, that the bins are of.")
+    edges: tuple[float, ...] = Field(
+        default=(), max_length=_MAX_BINS - 1, description="Edges between the bins; the first and the last bin are open."
+    )
+    n_bins: int | None = Field(
+        default=None, ge=2, le=_MAX_BINS, strict=True, description="Number of bins with equally many events."
+    )
+    feature: bool | None = Field(
+        default=None, strict=True, description="Whether models learn from the column; by default if it is a feature."
+    )
+
+    @model_validator(mode="after")
+    def _edges_or_number(self) -> Self:
+        if bool(self.edges) == (self.n_bins is not None):
+            raise ValueError("needs either edges, such as [1, 5], or n_bins, a number of bins")
+        if any(low >= high for low, high in pairwise(self.edges)):
+            raise ValueError(f"edges must ascend, got {', '.join(f'{edge:g}' for edge in self.edges)}")
+        return self
+
+    @classmethod
+    def parse(cls, text: str) -> BinConfig:
+        """Return the bins that a text such as ``"energy:0.5,2,8"`` or ``"energy:4"`` describes."""
+        column, _, given = text.rpartition(":")
+        try:
+            numbers = [float(word) for word in given.split(",")]
+            if len(numbers) == 1 and numbers[0].is_integer() and "." not in given:
+                return cls(column=column, n_bins=int(numbers[0]))
+            return cls(column=column, edges=tuple(numbers))
+        except ValidationError as error:
+            raise ValueError(f"cannot be {text!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
+        except (ValueError, OverflowError) as error:
+            raise ValueError(
+                f"must be a column with edges or a number of bins, such as energy:1,5, got {text!r}"
+            ) from error
+
+
+# The open Crab analysis of FACT.
+DERIVED_FEATURES = {
+    "area": "width * length * pi",
+    "log_size": "log(size)",
+    "size_area": "size / area",
+    "area_size_cut_var": "area / log(size)**2",
+}
+FEATURES = (
+    "concentration_cog",
+    "concentration_core",
+    "concentration_one_pixel",
+    "concentration_two_pixel",
+    "leakage1",
+    "leakage2",
+    "size",
+    "width",
+    "length",
+    "skewness_long",
+    "skewness_trans",
+    "kurtosis_long",
+    "kurtosis_trans",
+    "num_islands",
+    "num_pixel_in_shower",
+    "photoncharge_shower_mean",
+    "photoncharge_shower_variance",
+    "photoncharge_shower_max",
+    *DERIVED_FEATURES,
+)
+QUALITY_CUTS = (
+    "num_pixel_in_shower >= 10",
+    "num_islands < 8",
+    "length < 70",
+    "width < 35",
+    "leakage1 < 0.6",
+    "leakage2 < 0.85",
+)
+MOST_FEATURES = 10_000
+MOST_CUTS = 1000
+
+
+class AnalysisConfig(Settings):
+    """Settings of an analysis. The defaults are those of FACT's open Crab analysis.
+
+    Examples
+    --------
+    >>> from excess.config import AnalysisConfig
+    >>> config = AnalysisConfig(features=["width", "ratio"], derived_features={"ratio": "width / length"})
+    >>> config.columns_needed()[:2]
+    ('width', 'length')
+    >>> AnalysisConfig(features=["width", "theta_deg"])
+    Traceback (most recent call last):
+        ...
+    pydantic_core._pydantic_core.ValidationError: 1 validation error for AnalysisConfig
+      Value error, feature 'theta_deg' encodes where an event came from ...
+    """
+
+    features: tuple[str, ...] = Field(
+        default=FEATURES,
+        min_length=1,
+        max_length=MOST_FEATURES,
+        description="Columns and derived features that a model is trained on.",
+    )
+    derived_features: dict[str, str] = Field(
+        default_factory=lambda: dict(DERIVED_FEATURES), description="Further features: names and their expressions."
+    )
+    quality_cuts: tuple[str, ...] = Field(
+        default=QUALITY_CUTS, max_length=MOST_CUTS, description="Conditions that an event has to meet, as expressions."
+    )
+    groups: str = Field(
+        default="night",
+        min_length=1,
+        description="Column of the groups, which are not split between training and hold-out.",
+    )
+    regions: RegionConfig = Field(default_factory=RegionConfig, description="The On region and the Off regions.")
+    allow_origin_features: bool = Field(
+        default=False, strict=True, description="Allow features that encode where an event came from."
+    )
+
+    references: tuple[str, ...] = Field(
+        default=(),
+        description="Features that are scores of another analysis, such as gammaness; a model learns how far to trust "
+        "them.",
+    )
+
+    bins: BinConfig | None = Field(
+        default=None, description="Bins with thresholds and calibrations of their own, such as those of energy."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bins_are_columns(cls, given: Any) -> Any:
+        """Let the column of the bins be read with the features, and remember whether it is one."""
+        bins = given.get("bins") if isinstance(given, dict) else None
+        if isinstance(bins, BinConfig):
+            bins = bins.model_dump()
+        features = given.get("features", FEATURES) if isinstance(given, dict) else None
+        if not isinstance(bins, dict) or not isinstance(features, (list, tuple)):
+            return given
+        column, is_feature = bins.get("column"), bins.get("column") in features
+        bins = {**bins, "feature": is_feature if bins.get("feature") is None else bins["feature"]}
+        if is_feature or not isinstance(column, str):
+            return {**given, "bins": bins}
+        return {**given, "bins": bins, "features": (*features, column)}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _references_are_features(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not isinstance(given.get("references", ()), (list, tuple)):
+            return given
+        features = given.get("features", FEATURES)
+        if not isinstance(features, (list, tuple)):
+            return given
+        if len(features) + len(given.get("references", ())) > 2 * MOST_FEATURES:
+            return given  # too many, as their validation says
+        more = [name for name in given.get("references", ()) if name not in features]
+        return {**given, "features": (*features, *more)} if more else given
+
+    @model_validator(mode="after")
+    def _features_besides_references(self) -> Self:
+        if set(self.features) <= set(self.references):
+            raise ValueError("all features are references; give features to learn from as well")
+        return self
+
+    @field_validator("features", "references")
+    @classmethod
+    def _features_once(cls, features: tuple[str, ...]) -> tuple[str, ...]:
+        seen = set()
+        for name in features:
+            if not name:
+                raise ValueError("a feature has no name")
+            if name in seen:
+                raise ValueError(f"feature {name!r} is named twice")
+            seen.add(name)
+        return features
+
+    @field_validator("quality_cuts")
+    @classmethod
+    def _cuts_parse(cls, cuts: tuple[str, ...]) -> tuple[str, ...]:
+        for cut in cuts:
+            _columns.names_in(cut)
+        return cuts
+
+    @field_validator("derived_features")
+    @classmethod
+    def _derived_parse(cls, derived: dict[str, str]) -> dict[str, str]:
+        for name in derived:
+            if not name.isidentifier() or name in _columns.FUNCTIONS or name in _columns.CONSTANTS:
+                raise ValueError(f"{name!r} cannot name a derived feature; use letters, digits and underscores")
+        _columns.inputs_of_derived(derived)
+        return derived
+
+    @model_validator(mode="after")
+    def _no_origin(self) -> Self:
+        if not self.allow_origin_features:
+            _columns.check_no_origin(self.features, self.derived_features, self.references)
+        return self
+
+    def columns_needed(self) -> tuple[str, ...]:
+        """Return the columns that features and cuts need from a file; groups and regions need further ones."""
+        return tuple(name for name in self.names_needed() if name not in self.derived_features)
+
+    def names_needed(self) -> tuple[str, ...]:
+        """Return the columns and derived features that features and cuts are computed from, themselves included."""
+        inputs = _columns.inputs_of_derived(self.derived_features)
+        names: dict[str, None] = {}
+        for feature in self.features:
+            names |= dict.fromkeys((feature, *inputs.get(feature, ())))
+        for cut in self.quality_cuts:
+            for name in _columns.names_in(cut):
+                names |= dict.fromkeys((name, *inputs.get(name, ())))
+        return tuple(names)
+
+    def inputs_of(self, feature: str) -> tuple[str, ...]:
+        """Return all names that a derived feature is computed from; none for a column of a file."""
+        return _columns.inputs_of_derived(self.derived_features).get(feature, ())
+
+    def with_references(self, columns: Sequence[str]) -> AnalysisConfig:
+        """Return the configuration with further columns that are scores of another analysis."""
+        more = [name for name in columns if name not in self.references]
+        if not more:
+            return self
+        return AnalysisConfig.model_validate({**self.model_dump(), "references": [*self.references, *more]})
+
+    def without_references(self) -> AnalysisConfig:
+        """Return the configuration without the columns that are scores of another analysis."""
+        if not self.references:
+            return self
+        features = [name for name in self.features if name not in self.references]
+        return AnalysisConfig.model_validate({**self.model_dump(), "features": features, "references": ()})
+
+    def with_bins(self, bins: BinConfig | None) -> AnalysisConfig:
+        """Return the configuration with bins; None leaves it as it is."""
+        if bins is None:
+            return self
+        before = [name for name in self.features if self.bins is None or self.bins.feature or name != self.bins.column]
+        return AnalysisConfig.model_validate({**self.model_dump(), "features": before, "bins": bins})
+
+    def with_source(self, ra: float, dec: float) -> AnalysisConfig:
+        """Return the configuration with the position of the source in deg."""
+        regions = self.regions.model_copy(update={"source_ra": ra, "source_dec": dec})
+        return self.model_copy(update={"regions": regions})
+
+    def to_yaml(self) -> str:
+        """Return the settings as YAML that ``load_config`` reads."""
+        settings = self.model_dump(mode="json")
+        for name in ("references", "bins"):
+            if not settings[name]:
+                del settings[name]  # most analyses have none
+        return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+
+
+def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
+    r"""Read the settings of an analysis from a YAML file.
+
+    Parameters
+    ----------
+    path : path-like, default=None
+        The file; keys that it does not hold take their defaults. None means all defaults.
+
+    Returns
+    -------
+    AnalysisConfig
+        The settings.
+
+    Raises
+    ------
+    EventFileError
+        If the file cannot be read, is no YAML mapping, or holds an unknown key or a value of the wrong type.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.config import load_config
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "crab.yaml")
+    ...     _ = path.write_text("groups: run_id\nregions: {n_regions: 4}\n")
+    ...     config = load_config(path)
+    >>> config.groups, config.regions.n_regions, len(config.features)
+    ('run_id', 4, 22)
+    """
+    if path is None:
+        return AnalysisConfig()
+    file = Path(path)
+    return parse_config(read_input_text(file, LARGEST_TEXT, "reading the settings"), str(file))
+
+
+def parse_config(text: str, source: str) -> AnalysisConfig:
+    """Read the settings of an analysis from YAML."""
+    content = parse_mapping(text, source, "'groups: night'")
+    try:
+        return AnalysisConfig.model_validate(content)
+    except ValidationError as error:
+        raise EventFileError(f"{source}: {'; '.join(map(describe_error, error.errors()))}") from error
+
+
+def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
+    """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
+    content = parse_yaml(text, source)
+    if content is None:
+        content = {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise EventFileError(f"{source}: must hold names and values, such as {example}")
+    return content
+
+
+def _settings_at(place: Sequence[Any]) -> type[Settings]:
+    """Return the settings that an unknown key stands in."""
+    if place[0] != "regions":
+        return AnalysisConfig
+    inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair}
+    return next((inner[key] for key in place[:-1] if key in inner), RegionConfig)
+
+
+def describe_error(error: Any, known: Iterable[str] | None = None) -> str:
+    """Return a problem that pydantic found as text, with the key first; by default one of an analysis."""
+    key = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        if known is None:
+            known = _settings_at(error["loc"]).model_fields
+        return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), known)}"
+    message = error["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    return f"{key}: {message}" if key else message
+
+
+_Ratio = Annotated[float, Field(gt=0)]
+_Paths = Annotated[tuple[str, ...], BeforeValidator(lambda given: (given,) if isinstance(given, str) else given)]
+
+
+class ObservationEntry(Settings):
+    """Files of one observation, and how its On and Off events are told apart."""
+
+    events: _Paths = Field(min_length=1, description="Event files; of On events only if there are files of Off events.")
+    off: _Paths | None = Field(default=None, description="Files of Off events.")
+    alpha: _Ratio | dict[Any, _Ratio] | None = Field(
+        default=None,
+        description="Exposure ratio On/Off, or that of each group, with `off`; by default from live times.",
+    )
+    join: _Paths | None = Field(default=None, description="Files to join event by event.")
+    regions: dict[str, Any] = Field(
+        default_factory=dict, description="What its regions have other than those of the configuration."
+    )
+
+    def settings(self, config: AnalysisConfig) -> AnalysisConfig:
+        """Return the settings of the observation: those of a configuration, with regions of its own."""
+        if not self.regions:
+            return config
+        return config.model_copy(update={"regions": config.regions.with_settings(self.regions)})
+
+
+_KEYS = (*ObservationEntry.model_fields, *RegionConfig.model_fields)
+
+
+def load_observation_list(path: str | PathLike[str]) -> dict[str, ObservationEntry]:
+    r"""Read a list of observations from a YAML file: by name, the files of each."""
+    file = Path(path)
+    text = read_input_text(file, LARGEST_TEXT, "reading the list of observations")
+    content = parse_mapping(text, str(file), "'crab: {events: crab.hdf5}'")
+    if not content:
+        raise EventFileError(f"{file}: lists no observations; give names and files, such as 'crab: {{events: a.hdf5}}'")
+    entries = {}
+    for name, given in content.items():
+        if isinstance(given, dict):  # YAML reads the word off as False
+            given = {"off" if key is False else key: value for key, value in given.items()}
+        try:
+            entry = ObservationEntry.model_validate(given)
+            entry.settings(AnalysisConfig())
+        except ValidationError as error:
+            problems = "; ".join(describe_error(one, _KEYS) for one in error.errors())
+            raise EventFileError(f"{file}: {name}: {problems}") from error
+        found = {
+            kind: _find_files(file, name, paths)
+            for kind in ("events", "off", "join")
+            if (paths := getattr(entry, kind)) is not None
+        }
+        entries[name] = entry.model_copy(update=found)
+    return entries
+
+
+def _find_files(listed_in: Path, name: str, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """Return paths as seen from here; a pattern becomes all files that match it."""
+    found: list[str] = []
+    for path in paths:
+        if not has_magic(path):
+            found.append(str(listed_in.parent / path))
+            continue
+        base = Path(path)
+        folder = Path(base.anchor) if base.is_absolute() else listed_in.parent
+        pattern = str(base.relative_to(base.anchor)) if base.is_absolute() else path
+        matches = sorted(map(str, folder.glob(pattern)))
+        if not matches:
+            raise EventFileError(f"{listed_in}: {name}: no file matches {path!r}")
+        found += matches
+    return tuple(found)
+
+
+class Features(NamedTuple):
+    """Features of all events of a table, and which events are usable."""
+
+    X: FloatArray
+    valid: BoolArray
+    names: tuple[str, ...]
+
+
+def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
+    """Compute features and quality cuts of a table of events."""
+    for name in config.columns_needed():
+        if name not in table.columns:
+            raise ValueError(f"the table {missing_column(name, map(str, table.columns))}")
+    columns = {name: _columns.as_numbers(name, table[name]) for name in config.columns_needed()}
+    needed = config.names_needed()
+    for name in _columns.inputs_of_derived(config.derived_features):  # in a computable order
+        if name in needed:
+            columns[name] = _columns.compute(config.derived_features[name], columns, len(table))
+    # column-major, as in files and trees: each feature is copied in one piece
+    X = np.empty((len(table), len(config.features)), order="F")
+    valid = np.ones(len(table), dtype=np.bool_)
+    for position, name in enumerate(config.features):
+        X[:, position] = columns[name]
+        valid &= np.isfinite(X[:, position])
+    for cut in config.quality_cuts:
+        passed = _columns.compute(cut, columns, len(table))
+        if passed.dtype != np.bool_:
+            raise ValueError(f"quality cut {cut!r} is not a condition, such as 'width < 35'")
+        valid &= passed
+    return Features(X, valid, config.features)
+
+
+def with_choice(
+    config: AnalysisConfig, features: Sequence[str], exclude: Sequence[str], columns: Sequence[str]
+) -> AnalysisConfig:
+    """Return a configuration with other features: those that are asked for, without those that are not wanted."""
+    available = list(dict.fromkeys([*columns, *config.derived_features]))
+    chosen = list(config.features)
+    if features:
+        references = [name for name in config.references if name not in features]
+        chosen = [
+            *_columns.choose_features(features, available, [name for name in columns if _columns.reason_by_name(name)]),
+            *references,
+        ]
+    if exclude:
+        chosen = _columns.exclude_features(exclude, chosen, available)
+    return make_config(**{**config.model_dump(), "features": chosen})
+
+
+def make_config(**settings: Any) -> AnalysisConfig:
+    """Return a configuration; ArgumentError that names the features if one of them cannot be a feature."""
+    with convert_errors("features", "cannot be used: "):
+        return AnalysisConfig.model_validate(settings)
+
+
+@contextmanager
+def convert_errors(argument: str, prefix: str = "") -> Iterator[None]:
+    """Turn a ValueError into an ArgumentError, without the several lines of pydantic's own messages."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ArgumentError(argument, prefix + error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+    except ValueError as error:
+        raise ArgumentError(argument, f"{prefix}{error}") from error

@@ -1,0 +1,415 @@
+"""From files or tables of events to a dataset: features, regions, groups, angles and times, and checks of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess._utils.checks import BoolArray, FloatArray, as_scalar_alpha
+from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
+from excess.config._model import NO_GROUPS, AnalysisConfig, to_features
+from excess.dataset import _regions, _runs
+from excess.dataset._dataset import Census, OnOffDataset, find_halo, join_chunks, thin_field
+from excess.dataset._leakage import check_identifiers, check_independent, check_origin
+from excess.dataset._regions import Placement, Regions
+from excess.dataset._runs import MatchedEvents
+from excess.detection._result import LONGEST_PAUSE, Exposure
+from excess.io._coordinates import ABSOLUTE_COLUMNS, add_night, seconds_of
+from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_events
+
+NIGHT = "night"
+IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *ABSOLUTE_COLUMNS)
+"""Columns that identify an event; kept with the features if the files have them."""
+_NO_CENTRES = (
+    "Off events of a ring have no centre, so the likelihood does not use directions, nor events beyond the cut"
+)
+_NEARBY = 4.0  # largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Selects the events of tables that an analysis uses."""
+
+    config: AnalysisConfig
+    groups: str = NO_GROUPS
+    region: int | None = None
+    offset: tuple[float, float] | None = None
+    nearby: bool = False
+    identify: bool = True
+    with_runs: bool = False
+
+    def read(self, paths: Sequence[Path], chunk_rows: int) -> Iterator[OnOffDataset]:
+        """Yield the events of files, chunk by chunk."""
+        for table in iter_events(paths, self.columns(paths[0]), chunk_rows=chunk_rows):
+            yield self.observe(table)
+
+    def columns(self, path: Path) -> list[str]:
+        """Return the columns of a file that are needed; raise EventFileError where some are missing."""
+        info = describe(path)
+        wanted = [*self.config.columns_needed()]
+        present = info.columns
+        if any(name not in present and name in info.telescope_columns for name in wanted):
+            present = (*info.telescope_columns, *info.derived)  # rows are telescope images then
+        if self.groups != NO_GROUPS:
+            wanted.append(self.groups)
+        missing = [name for name in wanted if name not in present]
+        if len(missing) > 1:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise EventFileError(
+                f"{path}: has no columns {', '.join(missing[:5])}{more}, which the features, quality cuts or groups of "
+                "the configuration need; 'excess init' writes a configuration for these files, or join the files that "
+                "have them"
+            )
+        if self.region is None:
+            wanted += _regions.choose_method(present, self.config.regions)[1]
+        elif self.offset is not None:
+            wanted += _regions.SKY_COLUMNS
+        if self.identify:
+            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS) if name in present]
+            if self._maps(present):
+                wanted += _regions.SKY_COLUMNS
+        if self.with_runs:
+            wanted += [name for name in _runs.RUN_COLUMNS if name in present]
+        return list(dict.fromkeys(wanted))
+
+    def observe(self, table: pd.DataFrame) -> OnOffDataset:
+        """Return the events of a table inside a region that pass the quality cuts."""
+        theta = own_theta = nearby = sky = None
+        if self.groups == NIGHT:
+            table = add_night(table)
+        file, first_row = str(table.attrs.get("file", "")), int(table.attrs.get("first_row", 0))
+        intervals = None
+        if self.identify and self.region in (None, 0):
+            intervals = recorded_intervals(table, seconds_of(table), self.groups, file)
+        number = np.arange(first_row, first_row + len(table))
+        runs = tuple(_runs.list_runs(table, seconds_of(table))) if self.with_runs else ()
+        run = _runs.run_labels(table) if self.with_runs else None
+        census = Census(n_read=len(table), n_inside=len(table))
+        if self.region is None:
+            placed, found = _regions.place_events(table, self.config.regions)
+            if self._maps(table):
+                sky = np.column_stack(
+                    [_regions.sky_offsets(table, self.config.regions), _regions.row_draws(first_row, len(table))]
+                )
+            if self.nearby:
+                nearby = self._nearby(table, placed, found, sky, number, file)
+            rows = np.flatnonzero(found.inside)
+            census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
+            census.n_without_off = found.n_without_off
+            table, regions, number = table.iloc[rows], found.take(rows), number[rows]
+            theta = None if placed.theta is None else placed.theta[rows]
+            if theta is not None:
+                own_theta = theta[np.arange(len(rows)), regions.region]
+            elif placed.on_theta is not None:
+                own_theta = np.where(regions.on, placed.on_theta[rows], np.nan)
+            sky = None if sky is None else sky[rows]
+        else:
+            if self.offset is not None:
+                own_theta = self._theta_in_field(table)
+                rows = np.flatnonzero(own_theta**2 < self.config.regions.theta_squared_cut)
+                own_theta = own_theta[rows]
+                table, number, run = table.iloc[rows], number[rows], None if run is None else run[rows]
+                census.n_inside = len(table)
+            regions = Regions(np.full(len(table), self.region), 2, 1.0)
+        features = to_features(table, self.config)
+        valid = features.valid
+        regions = regions.take(valid)
+        census.n_on = int(np.count_nonzero(regions.on))
+        census.n_off = len(regions.region) - census.n_on
+        return OnOffDataset(
+            X=features.X[valid],
+            regions=regions,
+            groups=self._groups_of(table, valid),
+            theta=None if theta is None else theta[valid],
+            own_theta=None if own_theta is None else own_theta[valid],
+            table=self._identifiers(table.iloc[np.flatnonzero(valid)], number[valid], file),
+            nearby=nearby,
+            census=census,
+            config=self.config,
+            group_column=self.groups,
+            files={"events": (Path(file),)} if file else {},
+            event_alpha=regions.event_alpha,
+            sky=None if sky is None else sky[valid],
+            intervals=intervals,
+            run=None if run is None else run[valid],
+            runs=runs,
+        )
+
+    def _maps(self, columns: Any) -> bool:
+        """Return whether a map can be made: nearby events are kept, and source, events and pointing have positions."""
+        wanted = self.identify and self.nearby and self.region is None and self.config.regions.source_ra is not None
+        return wanted and all(name in columns for name in _regions.SKY_COLUMNS)
+
+    def _identifiers(self, table: pd.DataFrame, number: NDArray[np.int64], file: str) -> pd.DataFrame:
+        """Return the columns that identify events, with the file and the row of each where files are known."""
+        known = table[[name for name in IDENTIFIERS if name in table]]
+        if not self.identify:
+            return known
+        located = all(name in table for name in LOCATION_COLUMNS)
+        files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
+        return known.assign(**({"file": files} if located or file else {}), row=rows)
+
+    def _theta_in_field(self, table: pd.DataFrame) -> FloatArray:
+        """Return the angles in deg to the source, or to its place in the field of view of an Off run."""
+        ra, dec, *pointing = (table[name].to_numpy(dtype=np.float64) for name in _regions.SKY_COLUMNS)
+        settings = self.config.regions
+        event = _regions.unit_vectors(ra, dec)
+        if self.region == 0:
+            center = _regions.source_direction(settings)
+        else:
+            offset, direction = self.offset or (0.0, 0.0)
+            center = _regions.place_in_field(*pointing, offset=offset, direction=direction)
+            if settings.exclusion and (found := _regions.find_excluded(center, settings, settings.radius)).any():
+                where = f"pointing ra {pointing[0][found][0]:g}, dec {pointing[1][found][0]:g}"
+                raise EventFileError(
+                    f"the place of the source in the field of view of an Off run ({where}) overlaps an exclusion; "
+                    "leave that run out"
+                )
+        theta = np.degrees(_regions.angles_between(center, event))
+        return np.where(np.isnan(theta), np.inf, theta)
+
+    def _nearby(
+        self,
+        table: pd.DataFrame,
+        placed: Placement,
+        found: Regions,
+        sky: FloatArray | None,
+        number: NDArray[np.int64],
+        file: str,
+    ) -> OnOffDataset | None:
+        """Return the events in no region, but near one or in the mapped field, that pass the quality cuts."""
+        cut, outside = self.config.regions.theta_squared_cut, ~found.inside
+        if placed.theta is None and sky is None:
+            return None
+        theta = np.empty((len(table), 0)) if placed.theta is None else placed.theta
+        near: BoolArray = np.asarray((np.where(np.isnan(theta), np.inf, theta) ** 2 < _NEARBY * cut).any(axis=1))
+        if placed.excluded is not None:
+            near &= ~placed.excluded
+        wanted = near & outside
+        if sky is not None:
+            wanted |= outside & (np.hypot(sky[:, 0], sky[:, 1]) < _regions.field_radius(cut))
+        rows = np.flatnonzero(wanted)
+        if self.groups in table:
+            # nearby events are only shown in a plot, so a missing group is not an error
+            rows = rows[table[self.groups].iloc[rows].notna().to_numpy()]
+        table = table.iloc[rows]
+        features = to_features(table, self.config)
+        valid = features.valid
+        rows = rows[valid]
+        alpha = np.full(len(rows), found.alpha)
+        if found.exposure is not None:  # NaN without any Off region
+            total = _regions.off_exposure(found.exposure[rows])
+            alpha = np.divide(1.0, total, out=np.full(len(rows), np.nan), where=total > 0)
+        return OnOffDataset(
+            X=features.X[valid],
+            regions=Regions(np.full(len(rows), -1), 1 + max(theta.shape[1] - 1, 1), 1.0),
+            groups=self._groups_of(table, valid),
+            table=self._identifiers(table.iloc[np.flatnonzero(valid)], number[rows], file),
+            event_alpha=alpha,
+            theta=theta[rows],
+            census=Census(),
+            config=self.config,
+            sky=None if sky is None else sky[rows],
+            near=near[rows],
+        )
+
+    def _groups_of(self, table: pd.DataFrame, valid: NDArray[np.bool_]) -> NDArray[Any] | None:
+        if self.groups == NO_GROUPS:
+            return None
+        if self.groups not in table:
+            raise ValueError(
+                f"groups: there is no column {self.groups!r}; choose one of the events' columns, or 'none'"
+            )
+        labels = table[self.groups]
+        if labels.isna().any():
+            raise ValueError(f"groups: column {self.groups!r} has missing values")
+        return labels.to_numpy()[valid]
+
+
+_HOUR = 3600.0
+
+
+def recorded_intervals(
+    table: pd.DataFrame, seconds: FloatArray | None, group_column: str, file: str
+) -> pd.DataFrame | None:
+    """Return the intervals in which the events of a table were recorded; None where times are not known."""
+    own = [name for name in _runs.TIME_OF_RUN_COLUMNS if name in table]
+    if seconds is None and not own:
+        return None
+    times = np.zeros(len(table)) if seconds is None else seconds
+    runs = [name for name in _runs.RUN_LABELS if name in table]
+    parts = list(dict.fromkeys([*runs, *([group_column] if group_column in table else [])]))
+    known = np.isfinite(times)
+    if parts:
+        known &= table[parts].notna().all(axis=1).to_numpy()
+    rows = np.flatnonzero(known)
+    if len(rows) == 0:
+        return None
+    kept = table.iloc[rows]
+    number = kept.groupby(parts, sort=False).ngroup().to_numpy() if parts else np.zeros(len(rows), dtype=np.int64)
+    order = np.lexsort((times[rows], number))
+    moment, of_run = times[rows][order], number[order]
+    ends = (np.diff(of_run) != 0) | (np.diff(moment) > LONGEST_PAUSE)
+    first, last = np.append(0, np.flatnonzero(ends) + 1), np.append(np.flatnonzero(ends), len(order) - 1)
+    labels = kept.iloc[order[first]]
+
+    def texts(names: list[str]) -> Any:
+        return ["/".join(map(str, row)) for row in labels[names].itertuples(index=False)]
+
+    found = {
+        "run": texts(runs) if set(runs) - {"night"} else file,
+        "group": texts([group_column]) if group_column in table else "",
+        "night": texts(["night"]) if "night" in table else "",
+        "start": moment[first],
+        "stop": moment[last],
+        **{
+            name: labels[name].to_numpy(dtype=np.float64) if name in own else np.nan
+            for name in _runs.TIME_OF_RUN_COLUMNS
+        },
+    }
+    return pd.DataFrame(found)
+
+
+def join_intervals(parts: list[pd.DataFrame]) -> Exposure | None:
+    """Return what the intervals of all tables add up to; None where nothing is known."""
+    if not parts:
+        return None
+    keys = ["run", "group", "night"]
+    table = pd.concat(parts, ignore_index=True).sort_values([*keys, "start"], kind="stable", ignore_index=True)
+    part = table.groupby(keys, sort=False).ngroup().to_numpy()
+    start, stop = table["start"].to_numpy(), table["stop"].to_numpy()
+    # the end of all earlier intervals of the same run: numbers of runs far apart keep runs from reaching each other
+    far = 2 * (stop.max() - start.min() + LONGEST_PAUSE) * part
+    so_far = np.maximum.accumulate(stop + far)
+    begin = np.append(np.inf, so_far[:-1]) - far
+    gap = start - begin
+    new = (np.diff(part, prepend=-1) != 0) | (gap > LONGEST_PAUSE)
+    seconds = np.where(new, stop - start, np.maximum(stop - begin, 0.0))
+    summed = table[keys].assign(seconds=seconds).groupby(keys, sort=False)["seconds"].sum()
+    source = "events"
+    for name in _runs.TIME_OF_RUN_COLUMNS:
+        given = table.groupby(keys, sort=False)[name].max()
+        if given.notna().all() and (given > 0).all():
+            # a run of several groups or nights is divided like its events' times
+            of_run = summed.groupby(level="run").transform("sum")
+            n_parts = summed.groupby(level="run").transform("size")
+            share = (summed / of_run.where(of_run > 0)).fillna(1 / n_parts)
+            summed, source = given * share, name
+            break
+    summed = summed.groupby(level=["group", "night"], sort=False).sum()
+    summed = summed[summed > 0]
+    if summed.empty:
+        return None
+    groups, nights = (tuple(map(str, summed.index.get_level_values(name))) for name in ("group", "night"))
+    return Exposure(source, groups, nights, summed.to_numpy(dtype=np.float64) / _HOUR)
+
+
+def select_events(
+    events: Any,
+    files: Mapping[str, tuple[Path, ...]],
+    pipeline: Pipeline,
+    alpha: float | Mapping[Any, float] | None,
+    chunk_rows: int,
+) -> OnOffDataset:
+    """Select the events of On and Off regions from a table, or from files by kind."""
+    if not files:
+        return _join_chunks([pipeline.observe(events)], pipeline, {}, None)
+    if "Off events" in files:
+        ratio = alpha if alpha is None or isinstance(alpha, Mapping) else as_scalar_alpha(alpha)
+        return _select_off_files(files, pipeline, ratio, chunk_rows)
+    chunks: list[OnOffDataset] = []
+    with prefix_errors(_describe_paths(files["events"])):
+        if "joined events" in files:
+            chunks = [pipeline.observe(read_events(files["events"], join=files["joined events"], locate=True))]
+            return _join_chunks(chunks, pipeline, files, None)
+        for chunk in pipeline.read(files["events"], chunk_rows):
+            chunks = thin_field([*chunks, chunk])
+    return _join_chunks(chunks, pipeline, files, None)
+
+
+def _select_off_files(
+    files: Mapping[str, tuple[Path, ...]],
+    pipeline: Pipeline,
+    alpha: float | Mapping[Any, float] | None,
+    chunk_rows: int,
+) -> OnOffDataset:
+    """Select the events of On files and of Off files; live times give the exposure ratio if ``alpha`` is None."""
+    regions = pipeline.config.regions
+    if alpha is None:
+        _runs.check_live_times(files)
+    elif regions.pairs or regions.match != "none":
+        key = "regions.pairs" if regions.pairs else "`match`"
+        raise ArgumentError("alpha", f"does not go with {key}: each match of runs has that of its live times")
+    offset = _runs.find_offset(files, pipeline.config)
+    if offset is None and regions.exclusion:
+        raise _regions.unusable_exclusion()
+    sides: list[list[OnOffDataset]] = []
+    for region, paths in enumerate(files.values()):
+        with prefix_errors(_describe_paths(paths)):
+            own = replace(pipeline, region=region, offset=offset, with_runs=alpha is None)
+            sides.append(list(own.read(paths, chunk_rows)))
+        if region == 0 and all(chunk.census.n_outside == 0 for chunk in sides[0]):
+            offset = None  # files of On events alone, so those of Off events are cut as well
+            if regions.exclusion:
+                raise _regions.unusable_exclusion()
+    with prefix_errors(_describe_paths(files["events"])):
+        ratio = _runs.match_events(sides[0], sides[1], regions) if alpha is None else alpha
+    return _join_chunks([*sides[0], *sides[1]], pipeline, files, ratio)
+
+
+def _join_chunks(
+    chunks: list[OnOffDataset],
+    pipeline: Pipeline,
+    files: Mapping[str, tuple[Path, ...]],
+    alpha: float | Mapping[Any, float] | MatchedEvents | None,
+) -> OnOffDataset:
+    """Return chunks as one dataset, after a check that they suffice for an analysis."""
+    chunks = thin_field(chunks)
+    source = _describe_paths(files["events"]) if files else ""
+    joined = replace(join_chunks(chunks), files=files, run=None, runs=(), intervals=None)
+    intervals = join_intervals([one.intervals for one in chunks if one.intervals is not None])
+    if isinstance(alpha, MatchedEvents):
+        joined = replace(joined, event_alpha=alpha.alpha, notes=tuple(alpha.notes))
+        if alpha.groups is not None:  # observation times are by the groups of the files
+            joined, intervals = replace(joined, groups=alpha.groups), None
+    elif isinstance(alpha, Mapping):
+        joined = replace(joined, event_alpha=_runs.alpha_of_groups(alpha, joined.groups))
+    elif alpha is not None:
+        joined = replace(joined, regions=replace(joined.regions, alpha=alpha))
+    joined.census.check(source, pipeline.config, joined.alpha)
+    check_identifiers(joined.table, source)
+    check_independent(joined.X, chunks, source)
+    if isinstance(alpha, MatchedEvents) and not alpha.kept.all():
+        census = joined.census.without(joined.regions.region[~alpha.kept])
+        joined = replace(joined.take(alpha.kept), census=census)
+        census.check(source, pipeline.config, joined.alpha)
+    regions, event_alpha = joined.regions, joined.event_alpha
+    if event_alpha is not None:
+        regions = replace(regions, alpha=float(event_alpha[regions.region > 0].mean()))
+        if (event_alpha == event_alpha[0]).all():
+            regions, event_alpha = replace(regions, alpha=float(event_alpha[0])), None
+    if not pipeline.config.allow_origin_features:
+        check_origin(
+            joined.X,
+            regions.region,
+            regions.alpha if event_alpha is None else event_alpha,
+            regions.n_regions,
+            pipeline.config.features,
+            f"{source}: " if source else "",
+            regions.exposure,
+        )
+    table = joined.table.reset_index(drop=True)
+    joined = replace(joined, regions=regions, table=table, event_alpha=event_alpha, exposure=intervals)
+    if joined.theta is None and regions.exposure is not None:
+        joined = replace(joined, notes=(*joined.notes, _NO_CENTRES))
+    return replace(joined, halo=find_halo(joined))
+
+
+def _describe_paths(paths: tuple[Path, ...]) -> str:
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"

@@ -1,0 +1,816 @@
+"""The container of On and Off events: features, regions, groups, angles and provenance, from files to the report."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.errors import EventFileError, prefix_errors
+from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list
+from excess.dataset import _regions
+from excess.dataset._leakage import check_rows
+from excess.dataset._regions import Regions
+from excess.detection._diagnostics import FeatureBinning, SkyMap, map_sky
+from excess.detection._result import Exposure
+from excess.estimators._binned import number_bins
+from excess.io._coordinates import seconds_of
+from excess.stats._direction import Direction
+
+if TYPE_CHECKING:
+    from excess.detection._result import Detection
+    from excess.stats._significance import OnOffCounts
+
+
+_MAX_OVERLAP = 0.01  # largest share of events in several regions for the overlap policy "on_first"
+_MAX_OVERLAP_ERROR = 0.3  # largest excess that such events may fake, in units of the statistical error of the excess
+_SHARED = ("features", "derived_features", "quality_cuts", "references")
+"""Settings in which the configurations of stacked datasets must agree."""
+logger = logging.getLogger("excess.dataset")
+Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
+
+
+@dataclass
+class Census:
+    """Numbers of events: read, inside any region, used as On and Off, in several regions, and without Off region."""
+
+    n_read: int = 0
+    n_inside: int = 0
+    n_on: int = 0
+    n_off: int = 0
+    n_overlapping: int = 0
+    n_without_off: int = 0
+
+    @property
+    def n_outside(self) -> int:
+        """Events in no region."""
+        return self.n_read - self.n_inside
+
+    @property
+    def n_cut(self) -> int:
+        """Events in a region that fail the quality cuts or miss a feature."""
+        return self.n_inside - self.n_on - self.n_off
+
+    def add(self, other: Census) -> None:
+        """Add the events of other files."""
+        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def without(self, region: NDArray[np.int64]) -> Census:
+        """Return the census without some used events, given by their regions."""
+        n_on = int(np.count_nonzero(region == 0))
+        n_off = len(region) - n_on
+        return replace(self, n_inside=self.n_inside - n_on - n_off, n_on=self.n_on - n_on, n_off=self.n_off - n_off)
+
+    def check(self, source: str, config: AnalysisConfig, alpha: float) -> None:
+        """Raise EventFileError unless there are On and Off events; ``source`` names the files, and may be empty."""
+        where = f"{source}: " if source else ""
+        n_used = self.n_on + self.n_off
+        if self.n_read == 0:
+            raise EventFileError(f"{where}there are no events")
+        if self.n_without_off:
+            self._say_without_off(where)
+        if self.n_inside == 0:
+            raise EventFileError(
+                f"{where}none of {self.n_read:,} events lies in a region (theta^2 < "
+                f"{config.regions.theta_squared_cut:g} deg^2); check the units of the angles, or the position of the "
+                "source"
+            )
+        if n_used == 0:
+            needed = "features are not missing"
+            if config.references:
+                needed = f"neither features nor the references {', '.join(config.references)} are missing"
+            raise EventFileError(
+                f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
+                f"{', '.join(config.quality_cuts)}, and that {needed}"
+            )
+        for name, number in (("On", self.n_on), ("Off", self.n_off)):
+            if number == 0:
+                raise EventFileError(
+                    f"{where}no {name} events are left of {self.n_read:,} events read "
+                    f"({self.n_outside:,} outside all regions, {self.n_cut:,} cut away)"
+                )
+        if config.regions.overlap == "on_first":
+            self._check_overlap(where, alpha)
+
+    def _say_without_off(self, where: str) -> None:
+        """Refuse pointings that have no Off region; where others have some, say that these are left out."""
+        why = (
+            "pointings whose fields of view have no room for an Off region: the source is too near to the pointing, or "
+            "exclusions cover all places"
+        )
+        if self.n_without_off == self.n_read:
+            raise EventFileError(
+                f"{where}all {self.n_read:,} events were taken with {why}; give Off observations in files of their own "
+                "(--off), or make theta_squared_cut, min_distance or the exclusions smaller"
+            )
+        text = f"{self.n_without_off:,} of {self.n_read:,} events are left out, which were taken with {why}"
+        logger.warning("%s%s", where, text)
+
+    def _check_overlap(self, where: str, alpha: float) -> None:
+        """Refuse overlapping regions where the events that Off loses to On would look like a source."""
+        n_used = self.n_on + self.n_off
+        lost = alpha * self.n_overlapping * n_used / self.n_inside
+        error = float(np.sqrt(self.n_on + alpha**2 * self.n_off))
+        fakes = lost > _MAX_OVERLAP_ERROR * error
+        if not fakes and self.n_overlapping <= _MAX_OVERLAP * n_used:
+            return
+        why = (
+            f"giving them to On would look like a source, by {lost / error:.1f} sigma"
+            if fakes
+            else f"that is more than {100 * _MAX_OVERLAP:g} % of those that are used"
+        )
+        raise EventFileError(
+            f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
+            f"{why}; make theta_squared_cut smaller, or leave these events out by 'overlap: drop', both under "
+            "'regions' of the configuration"
+        )
+
+    def __str__(self) -> str:
+        """Return the numbers of events that were read and left out."""
+        return f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+
+
+@dataclass(frozen=True, eq=False)
+class OnOffDataset:
+    """On and Off events as input of a model, with their regions, groups, angles, files and settings.
+
+    One container serves from reading to report: a chunk of a file, all events of an analysis, several stacked
+    observations, and the events outside all regions (``nearby``).
+
+    Attributes
+    ----------
+    X, regions, table : ndarray of shape (n_events, n_features), Regions and DataFrame
+        Features, regions, and columns that identify the events.
+    groups : ndarray of shape (n_events,) or None
+        Groups, such as nights, that are not split between training and hold-out; ``group_column`` is their column.
+    theta : ndarray of shape (n_events, n_regions) or None
+        Angle to the centre of each region in deg, On first; None if On and Off come from separate files.
+    nearby : OnOffDataset or None
+        Events in no region: those near one (``near``), and those of the field around the source.
+    census, config, files : Census, AnalysisConfig and mapping of str to tuple of Path
+        Numbers of events that were read and cut away; features, cuts and regions; and the files of events, by kind.
+    event_alpha : ndarray of shape (n_events,) or None
+        Exposure ratio On/Off of each event, where it differs between groups or observations.
+    observations : ndarray of str of shape (n_events,) or None
+        The observation of each event, where several were stacked; see `OnOffDataset.stack`.
+    sky : ndarray of shape (n_events, 5) or None
+        Positions of each event and of the pointing to the east and to the north of the source in deg, where they are
+        known, and a number between 0 and 1 by which events of a large map are drawn.
+    exposure, notes : Exposure and tuple of str
+        Observation time of each group and night, where it is known, and the origin of a computed exposure ratio.
+    own_theta : ndarray of shape (n_events,) or None
+        Angle to the centre of the event's own region in deg, in units of which the cut of all observations is the same;
+        NaN for Off events that have no centre, as in a ring, and None where angles are not known.
+    halo : OnOffDataset or None
+        Events beyond the cut on theta^2, up to where regions touch; for the likelihood only, see `widen`.
+    core : ndarray of bool of shape (n_events,) or None
+        After `widen`, True for events inside the cut.
+    near, share : ndarray of bool of shape (n_events,), and float
+        In ``nearby``: which events are near a region (the others are for the sky map), and the fraction of the others
+        that was drawn.
+    run, runs, intervals
+        Run of each event, all runs, and intervals of recording, where they are needed for the exposure ratio or rates.
+
+    Examples
+    --------
+    >>> from excess.dataset import OnOffDataset, simulate_observation
+    >>> dataset = OnOffDataset.from_files(simulate_observation(100_000, 200, random_state=0))
+    >>> dataset.X.shape, dataset.theta.shape, int(dataset.on.sum())
+    ((2888, 22), (2888, 6), 630)
+    """
+
+    X: FloatArray
+    regions: Regions
+    groups: NDArray[Any] | None
+    table: pd.DataFrame
+    theta: FloatArray | None
+    census: Census
+    config: AnalysisConfig
+    nearby: OnOffDataset | None = None
+    group_column: str = NO_GROUPS
+    files: Mapping[str, tuple[Path, ...]] = field(default_factory=dict)
+    event_alpha: FloatArray | None = None
+    observations: NDArray[Any] | None = None
+    sky: FloatArray | None = None
+    exposure: Exposure | None = None
+    notes: tuple[str, ...] = ()
+    own_theta: FloatArray | None = None
+    halo: OnOffDataset | None = None
+    core: BoolArray | None = None
+    near: BoolArray | None = None
+    share: float = 1.0
+    run: NDArray[Any] | None = None
+    runs: tuple[Any, ...] = ()
+    intervals: pd.DataFrame | None = None
+
+    @staticmethod
+    def from_files(
+        events: pd.DataFrame | Paths,
+        config: AnalysisConfig | str | PathLike[str] | None = None,
+        *,
+        off: Paths | None = None,
+        alpha: float | Mapping[Any, float] | None = None,
+        join: Paths | None = None,
+        groups: str | None = None,
+        references: Sequence[str] = (),
+        source: str | tuple[float, float] | None = None,
+        bins: BinConfig | str | None = None,
+        features: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        regions: Mapping[str, Any] | None = None,
+        nearby: bool = True,
+        chunk_rows: int = 200_000,
+    ) -> OnOffDataset:
+        """Select the events of On and Off regions from files, or from a table.
+
+        Files are read in chunks, and only events that are used stay in memory.
+
+        Parameters
+        ----------
+        events : path, sequence of paths, or DataFrame
+            Event files of one format, or the events themselves.
+        config : AnalysisConfig, path or None, default=None
+            Features, cuts, regions and groups, or the YAML file that holds them; by default what the content of the
+            files suggests, which is FACT's open Crab analysis where they have its columns. See `propose_config`.
+        off : path, sequence of paths or None, default=None
+            Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold
+            sky positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off
+            events those near the same place in the field of view, by the cut on theta^2.
+        alpha : float, mapping of group to float, or None, default=None
+            Exposure ratio On/Off, with ``off``. A mapping has one for each group, such as a night. By default it is the
+            ratio of live times, which files then need (columns ``livetime``, or ``ontime`` and ``deadc``), for all runs
+            or for each match of runs (``regions.match`` and ``regions.pairs`` of the configuration). Without ``off``,
+            it follows from the regions.
+        join : path, sequence of paths or None, default=None
+            Files to join event by event; see `read_events`. These are read at once, not in chunks.
+        groups : str or None, default=None
+            Column of the groups, such as nights; by default that of the configuration. Where that says nothing, it is
+            the night, which is computed from times where it is no column, else the run. ``"none"`` means no groups.
+        references : sequence of str, default=()
+            Columns that are scores of another analysis, such as gammaness, besides those of the configuration. They are
+            for the model `hybrid`; no other model sees them. An event without a finite score is cut away.
+        source : str, tuple of float or None, default=None
+            Name of the source, or its right ascension and declination in deg, for events with sky positions; by default
+            that of the configuration. See `find_source`.
+        bins : BinConfig, str or None, default=None
+            Bins with a threshold and a calibration of their own, such as ``"energy:1,5"``, or ``"energy:4"`` for four
+            bins of equally many events; by default those of the configuration.
+        features, exclude : sequence of str, default=()
+            Features to take in the place of those of the configuration, and columns to leave out: names, or patterns
+            such as ``"hillas_*"``.
+        regions : mapping of str to object or None, default=None
+            Settings of the regions by the keys of `RegionConfig` that take the place of those of the configuration,
+            such as ``{"method": "ring"}``, ``{"exclusion": ["Crab 0.3"]}`` or, with ``off``, ``{"match": "zenith"}``.
+        nearby : bool, default=True
+            Keep events around the regions as well, for a plot of theta^2 beyond the cut.
+        chunk_rows : int, default=200_000
+            Events that are read at a time.
+
+        Returns
+        -------
+        OnOffDataset
+            The events, as input of a model.
+
+        Examples
+        --------
+        >>> from excess.dataset import OnOffDataset, simulate_observation
+        >>> print(OnOffDataset.from_files(simulate_observation(100_000, 200, random_state=0)))
+        100,000 events read, 97,112 outside all regions, 0 cut away; On 630, Off 2258, alpha 0.2: ...
+        """
+        from excess.dataset._build import Pipeline, select_events
+        from excess.dataset._settings import as_input, check_input, settle_config
+
+        events, off, join = as_input(events), as_input(off), as_input(join)
+        files = check_input(events, off=off, alpha=alpha, join=join)
+        settings = settle_config(
+            events,
+            config,
+            off=off,
+            join=join,
+            source=source,
+            features=features,
+            exclude=exclude,
+            references=references,
+            bins=bins,
+            groups=groups,
+            regions=regions,
+        )
+        pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
+        return select_events(events, files, pipeline, alpha, chunk_rows)
+
+    @staticmethod
+    def from_list(
+        path: str | PathLike[str],
+        config: AnalysisConfig | str | PathLike[str] | None = None,
+        *,
+        groups: str | None = None,
+        references: Sequence[str] = (),
+        features: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        nearby: bool = True,
+        chunk_rows: int = 200_000,
+    ) -> OnOffDataset:
+        """Select the events of several observations, which a YAML file lists, and stack them.
+
+        The list has by the name of each observation its files in ``events``; in ``off`` and ``alpha`` files of Off
+        events and the exposure ratio (or that of each group), in ``join`` files to join, in ``regions`` what its
+        regions have other than those of the configuration. Other arguments as for `OnOffDataset.from_files`.
+        """
+        from excess.dataset._settings import settle_configs
+
+        entries = load_observation_list(path)
+        settings = settle_configs(entries, config, features=features, exclude=exclude, references=references)
+        found = {}
+        for name, entry in entries.items():
+            with prefix_errors(name):
+                found[name] = OnOffDataset.from_files(
+                    entry.events,
+                    settings[name],
+                    off=entry.off,
+                    alpha=entry.alpha,
+                    join=entry.join,
+                    groups=groups,
+                    nearby=nearby,
+                    chunk_rows=chunk_rows,
+                )
+        stacked = OnOffDataset.stack(found)
+        return replace(stacked, files={"list of observations": (Path(path),), **stacked.files})
+
+    @staticmethod
+    def stack(observations: Mapping[str, OnOffDataset]) -> OnOffDataset:
+        """Stack observations, such as several sources, periods or telescopes with the same features.
+
+        Parameters
+        ----------
+        observations : mapping of str to OnOffDataset
+            By name; each from `OnOffDataset.from_files`, with regions or exposure ratio of its own.
+
+        Returns
+        -------
+        OnOffDataset
+            All events, with the exposure ratio of each in ``event_alpha`` where it differs, and the name of its
+            observation in ``observations``. Groups keep their labels, so that a night is one group in all observations,
+            and is held out as a whole. Where the numbers of Off regions differ, Off is one region, and there are no
+            null tests; where the cuts on theta differ as well, there are no angles.
+
+        Raises
+        ------
+        ValueError
+            If features, derived features or quality cuts differ, if some observations have groups and others have none,
+            or if two of them have a file in common.
+
+        Examples
+        --------
+        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list
+        >>> from excess.dataset import OnOffDataset, simulate_observation
+        >>> crab = OnOffDataset.from_files(simulate_observation(60_000, 200, random_state=0))
+        >>> few_regions = AnalysisConfig(regions={"n_regions": 3})
+        >>> other = OnOffDataset.from_files(simulate_observation(60_000, 100, n_regions=3, random_state=1), few_regions)
+        >>> both = OnOffDataset.stack({"crab": crab, "other": other})
+        >>> len(both.X) == len(crab.X) + len(other.X), sorted(set(both.event_alpha.tolist()))
+        (True, [0.2, 0.5])
+        """
+        _check_stack(observations)
+        parts = _with_same_groups(observations)
+        alphas = np.concatenate([np.broadcast_to(part.exposure_ratio, len(part.X)) for part in parts])
+        region = np.concatenate([part.regions.region for part in parts])
+        same_regions = len({part.regions.n_regions for part in parts}) == 1
+        # angles have a meaning together where all observations have the same number and size of regions
+        cuts = {part.config.regions.theta_squared_cut for part in parts}
+        parts = [_scale_theta(part, parts[0].config.regions.theta_squared_cut) for part in parts]
+        with_angles = same_regions and len(cuts) == 1 and all(part.theta is not None for part in parts)
+        changes: dict[str, Any] = {} if with_angles else {"theta": None, "nearby": None, "sky": None}
+        if same_regions:
+            regions, _ = _regions.join_regions([part.regions for part in parts])
+        else:
+            region = np.minimum(region, 1)
+            regions = Regions(region, 2, 1.0)
+        one_alpha = bool((alphas == alphas[0]).all())
+        alpha = parts[0].alpha if one_alpha else float(alphas[region > 0].mean())
+        stacked = concatenate(
+            parts,
+            group_column=" or ".join(dict.fromkeys(part.group_column for part in parts)),
+            files={
+                f"{kind} of {name}": paths for name, part in observations.items() for kind, paths in part.files.items()
+            },
+            event_alpha=None if one_alpha else alphas,
+            notes=tuple(f"{name}: {note}" for name, part in observations.items() for note in part.notes),
+            observations=np.repeat(list(observations), [len(part.X) for part in parts]).astype(object),
+            exposure=_join_times(parts),
+            halo=_stack_halos(parts, list(observations)),
+            **changes,
+        )
+        regions = replace(regions, region=region, alpha=alpha, n_without_off=stacked.census.n_without_off)
+        stacked = replace(stacked, regions=replace(regions, n_overlapping=stacked.census.n_overlapping))
+        check_rows(
+            stacked.X,
+            np.repeat(np.arange(len(parts)), [len(part.X) for part in parts]),
+            [f"observation {name!r}" for name in observations],
+        )
+        return stacked
+
+    def take(self, rows: NDArray[Any]) -> OnOffDataset:
+        """Return some of the events, by their numbers or a mask."""
+        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
+        arrays = {name: getattr(self, name) for name in _PER_EVENT}
+        taken: dict[str, Any] = {name: None if array is None else array[chosen] for name, array in arrays.items()}
+        table = self.table.iloc[chosen] if len(self.table) else self.table  # nearby events have no identifiers
+        return replace(self, regions=self.regions.take(chosen), table=table, **taken)
+
+    def widen(self) -> OnOffDataset:
+        """Return these events together with those of the halo, which ``core`` tells apart."""
+        if self.halo is None or self.direction is None:
+            return self
+        alphas = np.concatenate([self.alphas, self.halo.alphas])
+        regions = replace(self.regions, region=np.concatenate([one.regions.region for one in (self, self.halo)]))
+        return concatenate(
+            [self, self.halo],
+            regions=replace(regions, exposure=None),
+            event_alpha=alphas if (alphas != alphas[0]).any() else None,
+            census=self.census,
+            nearby=self.nearby,
+            core=np.arange(len(alphas)) < len(self.X),
+            halo=None,
+        )
+
+    @property
+    def direction(self) -> Direction | None:
+        """Angles to the centre of each event's own region, for the likelihood; None where these are not known."""
+        if self.own_theta is None or np.isnan(self.own_theta).any():
+            return None
+        energy = next((name for name in self.names if _is_energy(name)), None)
+        covariate = None
+        if energy is not None:
+            values = self.X[:, self.names.index(energy)]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                covariate = values if energy.startswith("log") else np.log(values)
+            covariate = np.where(np.isfinite(covariate), covariate, np.nan)
+        return Direction(self.own_theta, self.config.regions.theta_squared_cut, covariate)
+
+    @property
+    def run_labels(self) -> NDArray[Any] | None:
+        """The run of each event as text; None where the files have no runs."""
+        names = [name for name in ("night", "run_id", "obs_id") if name in self.table]
+        if not {"run_id", "obs_id"} & set(names):
+            return None
+        runs = self.table[names].drop_duplicates()
+        number = self.table.groupby(names, sort=False, dropna=False).ngroup()
+        return runs.astype(str).agg(" ".join, axis=1).to_numpy()[number]
+
+    def thinned(self, share: float) -> OnOffDataset:
+        """Return all events near a region, and a fraction of the others, by the numbers that were drawn for them."""
+        if self.sky is None or self.near is None or share == self.share:
+            return self
+        return replace(self.take(self.near | (self.sky[:, 4] < share)), share=share)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return self.config.features
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The features with their names, which a model compares with those of its training."""
+        return self.to_frame(self.X)
+
+    def to_frame(self, X: FloatArray) -> pd.DataFrame:
+        """Return an array of features as a table with their names."""
+        return pd.DataFrame(X, columns=list(self.names), copy=False)
+
+    def without_references(self) -> OnOffDataset:
+        """Return the same events without the columns that are scores of another analysis."""
+        config = self.config.without_references()
+        if config is self.config:
+            return self
+        kept = [number for number, name in enumerate(self.names) if name in config.features]
+        nearby, halo = (None if one is None else one.without_references() for one in (self.nearby, self.halo))
+        return replace(self, X=self.X[:, kept], nearby=nearby, halo=halo, config=config)
+
+    def annotate(self, detection: Detection) -> Detection:
+        """Return a detection of these events with their angles, positions, times and features."""
+        sky = nearby_theta = None
+        if self.nearby is not None and detection.nearby is not None:
+            judged = detection.nearby
+            sky = self._map(detection, judged.selected)
+            near, theta = self.nearby.near, self.nearby.theta
+            assert near is not None
+            nearby_theta = theta[near] if near.any() and theta is not None else None
+            kept = judged._replace(score=judged.score[near], selected=judged.selected[near]) if near.any() else None
+            detection = replace(detection, nearby=kept)
+        found = detection.annotated(
+            theta=self.theta,
+            own_theta=self.own_theta,
+            theta_squared_cut=None if self.own_theta is None else self.config.regions.theta_squared_cut,
+            nearby_theta=nearby_theta,
+            time=self.time,
+            feature_names=self.config.without_references().features,
+            features=self._binning,
+            exposure=self.exposure,
+            nights=self.table["night"].to_numpy() if "night" in self.table else None,
+            sky=sky,
+        )
+        bins = self.config.bins
+        return found if bins is None or self.bins is None else found.with_bins(bins.column, bins.edges, self.bins)
+
+    @cached_property
+    def _binning(self) -> FeatureBinning:
+        """The bins of all features, for the histograms of all models."""
+        return FeatureBinning(self.X, self.names)
+
+    def _map(self, detection: Detection, nearby_selected: BoolArray) -> SkyMap | None:
+        """Return the map of the sky, where positions are known."""
+        if self.sky is None or self.nearby is None or self.nearby.sky is None:
+            return None
+        share = self.nearby.share
+        core = slice(None) if self.core is None else self.core
+        sky = np.concatenate([self.sky[core], self.nearby.sky])
+        drawn = sky[:, 4] < share
+        selected = np.concatenate([detection.selected[core], nearby_selected])
+        settings = self.config.regions
+        return map_sky(
+            sky[drawn, :2],
+            sky[drawn, 2:4],
+            selected[drawn],
+            field_radius=_regions.field_radius(settings.theta_squared_cut),
+            region_radius=settings.radius,
+            off_centers=_regions.region_centers(self.sky, self.theta),
+            exclusions=_regions.exclusion_offsets(settings),
+            share=share,
+        )
+
+    @property
+    def bins(self) -> NDArray[np.int64] | None:
+        """The bin of each event, from 0; None if the configuration has no bins, or no edges of them yet."""
+        bins = self.config.bins
+        if bins is None or not bins.edges:
+            return None
+        return number_bins(self.X[:, self.names.index(bins.column)], np.array(bins.edges))
+
+    @property
+    def on(self) -> NDArray[np.int64]:
+        """Label of each event: 1 is On, 0 is Off."""
+        return self.regions.on.astype(np.int64)
+
+    @property
+    def alpha(self) -> float:
+        """Exposure ratio On/Off; the mean over the Off events where it differs."""
+        return self.regions.alpha
+
+    @property
+    def exposure_ratio(self) -> FloatArray | float:
+        """Exposure ratio On/Off of each event where it differs, else of all."""
+        return self.alpha if self.event_alpha is None else self.event_alpha
+
+    @property
+    def alphas(self) -> FloatArray:
+        """Exposure ratio On/Off of each event."""
+        return np.broadcast_to(np.asarray(self.exposure_ratio, dtype=np.float64), len(self.X))
+
+    @property
+    def counts(self) -> OnOffCounts:
+        """All On and Off events, without any cut; stacked where their exposure ratios differ."""
+        from excess.detection._result import count_events
+
+        inside = self.regions.inside if self.core is None else self.regions.inside & self.core
+        return count_events(self.regions.on, inside, self.exposure_ratio)
+
+    @property
+    def time(self) -> FloatArray | None:
+        """Time of each event in seconds; None if the files hold no times."""
+        return seconds_of(self.table)
+
+    def summary(self) -> dict[str, Any]:
+        """Return how many events were read, cut away and kept, to be put into a file."""
+        counts = self.counts
+        return {
+            "n_read": self.census.n_read,
+            "n_outside": self.census.n_outside,
+            "n_cut": self.census.n_cut,
+            "n_overlapping": self.census.n_overlapping,
+            "n_on": counts.n_on,
+            "n_off": counts.n_off,
+            "alpha": self.alpha,
+            "n_off_regions": list(self.regions.n_off_regions),
+            "n_without_off": self.census.n_without_off,
+            "notes": list(self.notes),
+            "significance": counts.significance,
+            "suggested_alpha_error": self.regions.suggest_alpha_error(self.groups),
+            "theta_squared_cut": self.config.regions.theta_squared_cut,
+            "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
+            "n_nearby": 0 if self.nearby is None or self.nearby.near is None else int(self.nearby.near.sum()),
+            "features": list(self.config.without_references().features),
+            "references": list(self.config.references),
+            "exposure": None if self.exposure is None else self.exposure.to_dict(),
+            "bins": None if self.config.bins is None else self.config.bins.model_dump(mode="json"),
+        }
+
+    def events_frame(self) -> pd.DataFrame:
+        """Return one row per event: which event it is, its angles, region and group."""
+        table = self.table.copy()
+        if self.theta is not None:
+            table[_regions.theta_columns(self.theta.shape[1])] = self.theta
+        table["region"] = self.regions.region
+        if self.own_theta is not None:
+            table["own_theta_deg"] = self.own_theta
+        if self.core is not None:
+            table["core"] = self.core
+        if self.groups is not None:
+            table["group"] = self.groups
+        if self.observations is not None:
+            table["observation"] = self.observations
+        if self.bins is not None:
+            table["bin"] = self.bins
+        return table
+
+    def __str__(self) -> str:
+        """Return the numbers of events that were read and used."""
+        parts = [str(self.census), str(self.counts)]
+        few, most = self.regions.n_off_regions
+        if self.theta is not None and few < most:
+            parts.append(f"{few} to {most} Off regions, by pointing")
+        elif self.regions.exposure is not None and self.event_alpha is not None:
+            parts.append(f"alpha {self.event_alpha.min():.3g} to {self.event_alpha.max():.3g}, by offset and pointing")
+        return "; ".join([*parts, *self.notes])
+
+
+_PER_EVENT = ("X", "groups", "theta", "own_theta", "event_alpha", "observations", "sky", "near", "core", "run")
+"""Arrays with one entry per event, besides regions and table."""
+
+
+def concatenate(parts: Sequence[OnOffDataset], **changes: Any) -> OnOffDataset:
+    """Return the events of datasets as one, with the settings of the first; the nearby events are joined likewise."""
+    first, filled = parts[0], [part for part in parts if len(part.X)] or parts[:1]
+    joined: dict[str, Any] = {"X": np.concatenate([part.X for part in parts]), "theta": _join_theta(parts)}
+    for name in _PER_EVENT[1:]:
+        arrays = [getattr(part, name) for part in filled]
+        if name != "theta":
+            joined[name] = None if any(array is None for array in arrays) else np.concatenate(arrays)
+    census = Census()
+    for part in parts:
+        census.add(part.census)
+    nearby = [part.nearby for part in parts if part.nearby is not None]
+    joined |= {"census": census, "table": pd.concat([part.table for part in parts], ignore_index=True)}
+    joined["share"] = min(part.share for part in parts)
+    joined["regions"] = replace(first.regions, region=np.concatenate([part.regions.region for part in parts]))
+    if "nearby" not in changes:  # files may have no events outside the regions
+        joined["nearby"] = concatenate(nearby) if any(len(part.X) for part in nearby) else None
+    return replace(first, **{**joined, **changes})
+
+
+def _join_theta(parts: Sequence[OnOffDataset]) -> FloatArray | None:
+    known = [part.theta for part in parts if part.theta is not None]
+    if len(known) < len(parts):
+        return None
+    widest = max(array.shape[1] for array in known)
+    return np.concatenate(
+        [np.pad(array, ((0, 0), (0, widest - array.shape[1])), constant_values=np.nan) for array in known]
+    )
+
+
+def join_chunks(chunks: Sequence[OnOffDataset]) -> OnOffDataset:
+    """Return chunks of one observation as one dataset, also where their regions differ in number."""
+    regions, columns = _regions.join_regions([chunk.regions for chunk in chunks])
+    joined = concatenate(chunks, regions=regions, event_alpha=regions.event_alpha)
+    if joined.theta is None or columns.all():
+        return joined
+    nearby = joined.nearby
+    if nearby is not None and nearby.theta is not None and nearby.theta.shape[1]:
+        nearby = replace(nearby, theta=nearby.theta[:, columns])
+    return replace(joined, theta=joined.theta[:, columns], nearby=nearby)
+
+
+_ENERGIES = ("energy", "reco_energy", "log_energy", "log_reco_energy", "log_size", "size", "log_intensity")
+"""Features with which the point spread function may become narrower, the best first."""
+
+
+def _is_energy(name: str) -> bool:
+    return name.lower() in _ENERGIES or name.lower().endswith("_energy")
+
+
+def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
+    """Return the nearby events that are nearest to one region, up to the angle where regions touch.
+
+    Half the sum of the angles to the two nearest centres is at least half their distance, so its smallest value is the
+    radius of regions that touch. Exclusions may cover a part of a halo, and none has a halo then.
+    """
+    nearby = dataset.nearby
+    if dataset.theta is None or nearby is None or nearby.near is None or dataset.config.regions.exclusion:
+        return None
+    part = nearby.take(nearby.near & np.isfinite(nearby.alphas))
+    assert part.theta is not None
+    if len(part.X) == 0:
+        return None
+    angles = [np.nan_to_num(theta, nan=np.inf) for theta in (dataset.theta, part.theta)]
+    nearest = [np.partition(own, 1, axis=1)[:, :2] for own in angles]
+    radius = min(float(own.sum(axis=1).min()) for own in nearest) / 2
+    inside = np.flatnonzero(nearest[1][:, 0] < radius)
+    region = angles[1].argmin(axis=1)
+    found = replace(part, own_theta=nearest[1][:, 0], regions=replace(dataset.regions, region=region, exposure=None))
+    return replace(found.take(inside), near=None, group_column=dataset.group_column) if len(inside) else None
+
+
+def _scale_theta(part: OnOffDataset, cut: float) -> OnOffDataset:
+    """Return an observation with angles in units of which its cut on theta^2 is another one."""
+    factor = float(np.sqrt(cut / part.config.regions.theta_squared_cut))
+    halo = None if part.halo is None else _scale_theta(part.halo, cut)
+    return replace(part, own_theta=None if part.own_theta is None else part.own_theta * factor, halo=halo)
+
+
+def _stack_halos(parts: Sequence[OnOffDataset], names: Sequence[str]) -> OnOffDataset | None:
+    """Return the halos of several observations as one; Off is one region where their numbers differ."""
+    known = [
+        replace(
+            part.halo,
+            observations=np.full(len(part.halo.X), name, dtype=object),
+            regions=replace(part.halo.regions, region=np.minimum(part.halo.regions.region, 1)),
+            event_alpha=np.array(part.halo.alphas),
+        )
+        for part, name in zip(parts, names, strict=True)
+        if part.halo is not None
+    ]
+    return concatenate(known, nearby=None) if known else None
+
+
+def thin_field(chunks: list[OnOffDataset], limit: int = _regions.MAX_FIELD_EVENTS) -> list[OnOffDataset]:
+    """Return chunks with at most ``limit`` events of the field in all of them together; regions keep all events."""
+    parts = [chunk.nearby for chunk in chunks if chunk.nearby is not None]
+    draws = [part.sky[~part.near, 4] for part in parts if part.sky is not None and part.near is not None]
+    share = min((part.share for part in parts), default=1.0)
+    if share == 1.0 and sum(map(len, draws)) <= limit:
+        return chunks
+    drawn = np.sort(np.concatenate(draws))
+    while np.searchsorted(drawn, share) > limit:
+        share /= 2
+    return [chunk if chunk.nearby is None else replace(chunk, nearby=chunk.nearby.thinned(share)) for chunk in chunks]
+
+
+def _check_stack(observations: Mapping[str, OnOffDataset]) -> None:
+    """Refuse observations that have no meaning together."""
+    if not observations:
+        raise ValueError("observations must hold at least one observation, by its name")
+    first, *others = observations
+    seen: dict[Path, str] = {}
+    for name, part in observations.items():
+        if part.observations is not None:
+            raise ValueError(f"observation {name!r} is a stack itself; stack all observations at once")
+        for path in (path.resolve() for paths in part.files.values() for path in paths):
+            if seen.setdefault(path, name) != name:
+                raise EventFileError(
+                    f"{path}: belongs to {seen[path]!r} and to {name!r}, so that its events would count twice; give "
+                    "every file once"
+                )
+    for name in others:
+        ours, theirs = observations[first].config, observations[name].config
+        for what in _SHARED:
+            if getattr(ours, what) != getattr(theirs, what):
+                raise ValueError(
+                    f"observations {first!r} and {name!r} have different {what.replace('_', ' ')}: "
+                    f"{_difference(getattr(ours, what), getattr(theirs, what))}; one model needs the same"
+                )
+        if (observations[first].groups is None) != (observations[name].groups is None):
+            raise ValueError(f"one of the observations {first!r} and {name!r} has groups, the other has none")
+
+
+def _difference(ours: Any, theirs: Any) -> str:
+    """Return what is in one of two collections only, or that their order differs."""
+    both = [list(one.items()) if isinstance(one, Mapping) else list(one) for one in (ours, theirs)]
+    only = {
+        which: [one for one in own if one not in other]
+        for which, own, other in (("first", *both), ("second", *both[::-1]))
+    }
+    texts = [f"only the {which} has {', '.join(map(str, own))}" for which, own in only.items() if own]
+    return ", ".join(texts) or "their order differs"
+
+
+def _with_same_groups(observations: Mapping[str, OnOffDataset]) -> list[OnOffDataset]:
+    """Return observations whose groups are all texts if some are texts and others are numbers."""
+    parts = list(observations.values())
+    if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) < 2:
+        return parts
+    return [_with_texts(part) for part in parts]
+
+
+def _with_texts(part: OnOffDataset) -> OnOffDataset:
+    groups = None if part.groups is None else part.groups.astype(str).astype(object)
+    return replace(part, groups=groups, nearby=None if part.nearby is None else _with_texts(part.nearby))
+
+
+def _join_times(parts: list[OnOffDataset]) -> Exposure | None:
+    """Return the times of all observations; None where those of one are not known. Common groups add up."""
+    known = [part.exposure for part in parts if part.exposure is not None]
+    if len(known) < len(parts):
+        return None
+    sources = {one.source for one in known}
+    group, night = (tuple(label for one in known for label in getattr(one, name)) for name in ("group", "night"))
+    source = sources.pop() if len(sources) == 1 else "events"
+    return Exposure(source, group, night, np.concatenate([one.hours for one in known]))

@@ -1,0 +1,264 @@
+"""Checks for features that encode the position of events, and for repeated events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import chdtrc, pdtr
+
+from excess._utils.checks import FloatArray
+from excess._utils.errors import EventFileError
+
+_MAX_EVENTS = 100_000
+"""Events that are looked at; more would only find smaller differences, which are no matter of positions."""
+_N_BINS = 20
+_MIN_PER_BIN = 20
+_N_SCALINGS = 30
+_MAX_P_VALUE = 1e-9
+"""Chance of a feature to differ by so much, below which it is refused; divided by the number of features."""
+_MAX_ASSOCIATION = 0.1
+"""Cramer's V between a feature and the Off region, corrected for chance, from which a feature is refused."""
+_MAX_MISSING = 0.2
+"""Share of the expected background that may be missing among On events where a feature has certain values.
+
+Off observations of another night differ by a few per cent from On in features that follow the gain or the zenith angle;
+they get a warning.
+"""
+_WARNING = 0.03  # association, or share of the background, from which there is a warning
+logger = logging.getLogger("excess.dataset")
+
+
+@dataclass(frozen=True)
+class FeatureOrigin:
+    """How well a feature alone tells where an event is."""
+
+    association: float
+    association_p_value: float
+    missing: float
+    missing_p_value: float
+
+
+def find_origin(
+    feature: FloatArray,
+    region: NDArray[np.int64],
+    alpha: FloatArray | float,
+    n_regions: int,
+    exposure: FloatArray | None = None,
+) -> FeatureOrigin:
+    """Test one feature of On and Off events."""
+    off = region > 0
+    n_bins = int(np.clip(np.count_nonzero(off) // (_MIN_PER_BIN * max(n_regions - 1, 1)), 2, _N_BINS))
+    # quantiles of values that are there, so that a value that many events share is an edge once
+    edges = np.unique(np.quantile(feature, np.arange(1, n_bins) / n_bins, method="higher"))
+    number = np.searchsorted(edges, feature, side="right")
+    n_bins = len(edges) + 1
+    table = np.bincount(number * n_regions + region, minlength=n_bins * n_regions).reshape(n_bins, n_regions)
+    ratio = np.broadcast_to(alpha, len(feature))[off]
+    expected, variance = (np.bincount(number[off], weights, n_bins).astype(np.float64) for weights in (ratio, ratio**2))
+    return FeatureOrigin(
+        *_associate(table[:, 1:], _share(number, n_bins, off, exposure)),
+        *_find_missing(table[:, 0], expected, variance),
+    )
+
+
+def _share(
+    number: NDArray[np.intp], n_bins: int, off: NDArray[np.bool_], exposure: FloatArray | None
+) -> FloatArray | None:
+    """Return how Off events of each bin would be shared among regions by their exposure; None for equal shares."""
+    if exposure is None:
+        return None
+    share = exposure[off] / exposure[off].sum(axis=1, keepdims=True)
+    return np.stack([np.bincount(number[off], own, n_bins) for own in share.T], axis=1)
+
+
+def _associate(table: NDArray[np.int64], share: FloatArray | None) -> tuple[float, float]:
+    """Return Cramer's V of a table of counts, corrected for chance, and the p-value of its chi-squared."""
+    columns, rows = table.any(axis=0), table.any(axis=1)
+    table = table[rows][:, columns]
+    if min(table.shape) < 2:
+        return 0.0, 1.0
+    n = table.sum()
+    if share is None:
+        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
+    else:
+        expected = _fit_sums(share[rows][:, columns], table)
+    known = expected > 0
+    chi_squared = float(np.sum((table - expected)[known] ** 2 / expected[known]))
+    freedom = max(int(np.count_nonzero(known)) - sum(table.shape) + 1, 1)
+    above = max(chi_squared - freedom, 0.0)
+    return float(np.sqrt(above / n / (min(table.shape) - 1))), float(chdtrc(freedom, chi_squared))
+
+
+def _fit_sums(expected: FloatArray, table: NDArray[np.int64]) -> FloatArray:
+    """Scale rows and columns of a table in turn until it has the sums of another."""
+    for _ in range(_N_SCALINGS):
+        for axis in (0, 1):
+            expected = expected * (table.sum(axis=axis, keepdims=True) / expected.sum(axis=axis, keepdims=True))
+    return expected
+
+
+def _find_missing(n_on: NDArray[np.int64], expected: FloatArray, variance: FloatArray) -> tuple[float, float]:
+    """Return which share of the expected background On does not have, in the bins with a deficit, and its p-value."""
+    if n_on.sum() == 0 or expected.sum() == 0:
+        return 0.0, 1.0
+    scale = min(1.0, float(n_on.sum() / expected.sum()))
+    deficit = np.maximum(scale * expected - n_on, 0.0)
+    # with the variance under the hypothesis, for a bin may have no On events
+    spread = np.maximum(scale * expected + scale**2 * variance, 1.0)
+    chi_squared = float(np.sum(deficit**2 / spread))
+    missing = max(float(deficit.sum()) - float(np.sum(np.sqrt(spread)) / np.sqrt(2 * np.pi)), 0.0)
+    # at most as unlikely as a sum over all bins; exact enough for 1e-9
+    return missing / (scale * float(expected.sum())), float(chdtrc(len(n_on), chi_squared))
+
+
+def check_origin(
+    X: FloatArray,
+    region: NDArray[np.int64],
+    alpha: FloatArray | float,
+    n_regions: int,
+    names: Sequence[str],
+    where: str = "",
+    exposure: FloatArray | None = None,
+) -> None:
+    """Raise EventFileError where a feature alone tells where an event is; see `find_origin`."""
+    step = max(1, -(-len(X) // _MAX_EVENTS))
+    own_alpha = alpha[::step] if isinstance(alpha, np.ndarray) else alpha
+    own_exposure = None if exposure is None else exposure[::step]
+    limit = _MAX_P_VALUE / len(names)
+    advice = (
+        "so a model would learn the regions and not the source; remove it, or insist with allow_origin_features: true"
+    )
+    for name, feature in zip(names, X[::step].T, strict=True):
+        found = find_origin(np.ascontiguousarray(feature), region[::step], own_alpha, n_regions, own_exposure)
+        apart = (
+            f"feature {name!r} tells Off regions from each other (Cramer's V {found.association:.2f}, p "
+            f"{found.association_p_value:.0e}), where no source is"
+        )
+        lacking = (
+            f"feature {name!r} tells On from Off by more than a source could: {100 * found.missing:.0f} % of the "
+            f"background that Off predicts is missing in On where the feature has certain values (p "
+            f"{found.missing_p_value:.0e}), and a source takes no events away"
+        )
+        for text, effect, p_value, largest in (
+            (apart, found.association, found.association_p_value, _MAX_ASSOCIATION),
+            (lacking, found.missing, found.missing_p_value, _MAX_MISSING),
+        ):
+            if p_value < limit and effect > largest:
+                raise EventFileError(f"{where}{text}, {advice}")
+            if p_value < limit and effect > _WARNING:
+                logger.warning(f"{where}{text}; part of the significance may come from that")
+
+
+_KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
+"""Columns that identify an event; the third may be missing."""
+_EVENT_KEYS = ("event_id", "event_num")
+_RUN_KEYS = ("night", "run_id", "obs_id")
+_MAX_EQUAL = 3
+_MAX_EQUAL_SHARE = 0.001
+"""Equal rows that are tolerated, as a number and as a share of all: a file may hold a few events twice."""
+_FINE = 0.99  # distinct values of a feature, as a share of the rows, from which it tells events apart
+_SAME_ORDER = 0.999  # correlation of ranks from which a feature follows from another, as log(size) from size
+_MAX_COPIES = 5
+_MIN_CHANCE = 1e-6
+
+
+def check_identifiers(table: pd.DataFrame, source: str) -> None:
+    """Raise EventFileError where identifiers say that events are there twice, or are images of one shower."""
+    where = f"{source}: " if source else ""
+    for keys in _KEYS:
+        known = [key for key in keys if key in table]
+        if known[:2] == list(keys[:2]) and (twice := table.duplicated(known)).any():
+            raise EventFileError(
+                f"{where}{twice.sum():,} events are there twice, by {', '.join(known)}; give every file once"
+            )
+    event = next((key for key in _EVENT_KEYS if key in table), None)
+    if event is None or "tel_id" not in table or table["tel_id"].nunique() < 2:
+        return
+    keys_of_shower = [*(key for key in _RUN_KEYS if key in table), event]
+    images = table.drop_duplicates([*keys_of_shower, "tel_id"])
+    n_showers = len(images.drop_duplicates(keys_of_shower))
+    if n_showers < len(images):
+        raise EventFileError(
+            f"{where}{len(images):,} rows are telescope images of {n_showers:,} showers, by "
+            f"{', '.join(keys_of_shower)} and tel_id, and images of one shower are not independent events; aggregate "
+            "them to one row per shower, such as DL2 events of the array, or keep one telescope by a quality cut such "
+            f"as 'tel_id == {table['tel_id'].mode().iloc[0]}'"
+        )
+
+
+def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where: str = "") -> None:
+    """Raise EventFileError where more rows of features are equal than chance allows."""
+    key = _hash_rows(X)
+    _, first, number, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    n_equal = len(X) - len(first)
+    if n_equal <= max(_MAX_EQUAL, _MAX_EQUAL_SHARE * len(X)):
+        return
+    if not (_has_two_fine_features(X[first]) or _more_than_chance(count)):
+        return
+    again = np.ones(len(X), dtype=np.bool_)
+    again[first] = False
+    pairs = np.stack([origin[first[number[again]]], origin[again]])
+    common, times = np.unique(pairs, axis=1, return_counts=True)
+    one, other = (names[place] for place in common[:, times.argmax()])
+    place = f"most of them in {one}" if one == other else f"most of them in {one} and {other}"
+    raise EventFileError(
+        f"{where}{n_equal:,} of {len(X):,} events have the same value in every feature as another event ({place}), "
+        "which independent events do not have; give every event once, whatever its date or number"
+    )
+
+
+def _hash_rows(X: FloatArray) -> NDArray[np.uint64]:
+    """Return a number for each row that is the same for equal rows, and for others by a chance of 2^-64."""
+    key = np.zeros(len(X), dtype=np.uint64)
+    for column in range(X.shape[1]):
+        values = X[:, column] + 0.0  # turns -0 into 0
+        key ^= np.ascontiguousarray(values).view(np.uint64)
+        # the finaliser of splitmix64
+        key += np.uint64(0x9E3779B97F4A7C15)
+        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        key ^= key >> np.uint64(31)
+    return key
+
+
+def _has_two_fine_features(rows: FloatArray) -> bool:
+    """Say whether two features tell almost all of some distinct rows apart, and do not follow from each other."""
+    first = None
+    for column in rows.T:
+        if len(np.unique(column)) < _FINE * len(rows):
+            continue
+        rank = np.argsort(np.argsort(column, kind="stable"))
+        if first is None:
+            first = rank
+        elif len(rows) > 2 and abs(np.corrcoef(first, rank)[0, 1]) < _SAME_ORDER:
+            return True
+    return False
+
+
+def _more_than_chance(count: NDArray[np.intp]) -> bool:
+    """Say whether more rows are there twice (or three times, ...) than independent draws from any distribution give."""
+    times = np.bincount(count, minlength=_MAX_COPIES + 2)
+    for k in range(2, _MAX_COPIES + 1):
+        # three standard deviations on the safe side
+        fewer = times[k - 1] + 3 * np.sqrt(times[k - 1]) + 3
+        own = max(times[k] - 3 * np.sqrt(times[k]), 0)
+        if pdtr(times[k + 1], k / (k + 1) * own**2 / fewer) < _MIN_CHANCE:
+            return True
+    return False
+
+
+def check_independent(X: FloatArray, chunks: Sequence[Any], source: str) -> None:
+    """Reject equal rows of features; the message names files where there are several, else groups."""
+    file = [str(chunk.files.get("events", ("",))[0]) for chunk in chunks]
+    names = list(dict.fromkeys(file))
+    origin = np.repeat([names.index(name) for name in file], [len(chunk.X) for chunk in chunks])
+    if len(names) == 1 and all(chunk.groups is not None for chunk in chunks):
+        labels, origin = np.unique(np.concatenate([chunk.groups for chunk in chunks]), return_inverse=True)
+        names = [f"group {label}" for label in labels.tolist()]
+    check_rows(X, origin, names if any(names) else ["these events"], f"{source}: " if source else "")

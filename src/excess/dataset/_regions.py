@@ -1,0 +1,818 @@
+"""On and Off regions: methods that place them, exposure ratios, and positions for sky maps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
+from scipy.special import chdtrc
+
+from excess._utils import checks
+from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.errors import ArgumentError, MismatchError
+from excess._utils.rng import row_hashes
+from excess.config._model import Exclusion, RegionConfig, describe_error
+from excess.detection._diagnostics import cluster_pointings
+from excess.stats._significance import OnOffCounts
+
+_P_OF_CHANCE = 0.05  # probability above which chance explains how Off regions differ
+
+
+def unit_vectors(ra: ArrayLike, dec: ArrayLike, names: tuple[str, str] = ("ra", "dec")) -> FloatArray:
+    """Return directions in deg as unit vectors in the last axis; NaN where there is none."""
+    longitude, latitude = (np.radians(_as_angles(name, value)) for name, value in zip(names, (ra, dec), strict=True))
+    if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
+        raise ValueError(f"{names[1]} must lie between -90 and 90 deg")
+    for name, array in zip(names, (longitude, latitude), strict=True):
+        if array.ndim > 1:
+            checks.as_column(name, array)
+    cosine = np.cos(latitude)
+    return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1)
+
+
+def angles_between(one: FloatArray, other: FloatArray) -> FloatArray:
+    """Return the angles in rad between vectors in the last axis; exact for small angles as well."""
+    sine = np.linalg.norm(np.cross(one, other), axis=-1)
+    return np.asarray(np.arctan2(sine, np.sum(one * other, axis=-1)))
+
+
+def turn_about(axis: FloatArray, direction: FloatArray, angle: ArrayLike) -> FloatArray:
+    """Return directions that are turned about an axis by an angle in rad, right-handed."""
+    along = np.sum(axis * direction, axis=-1, keepdims=True) * axis
+    turn = np.asarray(angle, dtype=np.float64)[..., np.newaxis]
+    return along + np.cos(turn) * (direction - along) + np.sin(turn) * np.cross(axis, direction)
+
+
+def rotation_between(axis: FloatArray, start: FloatArray, direction: FloatArray) -> FloatArray:
+    """Return the angle in rad, from 0 to 2 pi, by which `turn_about` takes one direction to the meridian of another."""
+    across = start - np.sum(axis * start, axis=-1, keepdims=True) * axis
+    up, right = (np.sum(direction * one, axis=-1) for one in (across, np.cross(axis, start)))
+    return np.arctan2(right, up) % (2 * np.pi)
+
+
+def theta_from_sky(
+    ra: ArrayLike,
+    dec: ArrayLike,
+    pointing_ra: ArrayLike,
+    pointing_dec: ArrayLike,
+    *,
+    source_ra: float,
+    source_dec: float,
+    n_regions: int = 6,
+) -> FloatArray:
+    """Angles between events and reflected regions: the source, turned about the pointing in equal steps."""
+    n_regions = checks.as_int("n_regions", n_regions, minimum=2)
+    event = unit_vectors(ra, dec)
+    axis = np.broadcast_to(unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec")), event.shape)
+    source = np.broadcast_to(unit_vectors(source_ra, source_dec, ("source_ra", "source_dec")), event.shape)
+    theta = np.empty((len(event), n_regions))
+    for k in range(n_regions):
+        theta[:, k] = np.degrees(angles_between(turn_about(axis, source, 2 * np.pi * k / n_regions), event))
+    return theta
+
+
+def offset_of_source(
+    pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: ArrayLike, source_dec: ArrayLike
+) -> tuple[FloatArray, FloatArray]:
+    """Return how far the source is from each pointing, and in which direction, in deg; north is 0, east is 90."""
+    axis = unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec"))
+    source = unit_vectors(source_ra, source_dec, ("source_ra", "source_dec"))
+    north, east = _north_and_east(pointing_ra, pointing_dec)
+    along, up, right = (np.sum(source * direction, axis=-1) for direction in (axis, north, east))
+    return np.degrees(np.arctan2(np.hypot(up, right), along)), np.degrees(np.arctan2(right, up)) % 360
+
+
+def place_in_field(pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, offset: float, direction: float) -> FloatArray:
+    """Return a place in fields of view as unit vectors: where a source would be in another run."""
+    axis = unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec"))
+    north, east = _north_and_east(pointing_ra, pointing_dec)
+    distance, angle = np.radians(offset), np.radians(direction)
+    return np.asarray(np.cos(distance) * axis + np.sin(distance) * (np.cos(angle) * north + np.sin(angle) * east))
+
+
+def _north_and_east(ra: ArrayLike, dec: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return unit vectors to the north and to the east of directions in deg."""
+    longitude, latitude = (np.radians(np.asarray(value, dtype=np.float64)) for value in (ra, dec))
+    zero = np.zeros_like(longitude)
+    north = [-np.sin(latitude) * np.cos(longitude), -np.sin(latitude) * np.sin(longitude), np.cos(latitude)]
+    return np.stack(north, axis=-1), np.stack([-np.sin(longitude), np.cos(longitude), zero], axis=-1)
+
+
+def _as_angles(name: str, value: ArrayLike) -> FloatArray:
+    """Return angles as float64; NaN is an event without a direction."""
+    angles = np.asarray(value, dtype=np.float64)
+    checks.as_floats(name, angles[~np.isnan(angles)])
+    return angles
+
+
+POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
+FREE_RADII = 0.5
+"""Space between the On region and the nearest Off region, in radii."""
+_TOLERANCE = 1e-9
+"""Share of a radius by which regions may overlap: those that touch must not depend on rounding."""
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    """Where the events of a table are."""
+
+    theta: FloatArray | None
+    exposure: FloatArray | None = None
+    region: NDArray[np.int64] | None = None
+    excluded: BoolArray | None = None
+    on_theta: FloatArray | None = None  # where only On has a centre
+
+
+def nearest_distance(config: RegionConfig) -> float:
+    """Return the smallest distance in rad between the centres of On and Off regions."""
+    if config.min_distance is None:
+        return float((2 + FREE_RADII) * np.radians(config.radius))
+    return float(np.radians(config.min_distance))
+
+
+def read_pointings(table: pd.DataFrame) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Return the distinct pointings of a table as unit vectors, and the number of the pointing of each event."""
+    ra, dec = (table[name].to_numpy(dtype=np.float64) for name in POINTING_COLUMNS)
+    distinct, number = np.unique(ra + 1j * dec, return_inverse=True)
+    return unit_vectors(distinct.real, distinct.imag, POINTING_COLUMNS), number
+
+
+def source_direction(config: RegionConfig) -> FloatArray:
+    """Return the direction of the source; ValueError where it is not known, or lies in an exclusion."""
+    if config.source_ra is None or config.source_dec is None:
+        raise ValueError(
+            "the position of the source is needed to find regions from sky positions: give source_ra and source_dec in "
+            "deg"
+        )
+    source = unit_vectors(config.source_ra, config.source_dec, ("source_ra", "source_dec"))
+    for exclusion in config.exclusion:
+        distance = float(np.degrees(angles_between(unit_vectors(exclusion.ra, exclusion.dec), source)))
+        if distance < (exclusion.radius + config.radius) * (1 - _TOLERANCE):
+            raise ValueError(
+                f"the exclusion {exclusion} overlaps the On region, {distance:.2f} deg away; leave it out, as "
+                "the source itself needs none, or make it or theta_squared_cut smaller"
+            )
+    return source
+
+
+def find_excluded(event: FloatArray, config: RegionConfig, radius: float = 0.0) -> BoolArray:
+    """Return which directions are in an exclusion, or, as centres of circles with a radius in deg, overlap one."""
+    found = np.zeros(event.shape[:-1], dtype=np.bool_)
+    for center, own in excluded_circles(config.exclusion):
+        found |= angles_between(center, event) < np.radians(own + radius) * (1 - _TOLERANCE)
+    return found
+
+
+@lru_cache(maxsize=64)
+def excluded_circles(exclusion: tuple[Exclusion, ...]) -> tuple[tuple[FloatArray, float], ...]:
+    """Return the centres of exclusions as unit vectors, and their radii in deg."""
+    return tuple((unit_vectors(one.ra, one.dec), one.radius) for one in exclusion)
+
+
+def is_crowded(distance: FloatArray | float, smallest: float) -> BoolArray:
+    """Return which distances are too small; regions that touch are not crowded."""
+    return np.asarray(distance < smallest * (1 - _TOLERANCE))
+
+
+_ROUNDING = 1e-9
+
+
+def place_reflected(table: pd.DataFrame, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
+    """Return angles to the source, and to its reflections about the pointing of each event; see `reflect`."""
+    pointings, number = read_pointings(table)
+    center = reflect(pointings, source, config)
+    theta = np.stack([np.degrees(angles_between(own[number], event)) for own in center.swapaxes(0, 1)], axis=1)
+    there = np.isfinite(center[:, 1:, 0])
+    return Placement(theta, None if there.all() else there.astype(np.float64)[number])
+
+
+def reflect(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
+    """Turn the source about pointings, as far as regions fit between each other and exclusions."""
+    wanted = config.n_wanted
+    return _fill(pointing, source, config) if wanted is None else _spread(pointing, source, config, wanted)
+
+
+def _spread(pointing: FloatArray, source: FloatArray, config: RegionConfig, wanted: int) -> FloatArray:
+    """Place a number of regions in equal steps, or as many as fit."""
+    radius = np.radians(config.radius)
+    smallest = max(2 * radius, 0.0 if config.min_distance is None else np.radians(config.min_distance))
+    sine = np.sin(angles_between(source, pointing))
+    n_fitting = np.ones(len(pointing), dtype=np.int64)
+    for n in range(2, wanted + 1):
+        n_fitting[~is_crowded(2 * np.arcsin(np.minimum(sine * np.sin(np.pi / n), 1.0)), smallest)] = n
+    center = np.full((len(pointing), wanted, 3), np.nan)
+    center[:, 0] = source
+    for k in range(1, wanted):
+        own = n_fitting > k
+        center[own, k] = turn_about(pointing[own], source, 2 * np.pi * k / n_fitting[own])
+    center[:, 1:][find_excluded(center[:, 1:], config, config.radius)] = np.nan
+    return center
+
+
+def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
+    """Place as many regions as fit, one beside the other."""
+    radius = np.radians(config.radius)
+    nearest = nearest_distance(config)
+    sine = np.sin(angles_between(source, pointing))
+    with np.errstate(divide="ignore"):
+        width, first = (_rotation_for(distance / sine) for distance in (np.sin(radius), np.sin(nearest / 2)))
+    first = np.maximum(first, width)
+    last = (2 * np.pi - first) * (1 + _ROUNDING)
+    blocked = _block(pointing, source, config)
+    angle = first
+    placed: list[FloatArray] = []
+    n_placed = np.zeros(len(pointing), dtype=np.int64)
+    while (open_ := angle <= last).any():  # not so for NaN, where none fits
+        skip = _skip(angle, blocked)
+        fits = open_ & (skip == 0)
+        center = turn_about(pointing, source, -np.where(fits, angle, 0.0))  # from north to east
+        for k in np.unique(n_placed[fits]).tolist():
+            if k == len(placed):
+                placed.append(np.full((len(pointing), 3), np.nan))
+            own = fits & (n_placed == k)
+            placed[k][own] = center[own]
+        n_placed += fits
+        angle = angle + np.where(fits, width, skip)
+    if not placed:
+        placed.append(np.full((len(pointing), 3), np.nan))
+    return np.stack([np.broadcast_to(source, pointing.shape), *placed], axis=1)
+
+
+def _block(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> list[tuple[FloatArray, FloatArray]]:
+    """Return the rotations at which a region overlaps each exclusion: their middle, and half of their range."""
+    offset = angles_between(source, pointing)
+    found = []
+    for center, own in excluded_circles(config.exclusion):
+        distance = angles_between(center, pointing)
+        largest = np.cos(np.radians(own + config.radius)) - np.cos(offset) * np.cos(distance)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            half = np.arccos(np.clip(largest / (np.sin(offset) * np.sin(distance)), -1.0, 1.0))
+        found.append((-rotation_between(pointing, source, center) % (2 * np.pi), half))
+    return found
+
+
+def _skip(angle: FloatArray, blocked: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Return how far regions have to be turned on to leave the exclusions that they overlap; 0 for none."""
+    skip = np.zeros(len(angle))
+    for middle, half in blocked:
+        beyond = (angle - middle + np.pi) % (2 * np.pi) - np.pi
+        skip = np.maximum(skip, np.where(np.abs(beyond) < half * (1 - _ROUNDING), half - beyond, 0.0))
+    return skip
+
+
+def _rotation_for(half: FloatArray) -> FloatArray:
+    """Return the rotation whose half has this sine; NaN where no rotation takes the source so far away."""
+    possible: BoolArray = half <= 1
+    return np.where(possible, 2 * np.arcsin(np.where(possible, half, 0.0)), np.nan)
+
+
+N_OFFSET_BINS = 5
+"""Bins of the offset inside the ring, each with its own exposure ratio."""
+_N_SEGMENTS = 5
+"""Parts of the ring, which null tests take for On in turn, with ``n_regions: auto``."""
+_N_LINES = 16
+_N_STEPS = 1440
+"""Points on which solid angles are computed: lines of equal offset in each bin, and steps around the pointing."""
+_DIGITS = 5
+"""Digits of unit vectors that tell pointings apart, 0.0006 deg."""
+
+
+def place_ring(table: pd.DataFrame, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
+    """Return the regions of events: the circle around the source, and segments of the ring around the pointing."""
+    pointings, number = read_pointings(table)
+    radius = np.radians(config.radius)
+    n_segments = _count_segments(config)
+    axis = pointings[number]
+    offset = angles_between(source, axis)
+    bin_ = np.floor((angles_between(event, axis) - offset + radius) * (N_OFFSET_BINS / (2 * radius)))
+    inside = (bin_ >= 0) & (bin_ < N_OFFSET_BINS) & ~is_crowded(offset, radius)
+    bin_ = np.where(inside, bin_, 0).astype(np.intp)
+    theta = angles_between(source, event)
+    segment = _find_segments(event, axis, source, n_segments)
+    region = np.full(len(event), -1, dtype=np.int64)
+    ring = inside & (theta > _gap(config)) & ~find_excluded(event, config)
+    region[ring] = 1 + segment[ring]
+    # not by the bins: On is what the cut on theta says, and rounding at the edge of the ring must not change it
+    on = theta**2 < radius**2
+    region[on & inside] = 0
+    known = np.zeros((len(pointings), N_OFFSET_BINS, n_segments))
+    for one in np.unique(number[region >= 0]).tolist():
+        known[one] = _exposure_near(*np.round(pointings[one], _DIGITS).tolist(), config)
+    return Placement(None, known[number, bin_], region, on_theta=np.degrees(theta))
+
+
+def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
+    """Return the solid angles of the segments of the ring in units of that of On, by bins of the offset."""
+    radius = np.radians(config.radius)
+    offset = float(angles_between(source, pointing))
+    n_segments = _count_segments(config)
+    exposure = np.zeros((N_OFFSET_BINS, n_segments))
+    if is_crowded(offset, radius):
+        return exposure
+    lines = N_OFFSET_BINS * _N_LINES
+    at = offset + radius * ((2 * np.arange(lines) + 1) / lines - 1)
+    # half of the rotation under which On is seen at each offset
+    cosine = (np.cos(radius) - np.cos(at) * np.cos(offset)) / (np.sin(at) * np.sin(offset))
+    on = np.sin(at) * 2 * np.arccos(np.clip(cosine, -1.0, 1.0))
+    turn = 2 * np.pi * (np.arange(_N_STEPS) + 0.5) / _N_STEPS
+    # the same line through the source at each offset, turned about the pointing
+    across = source - np.sum(source * pointing) * pointing
+    across /= np.linalg.norm(across)
+    start = np.cos(at)[:, np.newaxis] * pointing + np.sin(at)[:, np.newaxis] * across
+    point = turn_about(pointing, start[:, np.newaxis], turn)
+    used = (angles_between(source, point) > _gap(config)) & ~find_excluded(point, config)
+    segment = _find_segments(point, pointing, source, n_segments)
+    weight = np.sin(at) * (2 * np.pi / _N_STEPS)
+    on_area = on.reshape(N_OFFSET_BINS, -1).sum(axis=1)
+    for k in range(n_segments):
+        area = weight * np.count_nonzero(used & (segment == k), axis=1)
+        exposure[:, k] = area.reshape(N_OFFSET_BINS, -1).sum(axis=1) / on_area
+    return exposure
+
+
+@lru_cache(maxsize=4096)  # files of one pointing come in many chunks
+def _exposure_near(x: float, y: float, z: float, config: RegionConfig) -> FloatArray:
+    """Return `ring_exposure` of a direction that is rounded, because pointings move a little while they are held."""
+    pointing = np.array([x, y, z])
+    return ring_exposure(pointing / np.linalg.norm(pointing), source_direction(config), config)
+
+
+def _count_segments(config: RegionConfig) -> int:
+    return _N_SEGMENTS if config.n_wanted is None else config.n_wanted - 1
+
+
+def _gap(config: RegionConfig) -> float:
+    """Return the distance from the source in rad at which the ring begins."""
+    wanted = (1 + FREE_RADII) * config.radius if config.min_distance is None else config.min_distance - config.radius
+    return float(np.radians(max(wanted, config.radius)))
+
+
+def _find_segments(event: FloatArray, axis: FloatArray, source: FloatArray, n_segments: int) -> NDArray[np.int64]:
+    """Return the number of the segment that directions are in, by their rotation against the source."""
+    angle = rotation_between(axis, source, event)
+    angle = np.where(np.isnan(angle), 0.0, angle)
+    return np.minimum(np.floor(angle * (n_segments / (2 * np.pi))), n_segments - 1).astype(np.int64)
+
+
+_MOST = 20
+"""Off regions with ``n_regions: auto``, ten on either side; more would lie far from the source."""
+
+
+def place_same_declination(_: Any, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
+    """Return angles to the source, and to its shifts in right ascension; see `shift`."""
+    return Placement(np.stack([np.degrees(angles_between(one, event)) for one in shift(source, config)], axis=1))
+
+
+def shift(source: FloatArray, config: RegionConfig) -> FloatArray:
+    """Shift the source in right ascension, to the east and to the west in turn, as near as regions fit."""
+    radius = np.radians(config.radius)
+    nearest = nearest_distance(config)
+    cosine = float(np.hypot(source[0], source[1]))
+    pole = unit_vectors(0.0, 90.0)
+    n_off = _MOST if config.n_wanted is None else config.n_wanted - 1
+    found = [source]
+    if max(np.sin(radius), np.sin(nearest / 2)) < cosine:
+        width, first = (2 * float(np.arcsin(np.sin(half) / cosine)) for half in (radius, nearest / 2))
+        first = max(first, width)
+        for step in count():
+            angle = first + step * width
+            if angle > np.pi or len(found) > n_off:
+                break
+            # the two sides meet opposite to the source
+            sides = (1, -1) if angle <= np.pi - width / 2 else (1,)
+            centers = [turn_about(pole, source, side * angle) for side in sides]
+            found += [one for one in centers if not find_excluded(one, config, config.radius)]
+    if len(found) == 1:
+        raise ValueError(
+            f"there is no room for an Off region at the declination of the source ({config.source_dec:g} deg), outside "
+            "of exclusions; make theta_squared_cut, min_distance or exclusions smaller"
+        )
+    return np.stack(found[: n_off + 1])
+
+
+SKY_COLUMNS = ("ra", "dec", *POINTING_COLUMNS)
+"""Columns from which angles to reflected regions are computed if a table has no angles."""
+
+
+class RegionMethod(NamedTuple):
+    """A way to tell On from Off."""
+
+    place: Callable[[pd.DataFrame, FloatArray, FloatArray, RegionConfig], Placement] | None
+    columns: tuple[str, ...] = ()
+
+
+def theta_columns(n_regions: int) -> list[str]:
+    """Return the names of the columns that hold an event's angle to each region, On first."""
+    return ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, n_regions))]
+
+
+def count_angles(columns: Iterable[str]) -> int:
+    """Return the number of regions to which a table has angles; 0 if it has none to the source."""
+    present, number = set(columns), 0
+    while theta_columns(number + 1)[-1] in present:
+        number += 1
+    return number
+
+
+def place_by_method(table: pd.DataFrame, config: RegionConfig) -> Placement:
+    """Return where the events of a table are relative to all regions, by the angles that it has or by a method."""
+    name, columns = choose_method(table.columns, config)
+    place = METHODS[name].place
+    if place is None:
+        return Placement(table[columns].to_numpy(dtype=np.float64))
+    source = source_direction(config)
+    ra, dec = (table[column].to_numpy(dtype=np.float64) for column in SKY_COLUMNS[:2])
+    event = unit_vectors(ra, dec)
+    placed = place(table, event, source, config)
+    return replace(placed, excluded=find_excluded(event, config)) if config.exclusion else placed
+
+
+METHODS = {
+    "angles": RegionMethod(None),
+    "reflected": RegionMethod(place_reflected, SKY_COLUMNS),
+    "ring": RegionMethod(place_ring, SKY_COLUMNS),
+    "same_declination": RegionMethod(place_same_declination, SKY_COLUMNS[:2]),
+}
+
+
+def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, list[str]]:
+    """Return the name of the method for a table, and the columns that it needs."""
+    present = list(columns)
+    name = config.method
+    if name == "auto":
+        by_columns = not config.exclusion and config.min_distance is None
+        name = "angles" if by_columns and _has_angles(present, config) else "reflected"
+        if name == "reflected" and not set(SKY_COLUMNS) <= set(present):
+            raise ValueError(_nothing_known(present, config))
+    if name == "angles":
+        if not _has_angles(present, config):
+            raise ValueError(_nothing_known(present, config))
+        return name, _columns_of_angles(present, config)
+    needed = list(METHODS[name].columns)
+    missing = [column for column in needed if column not in present]
+    if missing:
+        raise ValueError(
+            f"the regions have the method {name}, which needs sky positions in the columns {', '.join(needed)}, and "
+            f"there is no {' and no '.join(missing)}; choose another method, or join files that have them"
+        )
+    return name, needed
+
+
+def _columns_of_angles(present: Iterable[str], config: RegionConfig) -> list[str]:
+    """Return the columns of angles: as many as are asked for, or as there are."""
+    return theta_columns(count_angles(present) if config.n_wanted is None else config.n_wanted)
+
+
+def _has_angles(present: list[str], config: RegionConfig) -> bool:
+    wanted = _columns_of_angles(present, config)
+    return len(wanted) > 1 and set(wanted) <= set(present)
+
+
+def _nothing_known(present: list[str], config: RegionConfig) -> str:
+    """Return the message where columns say nothing about regions."""
+    if config.exclusion or config.min_distance is not None:
+        key = "exclusion" if config.exclusion else "min_distance"
+        return f"{key} needs sky positions in the columns {', '.join(SKY_COLUMNS)}, which these events do not have"
+    n_regions = config.n_wanted or 6
+    wanted = theta_columns(n_regions)
+    missing = [name for name in wanted if name not in present]
+    return (
+        f"no way to tell On from Off: for {n_regions} regions the events need the columns theta_deg and "
+        f"theta_deg_off_1 to theta_deg_off_{n_regions - 1} ({', '.join(missing)} missing), or "
+        f"{', '.join(SKY_COLUMNS)}; or give Off events in files of their own"
+    )
+
+
+OVERLAP_POLICIES = ("on_first", "drop", "error")
+
+
+def alpha_error_of(counts: NDArray[Any], exposure: FloatArray) -> float:
+    """Return the relative error of alpha that explains how the counts of regions, one column each, differ.
+
+    Rows are groups. Other samples of background, such as On events beyond the point spread function, may be columns.
+    """
+    n, weight = counts.sum(axis=1, keepdims=True), exposure.sum(axis=1, keepdims=True)
+    expected = np.divide(n * exposure, weight, out=np.zeros(counts.shape), where=weight > 0)
+    used = expected > 0
+    chi_squared = float(((counts - expected)[used] ** 2 / expected[used]).sum())
+    n_free = int(used.sum() - used.any(axis=1).sum())
+    if n_free == 0 or chi_squared <= n_free or chdtrc(n_free, chi_squared) > _P_OF_CHANCE:
+        return 0.0
+    # a relative scatter of the regions adds its square times this sum to chi-squared
+    lever = float(expected.sum() - ((expected**2).sum(axis=1)[n[:, 0] > 0] / n[n > 0]).sum())
+    n_regions = used.sum() / used.any(axis=1).sum()
+    # one On region is compared with the mean of all others
+    return float(np.sqrt((chi_squared - n_free) / lever * (1 + 1 / n_regions)))
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """The region of each event."""
+
+    region: NDArray[np.int64]
+    n_regions: int
+    alpha: float
+    n_overlapping: int = 0
+    exposure: FloatArray | None = None
+    n_without_off: int = 0
+
+    @property
+    def event_alpha(self) -> FloatArray | None:
+        """Exposure ratio On/Off for each event, where it differs; the mean for an event without any Off region."""
+        if self.exposure is None:
+            return None
+        total = off_exposure(self.exposure)
+        known = total[self.inside]
+        if len(known) == 0 or (known == known[0]).all():
+            return None
+        return np.divide(1.0, total, out=np.full(len(total), self.alpha), where=total > 0)
+
+    @property
+    def n_off_regions(self) -> tuple[int, int]:
+        """Smallest and largest number of Off regions of a pointing with events in any."""
+        if self.exposure is None or not self.inside.any():
+            return self.n_regions - 1, self.n_regions - 1
+        number = np.count_nonzero(self.exposure[self.inside], axis=1)
+        return int(number.min()), int(number.max())
+
+    def suggest_alpha_error(self, groups: NDArray[Any] | None = None) -> float | None:
+        """Return the relative error of alpha that explains how Off regions differ, or None with fewer than two of them.
+
+        It is 0 where chance explains their counts in each group.
+        """
+        n_off, off = self.n_regions - 1, self.region > 0
+        if n_off < 2 or not off.any():
+            return None
+        number = np.zeros(len(off), dtype=int) if groups is None else np.unique(groups, return_inverse=True)[1]
+        n_groups = int(number.max()) + 1
+        cells = number[off] * n_off + self.region[off] - 1
+        counts = np.bincount(cells, minlength=n_groups * n_off).reshape(n_groups, n_off)
+        exposure = np.ones_like(counts, dtype=np.float64)
+        if self.exposure is not None:
+            sums = np.column_stack([np.bincount(number, one, n_groups) for one in self.exposure.T])
+            exposure = sums / np.maximum(np.bincount(number, minlength=n_groups), 1)[:, None]
+        return alpha_error_of(counts, exposure)
+
+    @property
+    def inside(self) -> BoolArray:
+        """True for events of any region."""
+        return self.region >= 0
+
+    @property
+    def on(self) -> BoolArray:
+        """True for events of the On region."""
+        return self.region == 0
+
+    @property
+    def counts(self) -> OnOffCounts:
+        """All On and Off events, without any cut."""
+        return self._count(np.ones(len(self.region), dtype=np.bool_))
+
+    def counts_by(self, run: ArrayLike) -> dict[Any, OnOffCounts]:
+        """Return the counts of each run, or of each value of other labels, such as nights."""
+        labels = checks.as_labels(run, name="run")
+        checks.check_same_length(run=labels, region=self.region)
+        return {name: self._count(labels == name) for name in np.unique(labels).tolist()}
+
+    def take(self, rows: ArrayLike) -> Regions:
+        """Return the regions of some events."""
+        chosen = np.asarray(rows)
+        exposure = None if self.exposure is None else self.exposure[chosen]
+        return replace(self, region=self.region[chosen], exposure=exposure)
+
+    def _count(self, mask: BoolArray) -> OnOffCounts:
+        from excess.detection._result import count_events
+
+        alpha = self.event_alpha
+        chosen = mask & self.inside
+        return count_events(self.on, chosen, self.alpha if alpha is None else alpha)
+
+
+def assign_regions(
+    theta: ArrayLike, *, theta_squared_cut: float = 0.025, overlap: str = "on_first", alpha: float | None = None
+) -> Regions:
+    """Assign events to the regions whose centres they are near."""
+    angles = np.asarray(theta, dtype=np.float64)
+    if angles.ndim != 2 or angles.shape[1] < 2:
+        raise ValueError(f"theta must have one column for On and at least one for Off, got shape {angles.shape}")
+    if np.isinf(angles).any() or (angles < 0).any():
+        raise ValueError("theta must hold angles in deg, not negative and not infinite")
+    cut = checks.as_scalar("theta_squared_cut", checks.as_counts("theta_squared_cut", theta_squared_cut))
+    if cut == 0:
+        raise ValueError("theta_squared_cut must be positive, got 0")
+    checks.as_choice("overlap", overlap, OVERLAP_POLICIES)
+    n_regions = angles.shape[1]
+    inside = angles**2 < cut
+    n_inside = inside.sum(axis=1)
+    overlapping = n_inside > 1
+    if overlap == "error" and overlapping.any():
+        first = int(np.flatnonzero(overlapping)[0])
+        numbers = np.flatnonzero(inside[first]).tolist()
+        raise ValueError(
+            f"{overlapping.sum()} events lie in several regions, the first in row {first} in regions {numbers}; make "
+            "theta_squared_cut smaller, or choose overlap='on_first' or 'drop'"
+        )
+    region = np.where(np.isnan(angles), np.inf, angles).argmin(axis=1)
+    region[inside[:, 0]] = 0
+    region[n_inside == 0] = -1
+    if overlap == "drop":
+        region[overlapping] = -1
+    ratio = 1 / (n_regions - 1) if alpha is None else checks.as_scalar_alpha(alpha)
+    return Regions(region.astype(np.int64), n_regions, ratio, int(overlapping.sum()))
+
+
+def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
+    """Assign the events of a table to regions, by angles or by sky positions."""
+    return place_events(table, config)[1]
+
+
+def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
+    """Return where the events of a table are relative to all regions, and the region of each; see `find_regions`."""
+    placed = place_by_method(table, config)
+    if placed.theta is not None:
+        found = assign_regions(placed.theta, theta_squared_cut=config.theta_squared_cut, overlap=config.overlap)
+    else:
+        region = np.full(len(table), -1, dtype=np.int64) if placed.region is None else placed.region
+        n_off = 1 if placed.exposure is None else placed.exposure.shape[1]
+        found = Regions(region, n_off + 1, 1 / n_off)
+    return placed, found if placed.exposure is None else _expose(found, placed.exposure)
+
+
+def _expose(found: Regions, exposure: FloatArray) -> Regions:
+    """Return regions with their exposure; events without any Off region are in none."""
+    without = off_exposure(exposure) == 0
+    found = replace(
+        found, region=np.where(without, -1, found.region), exposure=exposure, n_without_off=int(without.sum())
+    )
+    return replace(found, alpha=mean_alpha(found))
+
+
+def off_exposure(exposure: FloatArray) -> FloatArray:
+    """Return the exposure of all Off regions together, for the pointing of each event."""
+    total = np.zeros(len(exposure))
+    for own in exposure.T:
+        total += own
+    return total
+
+
+def mean_alpha(found: Regions) -> float:
+    """Return the exposure ratio of regions; where it differs, the mean over the Off events."""
+    if found.exposure is None:
+        return found.alpha
+    total = off_exposure(found.exposure)
+    for chosen in (found.region > 0, found.inside, total > 0):
+        if (ratio := 1 / total[chosen]).size:
+            return float(ratio[0] if (ratio == ratio[0]).all() else ratio.mean())
+    return found.alpha
+
+
+def join_regions(parts: Sequence[Regions]) -> tuple[Regions, BoolArray]:
+    """Return the regions of all events, and which columns of the angles are kept: those of regions with exposure."""
+    n_off = max(part.n_regions for part in parts) - 1
+    padded = []
+    for part in parts:
+        own = np.ones((len(part.region), part.n_regions - 1)) if part.exposure is None else part.exposure
+        padded.append(np.pad(own, ((0, 0), (0, n_off - own.shape[1]))))
+    exposure, region = np.concatenate(padded), np.concatenate([part.region for part in parts])
+    columns = np.ones(n_off + 1, dtype=np.bool_)
+    if len(exposure) and not exposure.all():
+        columns[1:] = exposure.any(axis=0)
+        region, exposure = (np.cumsum(columns) - 1)[region], exposure[:, columns[1:]]
+    n_regions = 1 + exposure.shape[1]
+    found = Regions(
+        region,
+        n_regions,
+        1 / (n_regions - 1),
+        sum(part.n_overlapping for part in parts),
+        None if (exposure == 1).all() else exposure,
+        sum(part.n_without_off for part in parts),
+    )
+    return replace(found, alpha=mean_alpha(found)), columns
+
+
+_WITHOUT_MATCH: dict[str, Any] = {"match_within": None, "pairs": ()}
+
+
+def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
+    """Refuse settings that have no use."""
+    for key in ("source", "source_ra", "source_dec"):
+        if key in given:
+            raise ArgumentError("regions", f"has {key}; give the source as `source`")
+    if separate and given.get("method", "auto") != "auto":
+        raise ArgumentError("method", "does not go with `off`: Off events are those of its files")
+    if not separate:
+        for key in ("match", "match_within", "pairs"):
+            if given.get(key) not in (None, (), [], "none"):
+                raise ArgumentError(key, "goes with `off`: it says which Off runs are compared with which On runs")
+
+
+def unusable_exclusion() -> MismatchError:
+    """Return the error for an exclusion beside Off files in which the place of Off on the sky is not known."""
+    return MismatchError(
+        "exclusion",
+        "cannot be applied to Off events in files of their own here: the place of Off on the sky is known where the "
+        "files and those of `off` hold sky positions of whole fields of view, in the columns "
+        f"{', '.join(SKY_COLUMNS)}, and `source` is given; or leave the exclusion out",
+    )
+
+
+def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionConfig:
+    """Return regions in which given settings take the place of others."""
+    if not given:
+        return regions
+    try:
+        return regions.with_settings({**_WITHOUT_MATCH, **given} if given.get("match") == "none" else given)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        if not problem["loc"]:  # settings that do not go together
+            message = describe_error(problem)
+            key = next((word for word in re.findall(r"\w+", message) if word in given), "regions")
+            own = message.removeprefix(f"{key} ")
+            raise ArgumentError(key, own if own != message else f"is wrong: {message}") from error
+        message = describe_error({**problem, "loc": ("regions", *problem["loc"])})
+        raise ArgumentError("regions", f"cannot be changed: {message}") from error
+
+
+MAX_FIELD_EVENTS = 400_000
+"""Largest number of events outside of all regions that are kept for a map; of more, a part is drawn."""
+_MAX_FITTED = 2_000
+"""Events of a pointing that the centres of its regions are found from."""
+_RADII = 12.0
+_SMALLEST_FIELD = 1.5
+"""Radius of the field in units of that of a region, and its smallest value in deg."""
+
+
+def field_radius(theta_squared_cut: float) -> float:
+    """Return the radius of the mapped field around the source in deg."""
+    return max(_RADII * float(np.sqrt(theta_squared_cut)), _SMALLEST_FIELD)
+
+
+def sky_offsets(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
+    """Return where events and pointings are relative to the source: to the east and to the north, in deg."""
+    ra, dec, pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
+    event, pointing = (_offsets_from_source(*position, config) for position in ((ra, dec), (pointing_ra, pointing_dec)))
+    return np.stack([*event, *pointing], axis=1)
+
+
+def _offsets_from_source(ra: FloatArray, dec: FloatArray, config: RegionConfig) -> tuple[FloatArray, FloatArray]:
+    """Return how far directions are to the east and to the north of the source, in deg; NaN where there is none."""
+    center = float(config.source_ra or 0.0), float(config.source_dec or 0.0)
+    distance, direction = offset_of_source(*center, source_ra=ra, source_dec=dec)
+    angle = np.radians(direction)
+    return distance * np.sin(angle), distance * np.cos(angle)
+
+
+def exclusion_offsets(config: RegionConfig) -> FloatArray:
+    """Return where exclusions are relative to the source: to the east and to the north, and their radii, in deg."""
+    if not config.exclusion:
+        return np.empty((0, 3))
+    ra, dec, radius = np.array([(one.ra, one.dec, one.radius) for one in config.exclusion]).T
+    return np.stack([*_offsets_from_source(ra, dec, config), radius], axis=1)
+
+
+def region_centers(sky: FloatArray, theta: FloatArray | None) -> FloatArray:
+    """Return where the Off regions of all pointings are relative to the source, in deg."""
+    found: list[FloatArray] = []
+    if theta is None:
+        return np.empty((0, 2))
+    known = np.isfinite(sky[:, :4]).all(axis=1)
+    position, angles = sky[known, :2], theta[known]
+    centers, _, number = cluster_pointings(sky[known, 2:4])
+    for pointing in range(len(centers)):
+        own = np.flatnonzero(number == pointing)[:_MAX_FITTED]
+        for column in angles[own, 1:].T:
+            there = np.isfinite(column)
+            if np.count_nonzero(there) < 3:
+                continue
+            # |p - c|^2 = theta^2 for every event, so that 2 p c - |c|^2 = |p|^2 - theta^2: linear in c and |c|^2
+            p = position[own][there]
+            equations = np.column_stack([2 * p, -np.ones(len(p))])
+            solved = np.linalg.lstsq(equations, (p**2).sum(axis=1) - column[there] ** 2, rcond=None)[0]
+            found.append(solved[:2])
+    return np.array(found).reshape(-1, 2)
+
+
+def offset_position(ra: ArrayLike, dec: ArrayLike, *, east: FloatArray, north: FloatArray) -> tuple[Any, Any]:
+    """Return right ascension and declination of what is to the east and to the north of a place, all in deg."""
+    longitude, latitude = np.radians(ra), np.radians(dec)
+    distance, direction = np.radians(np.hypot(east, north)), np.arctan2(east, north)
+    sine = np.sin(latitude) * np.cos(distance) + np.cos(latitude) * np.sin(distance) * np.cos(direction)
+    turn = np.arctan2(
+        np.sin(direction) * np.sin(distance) * np.cos(latitude), np.cos(distance) - np.sin(latitude) * sine
+    )
+    return np.degrees(longitude + turn) % 360, np.degrees(np.arcsin(np.clip(sine, -1.0, 1.0)))
+
+
+def row_draws(first_row: int, n_rows: int) -> FloatArray:
+    """Return a number between 0 and 1 for each of consecutive rows, the same in any chunk."""
+    hashes: NDArray[np.uint64] = np.empty(n_rows, dtype=np.uint64)
+    row_hashes(first_row, hashes)
+    return hashes.astype(np.float64) / 2.0**64

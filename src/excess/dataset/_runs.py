@@ -1,0 +1,375 @@
+"""Runs: live times, and the match of On and Off runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from excess._utils.checks import BoolArray, FloatArray, as_alpha
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError
+from excess.config._model import AnalysisConfig, RegionConfig
+from excess.dataset._dataset import OnOffDataset
+from excess.dataset._regions import SKY_COLUMNS, offset_of_source
+from excess.io._reading import describe, iter_events
+
+RUN_LABELS = ("obs_id", "night", "run_id")
+"""Columns that tell runs apart."""
+TIME_OF_RUN_COLUMNS = ("livetime", "ontime")
+"""Live time and observation time of an event's run in seconds; the first column that is known is used."""
+LIVE_SHARE_COLUMN = "deadc"
+"""Share of the observation time that is live."""
+ZENITH_COLUMNS = ("zenith", "zd_tracking", "pointing_position_zd", "pointing_zd")
+"""Columns of the zenith distance of the pointing in deg."""
+ALTITUDE_COLUMN = "pointing_alt"
+_NUMBERS = (*TIME_OF_RUN_COLUMNS, LIVE_SHARE_COLUMN, *ZENITH_COLUMNS, ALTITUDE_COLUMN)
+RUN_COLUMNS = (*RUN_LABELS, *_NUMBERS)
+"""Columns that say something about runs; none of them has to be there."""
+_SAME_TIME = 1e-6
+"""Relative difference up to which live times are the same."""
+
+
+@dataclass(frozen=True)
+class TelescopeRun:
+    """One run."""
+
+    name: Any
+    n_events: int
+    live_time: float = float("nan")
+    zenith: float = float("nan")
+    time: float = float("nan")
+    dead_time_known: bool = True
+
+    def add(self, other: TelescopeRun) -> TelescopeRun:
+        """Return the run with the events of another chunk of it."""
+        n = self.n_events + other.n_events
+        if abs(self.live_time - other.live_time) > _SAME_TIME * abs(self.live_time):
+            raise EventFileError(_several_live_times(self.name, [self.live_time, other.live_time]))
+        zenith, time = (
+            (self.n_events * one + other.n_events * another) / n
+            for one, another in ((self.zenith, other.zenith), (self.time, other.time))
+        )
+        return TelescopeRun(self.name, n, self.live_time, zenith, time, self.dead_time_known and other.dead_time_known)
+
+
+def run_labels(table: pd.DataFrame) -> NDArray[Any]:
+    """Return the run of each event: ``obs_id``, ``run_id`` with its night, or the name of the file."""
+    if "obs_id" in table:
+        return table["obs_id"].to_numpy()
+    if "run_id" in table and "night" in table:
+        return (table["night"].astype(str) + "/" + table["run_id"].astype(str)).to_numpy(dtype=object)
+    if "run_id" in table:
+        return table["run_id"].to_numpy()
+    return np.full(len(table), str(table.attrs.get("file", "all events")), dtype=object)
+
+
+def list_runs(table: pd.DataFrame, seconds: NDArray[Any] | None) -> list[TelescopeRun]:
+    """Return the runs of a table, whose events may be those of any region; ``seconds`` are their times."""
+    labels = run_labels(table)
+    columns = {name: table[name].to_numpy(dtype=np.float64) for name in _NUMBERS if name in table}
+    frame = pd.DataFrame({"run": labels, **columns, "time": np.nan if seconds is None else seconds})
+    found = []
+    for name, own in frame.groupby("run", sort=True):
+        live_time, dead_time_known = _live_time(name, own)
+        found.append(TelescopeRun(name, len(own), live_time, _zenith(own), float(own["time"].mean()), dead_time_known))
+    return found
+
+
+def join_runs(runs: Iterable[TelescopeRun]) -> dict[Any, TelescopeRun]:
+    """Return runs by name, those of several chunks together."""
+    found: dict[Any, TelescopeRun] = {}
+    for run in runs:
+        found[run.name] = found[run.name].add(run) if run.name in found else run
+    return found
+
+
+def _live_time(name: Any, own: pd.DataFrame) -> tuple[float, bool]:
+    """Return the live time of a run in seconds, NaN for an unknown one, and whether dead time is taken off."""
+    if "livetime" in own:
+        values, known = own["livetime"], True
+    elif "ontime" in own:
+        known = "deadc" in own
+        values = own["ontime"] * own["deadc"] if known else own["ontime"]
+    else:
+        return float("nan"), True
+    low, high = float(values.min()), float(values.max())
+    if high - low > _SAME_TIME * abs(high):
+        raise EventFileError(_several_live_times(name, [low, high]))
+    if not low > 0:
+        raise EventFileError(f"run {name} has a live time of {low:g} s, which must be positive")
+    return low, known
+
+
+def _several_live_times(name: Any, values: list[float]) -> str:
+    return (
+        f"run {name} has different live times, {values[0]:g} and {values[1]:g} s; give alpha, or a column obs_id "
+        "that tells runs apart"
+    )
+
+
+def _zenith(own: pd.DataFrame) -> float:
+    """Return the mean zenith distance in deg; NaN if it is not known."""
+    for name in ZENITH_COLUMNS:
+        if name in own:
+            return float(own[name].mean())
+    return 90.0 - float(own[ALTITUDE_COLUMN].mean()) if ALTITUDE_COLUMN in own else float("nan")
+
+
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True)
+class Match:
+    """On runs and the Off runs that they are compared with."""
+
+    on: tuple[TelescopeRun, ...]
+    off: tuple[TelescopeRun, ...]
+
+    @property
+    def alpha(self) -> float:
+        """Exposure ratio: live time of the On runs over that of the Off runs."""
+        on, off = self.live_times
+        return on / off
+
+    @property
+    def live_times(self) -> tuple[float, float]:
+        """Live time of the On runs and of the Off runs in seconds."""
+        on, off = (sum(run.live_time for run in runs) for runs in (self.on, self.off))
+        return on, off
+
+    @property
+    def name(self) -> str:
+        """The first runs of both sides."""
+        sides = (_few([str(run.name) for run in runs]) for runs in (self.on, self.off))
+        return " / ".join(sides)
+
+
+def match_runs(
+    on: Mapping[Any, TelescopeRun], off: Mapping[Any, TelescopeRun], config: RegionConfig
+) -> tuple[list[Match], list[TelescopeRun]]:
+    """Match On and Off runs by live time alone, by zenith distance, by time, or as a list of pairs says."""
+    if config.pairs:
+        return _by_pairs(on, off, config)
+    if config.match == "none":
+        return [Match(tuple(on.values()), tuple(off.values()))], []
+    return _by_nearest(list(on.values()), list(off.values()), *MATCHINGS[config.match], config.match_within)
+
+
+MATCHINGS: dict[str, tuple[str, Callable[[TelescopeRun], float]]] = {
+    "zenith": ("zenith distance", lambda run: run.zenith),
+    "time": ("time", lambda run: run.time / _HOUR),
+}
+"""Quantities by which On and Off runs are matched: the name, and the value in deg or hours."""
+
+
+def _by_nearest(
+    on: list[TelescopeRun],
+    off: list[TelescopeRun],
+    what: str,
+    value_of: Callable[[TelescopeRun], float],
+    within: float | None,
+) -> tuple[list[Match], list[TelescopeRun]]:
+    """Match every run with the nearest one of the other side."""
+    runs = [*on, *off]
+    values = np.array([value_of(run) for run in runs])
+    unknown = [str(run.name) for run, value in zip(runs, values, strict=True) if not np.isfinite(value)]
+    if unknown:
+        raise EventFileError(
+            f"runs cannot be matched by {what}, which is not known for {_few(unknown)}; choose another match, or list "
+            "the pairs"
+        )
+    distance = np.abs(np.subtract.outer(values[: len(on)], values[len(on) :]))
+    if within is not None:
+        distance[distance > within] = np.inf
+    links = [
+        *enumerate(distance.argmin(axis=1)),
+        *((row, column) for column, row in enumerate(distance.argmin(axis=0))),
+    ]
+    block = _connect(len(runs), [(one, len(on) + other) for one, other in links if np.isfinite(distance[one, other])])
+    matches, unmatched = [], []
+    for number in dict.fromkeys(block.tolist()):
+        own = np.flatnonzero(block == number).tolist()
+        of_on, of_off = (tuple(runs[k] for k in own if (k < len(on)) == is_on) for is_on in (True, False))
+        if of_on and of_off:
+            matches.append(Match(of_on, of_off))
+        else:
+            unmatched += [*of_on, *of_off]
+    return matches, unmatched
+
+
+def _by_pairs(
+    on: Mapping[Any, TelescopeRun], off: Mapping[Any, TelescopeRun], config: RegionConfig
+) -> tuple[list[Match], list[TelescopeRun]]:
+    """Match runs as the configuration lists them."""
+    names = {(side, str(name)): run for side, runs in (("on", on), ("off", off)) for name, run in runs.items()}
+    used: set[tuple[str, str]] = set()
+    matches = []
+    for pair in config.pairs:
+        sides = []
+        for side, listed in (("on", pair.on), ("off", pair.off)):
+            for name in listed:
+                if (side, str(name)) not in names:
+                    raise EventFileError(
+                        f"regions.pairs lists the run {name} among the {side.capitalize()} runs, and these are "
+                        f"{_few([str(one) for one in (on if side == 'on' else off)])}"
+                    )
+                if (side, str(name)) in used:
+                    raise EventFileError(f"regions.pairs lists the run {name} twice; give every run once")
+                used.add((side, str(name)))
+            sides.append(tuple(names[side, str(name)] for name in listed))
+        matches.append(Match(*sides))
+    return matches, [run for key, run in names.items() if key not in used]
+
+
+def _connect(n: int, links: ArrayLike) -> NDArray[np.intp]:
+    """Return for each of n nodes the number of its connected component, in order of their first nodes."""
+    one, other = np.reshape(links, (-1, 2)).astype(np.intp).T
+    return np.asarray(connected_components(coo_array((np.ones(len(one)), (one, other)), (n, n)), directed=False)[1])
+
+
+def merge_labels(match: NDArray[Any], groups: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+    """Return groups that split neither a match nor a group, and whether there are any."""
+    matches, match_number = np.unique(match, return_inverse=True)
+    names, group_number = np.unique(groups, return_inverse=True)
+    pairs = np.unique(np.stack([match_number, len(matches) + group_number], axis=1), axis=0)
+    block = _connect(len(matches) + len(names), pairs)
+    own = block[len(matches) :]
+    if len(np.unique(own)) < 2:
+        return match, False
+    texts = {number: _few([str(name) for name in names[own == number].tolist()]) for number in np.unique(own).tolist()}
+    return np.array([texts[number] for number in own.tolist()], dtype=object)[group_number], True
+
+
+def _few(names: Sequence[str]) -> str:
+    """Return names, not too many of them."""
+    return " + ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
+
+
+_MAX_OFFSET_SPREAD = 0.1
+"""Largest difference of the offsets of the source from the pointing, in deg, among On files beside Off files."""
+logger = logging.getLogger("excess.dataset")
+
+
+def find_offset(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -> tuple[float, float] | None:
+    """Return where in the field of view of On files the source is, as offset and direction in deg."""
+    described = [describe(paths[0]) for paths in files.values()]
+    if not all(name in info.columns for info in described for name in SKY_COLUMNS):
+        return None
+    source_ra, source_dec = config.regions.source_ra, config.regions.source_dec
+    if source_ra is None or source_dec is None:
+        if not described[0].format.startswith("FITS"):
+            return None
+        raise EventFileError(
+            f"{described[0].path}: is a list of all events in the field of view, so the position of the source is "
+            'needed for the cut on theta^2: give source, such as Crab or "83.6333 22.0133" (--source)'
+        )
+    pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
+    found = [
+        offset_of_source(
+            *(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec
+        )
+        for one in pointing
+    ]
+    offset, direction = (np.concatenate(values) for values in zip(*found, strict=True))
+    if len(offset) == 0:
+        return None
+    if np.ptp(offset) > _MAX_OFFSET_SPREAD:
+        raise EventFileError(
+            f"{files['events'][0]}: the source is from {offset.min():.2f} to {offset.max():.2f} deg away "
+            "from the pointing, so that it is not known where in the Off runs to count; give runs of each offset as an "
+            "observation of their own, in a list of observations"
+        )
+    return float(np.median(offset)), float(direction[0])
+
+
+def alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> FloatArray:
+    """Return the exposure ratio of each event from those of the groups."""
+    if groups is None:
+        raise ArgumentError("alpha", "of each group needs `groups`")
+    names, inverse = np.unique(groups, return_inverse=True)
+    for name in names.tolist():
+        if name not in alpha:
+            raise MismatchError("alpha", f"must hold every group, and has none for {name!r}")
+    return as_alpha([alpha[name] for name in names.tolist()])[inverse]
+
+
+def check_live_times(files: Mapping[str, tuple[Path, ...]]) -> None:
+    """Raise MismatchError where live times are needed for the exposure ratio, and files have none."""
+    for paths in files.values():
+        present = describe(paths[0]).columns
+        if not set(TIME_OF_RUN_COLUMNS) & set(present):
+            raise MismatchError(
+                "alpha",
+                f"is needed with `off`: the exposure ratio On/Off, which does not follow from live times, because "
+                f"{paths[0]} has no column livetime, nor ontime",
+            )
+
+
+class MatchedEvents(NamedTuple):
+    """What live times and matched runs say about events."""
+
+    kept: BoolArray
+    alpha: FloatArray
+    groups: NDArray[Any] | None
+    notes: list[str]
+
+
+def match_events(on: Sequence[OnOffDataset], off: Sequence[OnOffDataset], config: RegionConfig) -> MatchedEvents:
+    """Find the exposure ratio of events of On and Off files from the live times of their runs."""
+    chunks = [*on, *off]
+    sides = [join_runs(run for chunk in side for run in chunk.runs) for side in (on, off)]
+    for runs in sides:
+        for run in runs.values():
+            if not np.isfinite(run.live_time):
+                raise EventFileError(f"run {run.name} has no live time; give alpha")
+    matches, unmatched = match_runs(sides[0], sides[1], config)
+    if not matches:
+        raise EventFileError("no On run has an Off run to be compared with; make match_within larger")
+    if unmatched:
+        names = ", ".join(str(run.name) for run in unmatched[:5])
+        more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
+        logger.warning("runs without a partner are left out: %s%s", names, more)
+    known = {
+        (region, run.name): match
+        for match in matches
+        for region, runs in enumerate((match.on, match.off))
+        for run in runs
+    }
+    region = np.concatenate([chunk.regions.region for chunk in chunks])
+    labels = np.concatenate([np.asarray(chunk.run, dtype=object) for chunk in chunks])
+    # runs of either side by number, so that each is looked up once
+    number, of_runs = pd.factorize(labels, use_na_sentinel=False)
+    key, of_event = np.unique(2 * number + region, return_inverse=True)
+    own = [known.get((one % 2, of_runs[one // 2])) for one in key.tolist()]
+    kept = np.array([match is not None for match in own], dtype=np.bool_)[of_event]
+    alpha = np.array([np.nan if match is None else match.alpha for match in own])[of_event]
+    groups = None
+    chunk_groups = [chunk.groups for chunk in chunks if chunk.groups is not None]
+    given = np.concatenate(chunk_groups) if chunk_groups else None
+    notes = [_describe_matches(matches, unmatched, all(run.dead_time_known for runs in sides for run in runs.values()))]
+    if len(matches) > 1 and given is not None:
+        names_of = np.array(["" if match is None else match.name for match in own], dtype=object)[of_event]
+        groups = given.astype(object)
+        groups[kept], together = merge_labels(names_of[kept], given[kept])
+        if not together:
+            notes.append("groups are the matched runs, which split what the configuration has for groups")
+    return MatchedEvents(kept, alpha, groups, notes)
+
+
+def _describe_matches(matches: Sequence[Match], unmatched: Sequence[TelescopeRun], dead_time_known: bool) -> str:
+    """Return where the exposure ratio comes from, in words."""
+    on, off = (sum(match.live_times[side] for match in matches) / 3600 for side in (0, 1))
+    kind = "live times" if dead_time_known else "observation times, of which dead time is not known"
+    text = f"alpha from {kind}, On {on:.2f} h and Off {off:.2f} h"
+    if len(matches) > 1:
+        ratios = [match.alpha for match in matches]
+        text += f", {min(ratios):.3g} to {max(ratios):.3g} in {len(matches)} matches of runs"
+    return text + (f"; {len(unmatched)} runs without a partner left out" if unmatched else "")

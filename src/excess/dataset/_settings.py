@@ -1,0 +1,824 @@
+"""The configuration of an observation: the given one, or a proposal from the content of its files."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cached_property
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+
+from excess._utils.checks import FloatArray
+from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
+from excess.config import _columns, _model
+from excess.config._model import AnalysisConfig, BinConfig, ObservationEntry, RegionConfig
+from excess.config._sources import SourcePosition, find_source, source_of_object
+from excess.dataset import _regions
+from excess.io._coordinates import add_night
+from excess.io._reading import check_one_telescope, describe, iter_events, list_columns
+
+_MAX_FILES = 12  # files that are looked at, spread over all that are given
+_MAX_EVENTS = 20_000  # events of the sample, from the beginnings of these files
+
+
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """What files hold, from their descriptions and the first events of some of them."""
+
+    paths: tuple[Path, ...]
+    format: str
+    telescope: str | None
+    columns: tuple[str, ...]
+    only_in_some: tuple[str, ...] = ()
+    is_simulated: bool = False
+    parts: tuple[tuple[tuple[Path, ...], tuple[str, ...]], ...] = ()
+    table: Any = None
+
+    @property
+    def name(self) -> str:
+        """The files in a few words, for messages."""
+        if not self.paths:
+            return "the table"
+        return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
+
+    @cached_property
+    def _sampled(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+        """The sample, and the number of the file of each of its events."""
+        if self.table is not None:
+            sample = self.table.head(_MAX_EVENTS)
+            return sample, np.zeros(len(sample), dtype=np.int64)
+        tables, numbers = [], []
+        for paths, columns in self.parts:
+            chosen = _spread(paths)
+            rows = max(_MAX_EVENTS // len(chosen), 1)
+            found = [next(iter_events(path, columns, chunk_rows=rows)) for path in chosen]
+            numbers.append(np.repeat(np.arange(len(found)), [len(one) for one in found]))
+            tables.append(pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True))
+        # events of files to join are others than those beside them, which does no harm to what is asked of a sample
+        n_events = min(map(len, tables))
+        sample = tables[0] if len(tables) == 1 else pd.concat([one.head(n_events) for one in tables], axis=1)
+        return sample, numbers[0][: len(sample)]
+
+    @property
+    def sample(self) -> pd.DataFrame:
+        """The first events of some files."""
+        return self._sampled[0]
+
+    @property
+    def file_numbers(self) -> NDArray[np.int64]:
+        """The number of the file of each event of the sample."""
+        return self._sampled[1]
+
+    def varies(self, column: str) -> bool:
+        """Say whether a column has at least two values; files are read as far as that takes, in constant memory."""
+        seen: set[Any] = set()
+        for values in self._chunks_of(column):
+            seen |= set(values.dropna().unique().tolist()[:2])
+            if len(seen) > 1:
+                return True
+        return False
+
+    def _chunks_of(self, column: str) -> Any:
+        if self.table is not None:
+            return [self.table[column]]
+        paths = next(paths for paths, columns in self.parts if column in columns)
+        ends = dict.fromkeys([*_spread(paths), *paths])  # the last file is another night sooner than the second one
+        return (chunk[column] for path in ends for chunk in iter_events(path, [column]))
+
+
+def inspect_events(events: Any, joined: Any = None, off: Any = None) -> Inspection:
+    """Inspect event files, or a table of events in memory."""
+    paths, joined, off = as_input(events), as_input(joined or None) or (), as_input(off or None) or ()
+    if not isinstance(paths, tuple):
+        first = add_night(paths.head(_MAX_EVENTS))
+        table = add_night(paths) if "night" in first else paths
+        return Inspection((), "table", None, tuple(map(str, first.columns)), table=table)
+    info = describe(paths[0])
+    own, some = _common_columns(info.columns, [*_spread(paths), *_spread(off)][1:])
+    parts = [(paths, own)]
+    if joined:
+        one, *others = _spread(joined)
+        more, _ = _common_columns(describe(one).columns, others)
+        parts.append((joined, tuple(name for name in more if name not in own)))
+    columns = tuple(name for _, names in parts for name in names)
+    return Inspection(paths, info.format, info.telescope, columns, some, info.is_simulated, tuple(parts))
+
+
+def as_input(given: Any) -> Any:
+    """Return a table or None as it is, and one or several paths as a tuple."""
+    if given is None or isinstance(given, pd.DataFrame):
+        return given
+    paths = [given] if isinstance(given, (str, PathLike)) else list(given)
+    if not paths:
+        raise ValueError("events must hold at least one file")
+    return tuple(Path(path) for path in paths)
+
+
+def _common_columns(first: tuple[str, ...], others: Sequence[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the columns that all files have, and those that only some have."""
+    found = [first, *(list_columns(path) for path in others)]
+    names = dict.fromkeys(name for columns in found for name in columns)
+    common = {name: all(name in columns for columns in found) for name in names}
+    return tuple(name for name in names if common[name]), tuple(name for name in names if not common[name])
+
+
+def _spread(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return files that are spread evenly over all, the first and the last among them."""
+    if len(paths) <= _MAX_FILES:
+        return paths
+    return tuple(paths[number] for number in np.linspace(0, len(paths) - 1, _MAX_FILES).round().astype(int))
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Features, cuts and regions that are usual for the files of a telescope or of an analysis chain."""
+
+    name: str
+    features: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    derived_features: Mapping[str, str] = field(default_factory=dict)
+    quality_cuts: tuple[str, ...] = ()
+    theta_squared_cut: float = 0.025
+    n_regions: int = 6
+    method: str = "auto"
+    fixed: bool = False
+    formats: tuple[str, ...] = ()
+    telescopes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    any_of: bool = False
+    default_columns: float = 0.0
+
+    def matches(self, found: Inspection) -> bool:
+        """Return whether files satisfy all conditions of the preset, or any of them."""
+        conditions = []
+        if self.formats:
+            conditions.append(found.format.startswith(self.formats))
+        if self.telescopes:
+            conditions.append(found.telescope in self.telescopes)
+        if self.columns:
+            conditions.append(set(self.columns) <= set(found.columns))
+        if self.default_columns:
+            needed = set(AnalysisConfig().columns_needed())
+            conditions.append(len(needed.intersection(found.columns)) >= self.default_columns * len(needed))
+        return any(conditions) if self.any_of else all(conditions)
+
+    def prefers(self, column: str) -> bool:
+        """Return whether a column is among the usual features."""
+        return _matches(column, self.features) and not _matches(column, self.left_out)
+
+
+def _matches(column: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(column, pattern) for pattern in patterns)
+
+
+def _read_presets() -> dict[str, Preset]:
+    text = files("excess.config").joinpath("data/presets.yaml").read_text(encoding="utf-8")
+    default = AnalysisConfig()
+    of_default = {name: getattr(default, name) for name in ("features", "derived_features", "quality_cuts")}
+    found = {}
+    for name, given in yaml.safe_load(text).items():
+        settings: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in (given or {}).items()
+        }
+        if "default_columns" in settings:
+            settings |= of_default
+        found[name] = Preset(name, **settings)
+    return found
+
+
+PRESETS = _read_presets()  # presets by name. The first that matches is used; the last one matches everything.
+
+
+def find_preset(found: Inspection) -> Preset:
+    """Return the preset of files."""
+    return next(preset for preset in PRESETS.values() if preset.matches(found))
+
+
+_MAX_OBJECT_DISTANCE = 0.5  # largest distance in deg between a known source and the position that a header gives for it
+_MAX_OFFSET = 10.0  # distance of a source from the pointing in deg from which it was not observed
+
+
+class RegionChoice(NamedTuple):
+    """Regions, how On and Off are told apart in words, and why they cannot be, if it is so."""
+
+    regions: RegionConfig
+    on_off: str
+    obstacle: str | None = None
+
+
+def choose_regions(
+    found: Inspection,
+    preset: Preset,
+    source: str | tuple[float, float] | None = None,
+    *,
+    separate: bool = False,
+    given: Mapping[str, Any] | None = None,
+) -> RegionChoice:
+    """Choose On and Off regions."""
+    known = {} if given is None else dict(given)
+    _regions.check_regions(known, separate=separate)
+    wanted = _regions.change_regions(RegionConfig(), known)
+    # what is given is as good as usual; a number of regions that is not known yet follows from the pointing
+    own: dict[str, Any] = {key: getattr(wanted, key) for key in ("theta_squared_cut", "method") if key in known}
+    if wanted.method == _model.AUTO and (wanted.exclusion or wanted.min_distance is not None):
+        own["method"] = preset.method if preset.method in _regions.METHODS else "reflected"
+    if wanted.n_wanted is not None and "n_regions" in known:
+        own["n_regions"] = wanted.n_wanted
+    if "method" in own and not separate:
+        method = preset.method if wanted.method == _model.AUTO else wanted.method
+        number = wanted.n_regions if "n_regions" in known else _model.AUTO
+        try:
+            _regions.choose_method(found.columns, wanted.model_copy(update={"method": method, "n_regions": number}))
+        except ValueError as error:  # columns are missing
+            return RegionChoice(wanted, "cannot be told apart", f"{found.name}: {error}")
+    chosen, on_off, obstacle = _choose(found, replace(preset, **own), source, separate)
+    located = chosen.source_ra is not None and all(name in found.columns for name in _regions.SKY_COLUMNS)
+    if separate and wanted.exclusion and obstacle is None and not located:
+        raise _regions.unusable_exclusion()
+    if "n_regions" in known:
+        number_of = "as many regions as fit" if wanted.n_wanted is None else f"{wanted.n_wanted} regions"
+        on_off = re.sub(r"^\d+ regions", number_of, on_off)
+    if wanted.match != "none":
+        on_off += f", runs matched by {wanted.match}"
+    if wanted.exclusion:
+        on_off += f", {len(wanted.exclusion)} exclusion{'s' if len(wanted.exclusion) > 1 else ''}"
+    return RegionChoice(_regions.change_regions(chosen, known), on_off, obstacle)
+
+
+def _choose(
+    found: Inspection, preset: Preset, source: str | tuple[float, float] | None, separate: bool
+) -> RegionChoice:
+    """Choose regions as is usual for files."""
+    cut: dict[str, Any] = {"theta_squared_cut": preset.theta_squared_cut}
+    needed = _regions.METHODS[preset.method].columns if preset.method in _regions.METHODS else _regions.SKY_COLUMNS
+    within = f"theta^2 < {preset.theta_squared_cut:g}"
+
+    def choose(on_off: str, obstacle: str | None = None, **settings: Any) -> RegionChoice:
+        return RegionChoice(
+            RegionConfig(**cut, **settings), on_off, None if obstacle is None else f"{found.name}: {obstacle}"
+        )
+
+    position, named = None, ""
+    if source is not None:
+        position = find_source(source) if isinstance(source, str) else SourcePosition("", *source)
+        cut |= {"source_ra": position.ra, "source_dec": position.dec}
+    if separate and not found.format.startswith("FITS"):
+        return choose("by their files")
+    n_angles = _regions.count_angles(found.columns)
+    if n_angles > 1 and not separate and preset.method in (_model.AUTO, "angles"):
+        n_regions = min(n_angles, preset.n_regions) if preset.fixed else n_angles
+        first, *_, last = _regions.theta_columns(n_regions)
+        names = f"{first} {'and' if n_regions == 2 else 'to'} {last}"
+        return choose(f"{n_regions} regions by {names}, {within}", n_regions=n_regions)
+    if not all(name in found.columns for name in needed):
+        return choose("cannot be told apart", _no_regions(found))
+    if position is None:
+        position, named = _observed_object(found)
+        if position is None:
+            return choose(
+                "around a source that is not known yet",
+                f"the position of the source is needed to find regions from sky positions{named}: give source, such as "
+                'Crab or "83.6333 22.0133" (--source on the command line)',
+            )
+        cut |= {"source_ra": position.ra, "source_dec": position.dec}
+    around = f"{position}{named}, {within}"
+    if separate:
+        return choose(f"by their files, around {around}")
+    fixed: dict[str, Any] = {"method": preset.method, "n_regions": preset.n_regions}
+    if preset.method == "same_declination":
+        return choose(f"{preset.n_regions} regions of same declination around {around}", **fixed)
+    offsets = _offsets_of(found, position)
+    if len(offsets) and offsets.min() > _MAX_OFFSET:
+        return choose(
+            f"around {position}",
+            f"the source {position} is {offsets.min():.0f} deg away from the pointing; give the one that was observed",
+        )
+    # where the source is nearer to the pointing than elsewhere, there are fewer regions
+    n_regions = _count_reflected(offsets, preset)
+    if n_regions < 2:
+        return choose(
+            f"around {position}",
+            f"the source {position} is so near to the pointing that regions around it overlap ({within} deg^2); give "
+            "Off events in files of their own (--off), or a configuration with a smaller cut",
+        )
+    if preset.method == "ring":
+        return choose(f"ring at the offset of {around}", **fixed)
+    return choose(f"{n_regions} regions around {around}", n_regions=n_regions)
+
+
+def _no_regions(found: Inspection) -> str:
+    """Return why On and Off cannot be told apart."""
+    missing = [name for name in _regions.SKY_COLUMNS if name not in found.columns]
+    partly = f" ({', '.join(missing)} missing)" if len(missing) < len(_regions.SKY_COLUMNS) else ""
+    truth = _columns.truth_columns(found.columns)
+    why = "no way to tell On from Off: the events need"
+    if truth or found.is_simulated:
+        why = (
+            f"holds simulated events{f' ({truth[0]} is the truth)' if truth else ''} and no way to tell On from Off, "
+            "so that there can be no detection; simulated gammas and protons may help a model as --simulated GAMMAS "
+            "PROTONS. Events to be searched need"
+        )
+    return (
+        f"{why} the columns theta_deg and theta_deg_off_1 to theta_deg_off_5, or {', '.join(_regions.SKY_COLUMNS)}"
+        f"{partly}; or give Off events in files of their own (--off)"
+    )
+
+
+def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
+    """Return what the files name as the observed object, and where that is said; or why there is no such object."""
+    sample = found.sample
+    if "object" not in sample:
+        return None, ""
+    names = sorted({str(name).strip() for name in sample["object"].dropna().unique()})
+    known = {source_of_object(name) for name in names}
+    if len(known) > 1:
+        return None, f" (the files name several objects: {', '.join(names[:_MAX_NAMED])})"
+    position = next(iter(known), None)
+    given = _position_of_object(sample, names)
+    if given is not None and (position is None or _distance(position, given) > _MAX_OBJECT_DISTANCE):
+        return given, ", named in the files"
+    if position is None:
+        return None, f" (the files name {', '.join(names)}, which is not a known source)" if any(names) else ""
+    return position, ", named in the files"
+
+
+def _position_of_object(sample: pd.DataFrame, names: list[str]) -> SourcePosition | None:
+    """Return the position of the observed object, if all files give the same one."""
+    columns = ("object_ra", "object_dec")
+    if not all(name in sample for name in columns):
+        return None
+    given = sample[list(columns)].to_numpy(dtype=np.float64)
+    if not len(given) or not np.isfinite(given).all() or (np.ptp(given, axis=0) > 0.01).any():
+        return None
+    return SourcePosition(names[0] if names else "", *given[0].tolist())
+
+
+def _distance(one: SourcePosition, other: SourcePosition) -> float:
+    """Return the distance of two positions in deg."""
+    offset, _ = _regions.offset_of_source([one.ra], [one.dec], source_ra=other.ra, source_dec=other.dec)
+    return float(offset[0])
+
+
+def _offsets_of(found: Inspection, source: SourcePosition) -> FloatArray:
+    """Return the distances of the source from the pointings in deg; none where these are not known."""
+    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
+    return _regions.offset_of_source(pointing[:, 0], pointing[:, 1], source_ra=source.ra, source_dec=source.dec)[0]
+
+
+def _count_reflected(offsets: FloatArray, preset: Preset) -> int:
+    """Return how many regions fit around a pointing without an overlap, at most those of the preset."""
+    if not len(offsets):
+        return preset.n_regions
+    ratio = math.sqrt(preset.theta_squared_cut) / max(float(offsets.max()), 1e-9)
+    return 0 if ratio >= 1 else min(preset.n_regions, int(math.pi / math.asin(ratio)))
+
+
+GROUP_COLUMNS = ("night", "obs_id", "run_id", "run_number", "run")  # columns that may be the groups, the best first
+_MAX_NAMED = 6
+_LINE = 40  # letters of a line in which the names of features may stand
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+
+
+@dataclass(frozen=True, eq=False)
+class Proposal:
+    """A configuration that the content of files suggests."""
+
+    config: AnalysisConfig | None
+    regions: RegionConfig
+    preset: str
+    format: str
+    telescope: str | None
+    n_files: int
+    reasons: Mapping[str, str]
+    references: tuple[str, ...]
+    energy: str | None
+    on_off: str
+    grouping: str
+    obstacle: str | None = None
+    usual: bool = False
+    name: str = field(default="", repr=False)
+
+    @property
+    def kind(self) -> str:
+        """What the files are, in a few words."""
+        where = f" of {self.telescope}" if self.telescope else ""
+        number = f"{self.n_files:,} files, " if self.n_files > 1 else ""
+        return f"{number}{self.format}{where}, taken as {self.preset}"
+
+    def with_features_of(self, other: AnalysisConfig) -> AnalysisConfig:
+        """Return the features and cuts of another configuration, with the groups and regions of the files."""
+        groups = other.groups if self.config is None else self.config.groups
+        own = other.without_references()
+        return own.model_copy(update={"groups": groups, "regions": self.regions})
+
+    def describe(self) -> str:
+        """Return what is assumed, in three lines: the files, the features, and how On and Off are told apart."""
+        features = () if self.config is None else self.config.features
+        others = f"; {len(self.reasons)} other columns are none" if self.reasons else ""
+        found = (
+            f"Features: {_shortened(features)}{others}"
+            if features
+            else f"No features among {len(self.reasons)} columns"
+        )
+        return f"{self.kind}\n{found}\nOn and Off: {self.on_off}; groups: {self.grouping}"
+
+    def no_features(self) -> str:
+        """Say why no column can be a feature, and what can be had without."""
+        why = "; ".join(f"{name}: {reason}" for name, reason in list(self.reasons.items())[:_MAX_NAMED])
+        more = f"; and {len(self.reasons) - _MAX_NAMED} more" if len(self.reasons) > _MAX_NAMED else ""
+        return (
+            f"{self.name}: no column can be a feature ({why}{more}), so that there is nothing to learn from, and only "
+            "the counts without a cut can be had"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as values that JSON can hold."""
+        return {
+            "preset": self.preset,
+            "format": self.format,
+            "telescope": self.telescope,
+            "n_files": self.n_files,
+            "config": None if self.config is None else self.config.model_dump(mode="json"),
+            "not_features": dict(self.reasons),
+            "references": list(self.references),
+            "energy": self.energy,
+            "on_off": self.on_off,
+            "groups": self.grouping,
+            "obstacle": self.obstacle,
+        }
+
+    def to_yaml(self) -> str:
+        """Return the configuration as YAML with comments, which `load_config` reads."""
+        if self.config is None:
+            raise ValueError(self.no_features())
+        settings = yaml.safe_load(self.config.to_yaml())
+        settings["regions"] = {key: value for key, value in settings["regions"].items() if value is not None}
+        lines = [
+            *_comment(
+                "Configuration of an analysis, as the content of the files suggests it. Change what you know better."
+            ),
+            *_comment(f"Files: {self.kind}"),
+        ]
+        if self.energy is not None:
+            lines += _comment(f"Reconstructed energy: {self.energy}; for thresholds by energy: --bins {self.energy}:4")
+        if self.obstacle is not None:
+            lines += _comment(f"No detection yet: {self.obstacle}")
+        for key, value in settings.items():
+            lines += ["", *_comment(self._about(key))]
+            lines += yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True).rstrip("\n").split("\n")
+            if key == "features":
+                lines += self._about_others()
+        return "\n".join([*lines, ""])
+
+    def _about(self, key: str) -> str:
+        known = AnalysisConfig.model_fields[key].description or ""
+        more = {
+            "groups": f" Here: {self.grouping}.",
+            "regions": f" Here: {self.on_off}. A source may be given as 'source: Crab'.",
+        }
+        return known + more.get(key, "")
+
+    def _about_others(self) -> list[str]:
+        lines = _comment("Columns that are no features:") if self.reasons else []
+        for name, reason in self.reasons.items():
+            lines += _comment(f"{name}: {reason}", "#   ")
+        if self.references:
+            names = ", ".join(self.references)
+            lines += _comment(f"Scores of other classifiers can be references of the model hybrid: {names}")
+            lines += _comment(f"excess detect FILES --reference {self.references[0]} -o FOLDER", "#   ")
+        return lines
+
+
+def propose_config(
+    events: pd.DataFrame | Paths,
+    *,
+    join: Paths | None = None,
+    off: Paths | None = None,
+    source: str | tuple[float, float] | None = None,
+    features: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    groups: str | None = None,
+    regions: Mapping[str, Any] | None = None,
+) -> Proposal:
+    """Propose the configuration of an analysis from what event files hold.
+
+    Columns and a sample of the events are looked at. Where files have the columns of FACT's open Crab analysis, the
+    proposal is that analysis.
+
+    Parameters
+    ----------
+    events : path, sequence of paths, or DataFrame
+        Event files of one format, or the events themselves.
+    join, off : path, sequence of paths or None, default=None
+        Files to join event by event, and files of Off events, as for `OnOffDataset.from_files`.
+    source : str, tuple of float or None, default=None
+        Name of a known source, or its position in deg; by default what the files name as observed object.
+    features, exclude : sequence of str, default=()
+        Features to take, and columns to leave out: names, or patterns such as ``"hillas_*"``.
+    groups : str or None, default=None
+        Column of the groups; by default nights or runs, where the files hold several.
+    regions : mapping of str to object or None, default=None
+        Settings of the regions by the keys of `RegionConfig`, such as ``{"method": "ring"}`` or
+        ``{"exclusion": ["Crab 0.3"]}``; the others are proposed.
+
+    Returns
+    -------
+    Proposal
+        The configuration, with the reasons.
+
+    Examples
+    --------
+    >>> from excess.dataset import propose_config, simulate_observation
+    >>> events = simulate_observation(1_000, 10, random_state=0).drop(columns="size")
+    >>> proposal = propose_config(events, exclude=["photoncharge*"])
+    >>> len(proposal.config.features), proposal.reasons["theta_deg"]
+    (18, 'it is the distance to the source or to an Off region')
+    """
+    found = inspect_events(events, join, off)
+    preset = find_preset(found)
+    chosen, reasons = _features(found, preset, features, exclude)
+    chosen_regions, on_off, obstacle = choose_regions(found, preset, source, separate=off is not None, given=regions)
+    column, grouping = _groups(found, groups)
+    config, usual = None, False
+    if chosen:
+        derived = _derived(preset, found)
+        config = _model.make_config(
+            features=tuple(chosen),
+            derived_features=derived,
+            quality_cuts=_cuts(preset, found, derived),
+            groups=column,
+            regions=chosen_regions,
+        )
+        usual = preset.fixed and obstacle is None and not regions and config == AnalysisConfig(regions=chosen_regions)
+    return Proposal(
+        config=config,
+        regions=chosen_regions,
+        preset=preset.name,
+        format=found.format,
+        telescope=found.telescope,
+        n_files=len(found.paths),
+        reasons=reasons,
+        references=tuple(name for name in found.columns if _columns.is_classifier_output(name)),
+        energy=_columns.energy_column(found.columns),
+        on_off=on_off,
+        grouping=grouping,
+        obstacle=obstacle,
+        usual=usual,
+        name=found.name,
+    )
+
+
+def _features(
+    found: Inspection, preset: Preset, wanted: Sequence[str], unwanted: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the features, and why the other columns are none."""
+    usual = [name for name in found.columns if preset.prefers(name)]
+    if preset.fixed:
+        reasons = {name: reason for name in found.columns if (reason := _columns.reason_by_name(name))}
+    else:
+        reasons = _columns.reasons_against(found.columns, found.sample, found.file_numbers, usual)
+        reasons |= dict.fromkeys(found.only_in_some, "some of the files lack it")
+    allowed = [name for name in found.columns if name not in reasons]
+    derived = list(_derived(preset, found))
+    if wanted:
+        chosen = _columns.choose_features(wanted, [*found.columns, *derived], reasons)
+        why = "it is not among the features that were asked for"
+    elif preset.fixed:
+        chosen = list(preset.features)
+        why = "it is not among the features of FACT's open Crab analysis"
+    else:
+        preferred = [name for name in allowed if name in usual]
+        chosen = [*preferred, *(name for name in derived if name not in preferred)] if preferred else allowed
+        why = f"it is not among the usual features of {preset.name} files"
+    if unwanted:
+        chosen = _columns.exclude_features(unwanted, chosen, found.columns)
+    left = {name: reasons.get(name, why) for name in found.columns if name not in chosen}
+    if unwanted:
+        kept = _columns.exclude_features(unwanted, allowed, found.columns) if len(allowed) > len(chosen) else chosen
+        left |= {name: "it was excluded" for name in allowed if name not in kept and name not in chosen}
+    return chosen, left | {name: reasons[name] for name in found.only_in_some if name in reasons}
+
+
+def _derived(preset: Preset, found: Inspection) -> dict[str, str]:
+    """Return the derived features of a preset whose columns are there."""
+    derived = preset.derived_features
+    inputs = _columns.inputs_of_derived(derived)
+    return {name: derived[name] for name in derived if all(one in (*found.columns, *derived) for one in inputs[name])}
+
+
+def _cuts(preset: Preset, found: Inspection, derived: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the quality cuts of a preset whose columns are there, and that leave some events."""
+    known = [
+        cut
+        for cut in preset.quality_cuts
+        if all(one in found.columns or one in derived for one in _columns.names_in(cut))
+    ]
+    if preset.fixed or len(found.sample) == 0:
+        return tuple(known)
+    # a cut may be in other units, or a type may have another number
+    return tuple(
+        cut
+        for cut in known
+        if not set(_columns.names_in(cut)) <= set(found.columns) or _columns.evaluate(cut, found.sample).any()
+    )
+
+
+def _groups(found: Inspection, asked: str | None) -> tuple[str, str]:
+    """Return the column of the groups, and what is said about it."""
+    if asked is not None:
+        return asked, "no groups" if asked == _model.NO_GROUPS else asked
+    there = [name for name in GROUP_COLUMNS if name in found.columns]
+    for name in there:
+        if name == "night" and find_preset(found).fixed:
+            return name, name  # as always, even of one night
+        if found.varies(name):
+            return name, name
+    if there:
+        return _model.NO_GROUPS, f"none, because all events have the same {there[0]}"
+    return _model.NO_GROUPS, "none, because there is no column of nights or runs"
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """Return names, as many as go into a line."""
+    n_shown = max(sum(len(", ".join(names[: number + 1])) < _LINE for number in range(len(names))), 1)
+    more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
+    return ", ".join(names[:n_shown]) + more
+
+
+def _comment(text: str, prefix: str = "# ") -> list[str]:
+    """Return a text as lines of comments; what is not printable, line breaks above all, is written out."""
+    plain = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
+    )
+    whole_words: Any = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(plain, 110, initial_indent=prefix, subsequent_indent=f"{prefix}  ", **whole_words)
+
+
+logger = logging.getLogger("excess.dataset")
+_PEEK_ROWS = 100  # rows of a table that tell whether its times have an absolute origin
+Config = AnalysisConfig | str | PathLike[str] | None
+
+
+def settle_config(
+    events: Any,
+    config: Config = None,
+    *,
+    off: Any = None,
+    join: Any = None,
+    references: Sequence[str] = (),
+    bins: BinConfig | str | None = None,
+    groups: str | None = None,
+    **choice: Any,
+) -> AnalysisConfig:
+    """Return the configuration of an observation: the given one, or the one that the events suggest."""
+    if config is None:
+        proposal = propose_config(events, off=off, join=join, **choice)
+        settings = config_of(proposal)
+        if not proposal.usual:
+            logger.info("no configuration is given; assumed: %s", proposal.describe())
+    else:
+        settings = config if isinstance(config, AnalysisConfig) else _model.load_config(config)
+        features, exclude = choice.get("features"), choice.get("exclude")
+        if features or exclude:
+            settings = _model.with_choice(settings, features or (), exclude or (), _columns_of(events, join))
+        if groups is None:
+            settings = _with_default_groups(settings, events, join)
+    regions = choice.get("regions") or {}
+    _regions.check_regions(regions, separate=off is not None)
+    return as_config(settings, choice.get("source"), references, bins, regions)
+
+
+def settle_configs(
+    entries: Mapping[str, ObservationEntry], config: Config = None, *, references: Sequence[str] = (), **choice: Any
+) -> dict[str, AnalysisConfig]:
+    """Return the configuration of each of several observations: with the same features and cuts, and own regions."""
+    if config is not None:
+        events, _, join = _files_of(entries)
+        shared = settle_config(events, config, join=join, references=references, **choice)
+        return {name: entry.settings(shared) for name, entry in entries.items()}
+    regions = {}
+    for name, entry in entries.items():
+        given = entry.regions.get("source")
+        source = given if isinstance(given, str) else None
+        with prefix_errors(name):
+            regions[name] = propose_config(entry.events, off=entry.off, join=entry.join, source=source).regions
+    shared = as_config(config_of(propose_for_list(entries, **choice)), references=references)
+    return {
+        name: entry.settings(shared.model_copy(update={"regions": regions[name]})) for name, entry in entries.items()
+    }
+
+
+def propose_for_list(entries: Mapping[str, ObservationEntry], **choice: Any) -> Proposal:
+    """Propose features, cuts and groups for several observations together; each has regions of its own."""
+    events, off, join = _files_of(entries)
+    found = propose_config(events, off=off or None, join=join or None, **choice)
+    return replace(found, on_off="by the regions of each observation", obstacle=None)
+
+
+def _files_of(entries: Mapping[str, ObservationEntry]) -> list[list[Path]]:
+    """Return the files of events, of Off events and to join, of all observations."""
+    return [
+        [Path(path) for entry in entries.values() for path in getattr(entry, kind) or ()]
+        for kind in ("events", "off", "join")
+    ]
+
+
+def config_of(proposal: Proposal) -> AnalysisConfig:
+    """Return the configuration of a proposal; EventFileError that says why, if there can be no detection."""
+    if proposal.obstacle is not None:
+        raise EventFileError(proposal.obstacle)
+    if proposal.config is None:
+        raise EventFileError(proposal.no_features())
+    return proposal.config
+
+
+def as_config(
+    config: Config,
+    source: str | tuple[float, float] | None = None,
+    references: Sequence[str] = (),
+    bins: BinConfig | str | None = None,
+    regions: Mapping[str, Any] | None = None,
+) -> AnalysisConfig:
+    """Return a configuration, from a file if it is a path, with references, bins, regions and the source if given."""
+    settings = config if isinstance(config, AnalysisConfig) else _model.load_config(config)
+    if regions:
+        settings = settings.model_copy(update={"regions": _regions.change_regions(settings.regions, regions)})
+    with _model.convert_errors("references", f"cannot be {', '.join(references)}: "):
+        settings = settings.with_references(references)
+    with _model.convert_errors("bins"):
+        settings = settings.with_bins(BinConfig.parse(bins) if isinstance(bins, str) else bins)
+    if source is None:
+        return settings
+    return settings.with_source(*(find_source(source)[1:] if isinstance(source, str) else source))
+
+
+def _with_default_groups(
+    config: AnalysisConfig, events: pd.DataFrame | Sequence[Path], join: Sequence[Path] | None
+) -> AnalysisConfig:
+    """Return a configuration that says nothing of groups with those that the events have: nights, else runs."""
+    if "groups" in config.model_fields_set:
+        return config
+    present = _columns_of(events, join)
+    found = next((name for name in (config.groups, "obs_id", "run_id") if name in present), config.groups)
+    return config if found == config.groups else config.model_copy(update={"groups": found})
+
+
+def _columns_of(events: pd.DataFrame | Sequence[Path], join: Sequence[Path] | None) -> list[str]:
+    """Return the columns of a table, or of the first of files."""
+    if not isinstance(events, Sequence):
+        return list(map(str, add_night(events.head(_PEEK_ROWS)).columns))
+    first = [list_columns(paths[0]) for paths in (events, join or ()) if paths]
+    return list(dict.fromkeys(name for columns in first for name in columns))
+
+
+def check_input(
+    events: Any, *, off: Any = None, alpha: float | Mapping[Any, float] | None = None, join: Any = None
+) -> dict[str, tuple[Path, ...]]:
+    """Refuse events and options that do not go together, before anything is read."""
+    if off is None and alpha is not None:
+        raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
+    if off is not None and join is not None:
+        raise ArgumentError("join", "does not go with `off`")
+    if isinstance(events, pd.DataFrame):
+        for argument, given in (("off", off), ("join", join)):
+            if given is not None:
+                raise ArgumentError(argument, "goes with files, not with a table")
+        return {}
+    kinds = {"events": events, "joined events": join, "Off events": off}
+    files = {kind: as_input(paths) for kind, paths in kinds.items() if paths is not None}
+    own = "On events" if "Off events" in files else "events"
+    check_files_once({own if kind == "events" else kind: paths for kind, paths in files.items()})
+    if join is None:
+        check_one_telescope([path for paths in files.values() for path in paths])
+    return files
+
+
+def check_files_once(files: Mapping[str, Sequence[Path]]) -> None:
+    """Raise EventFileError where a file is given twice, for one side or for both; ``files`` are by kind."""
+    seen: dict[Path, str] = {}
+    for kind, paths in files.items():
+        for path in paths:
+            known = seen.setdefault(path.resolve(), kind)
+            if known != kind:
+                raise EventFileError(
+                    f"{path}: is given for {known} and for {kind}, so that its events would be compared with "
+                    "themselves; give every file once"
+                )
+        resolved = [path.resolve() for path in paths]
+        for path in paths:
+            if resolved.count(path.resolve()) > 1:
+                raise EventFileError(
+                    f"{path}: is given twice for {kind}, so that its events would count twice; give every file once"
+                )

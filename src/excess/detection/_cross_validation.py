@@ -1,0 +1,921 @@
+"""Cross-validation, detection and null tests: the significance of events that models have not seen."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.feature_selection import RFE
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.utils import _safe_indexing, indexable
+from sklearn.utils.validation import _num_samples, check_is_fitted
+
+from excess._utils import checks
+from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.threads import map_threaded, n_threads, progress_bar
+from excess.detection._result import STATISTICS, Detection, Fold, Nearby, check_alpha_error
+from excess.estimators import _base
+from excess.estimators._base import ExposedEstimator, OnOffMixin, score_events
+from excess.estimators._binned import OnOffBinnedClassifier
+from excess.estimators._hybrid import OnOffHybridClassifier
+from excess.estimators._random_forest import OnOffForestClassifier
+from excess.estimators._threshold import SignificanceThresholdClassifier
+from excess.stats._direction import Direction, PointSpread
+from excess.stats._likelihood import AlphaError
+
+logger = logging.getLogger("excess.detection")
+
+_STRATEGIES = ("pooled", "forward")
+_DECIDED_INSIDE = (BaseSearchCV, RFE, FrozenEstimator)  # estimators whose ``predict`` is that of the classifier inside
+_NO_RATIO = (
+    "statistic='likelihood' needs a classifier with a likelihood ratio; wrap it in SignificanceThresholdClassifier, or "
+    "declare statistic='cut'"
+)
+_DRAWN_BLOCKS = "On and Off were observed at different times, so the blocks of the forward value were drawn at random"
+_SMALLEST_SHARE = 0.05  # expected signal beyond the cut, in units of that at the cut, from which On events are used
+_GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
+_WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
+_WIDE_SHARE = 0.3  # of these events in the bag of a tree
+_MIN_TRAINING = 20  # On and Off events from which a model is trained
+_LARGEST_PROBABILITY = 0.98
+"""Bound on the probability of On of a classifier without a calibration, and so on the weight of one event."""
+
+
+def cross_val_detect(
+    estimator: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    alpha: ArrayLike,
+    alpha_error: AlphaError | None = None,
+    groups: ArrayLike | None = None,
+    observations: ArrayLike | None = None,
+    nearby: tuple[Any, ArrayLike | None] | None = None,
+    time: ArrayLike | None = None,
+    runs: ArrayLike | None = None,
+    direction: Direction | None = None,
+    cv: Any = None,
+    strategy: str = "pooled",
+    statistic: str = "likelihood",
+    n_repeats: int = 1,
+    n_permutations: int = 0,
+    required_significance: float = 5.0,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    return_estimator: bool = False,
+    verbose: int = 0,
+) -> Any:
+    """Predict every event by a model that has not seen it, and compute the significance of a source.
+
+    Models are trained, and their thresholds tuned, on the training part of a fold alone. Over all hold-out events
+    together, two significances are computed: by the likelihood, which weights every event by its likelihood ratio, and
+    of the events that the cuts select.
+
+    Parameters
+    ----------
+    estimator : classifier, or dict of str to classifier
+        With ``predict`` and with ``predict_proba`` or ``decision_function``. Several of them share the folds. They are
+        cloned. One without its own threshold is wrapped in `SignificanceThresholdClassifier`; see the notes.
+    X, y : array-like of shape (n_events, n_features) and of shape (n_events,)
+        Events, and noisy labels of two classes; the larger one in sorted order is On.
+    alpha : float or array-like of shape (n_events,)
+        Exposure ratio On/Off, of all events or of each, for all On/Off classifiers in ``estimator``. Where ratios
+        differ, they learn from weighted events (see `exposure_weights`), or get the mean over the Off events.
+    alpha_error : float or mapping of group to float, default=None
+        Relative error of alpha, such as 0.05, as a nuisance parameter of both statistics: one factor that is common to
+        all events, or an independent one for each group.
+    groups : array-like of shape (n_events,), default=None
+        Groups that must not be split between training and hold-out, such as nights. Classifiers that request groups,
+        and `SignificanceThresholdClassifier` with folds, get those of their training events.
+    observations : array-like of shape (n_events,), default=None
+        The observation of each event, such as a source or a telescope, for ``Detection.outcomes_by_observation``.
+    nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
+        Further events, neither On nor Off, and their groups (None without groups). They are scored by models that have
+        not seen their group, but never trained on or counted; see ``Detection.nearby``.
+    time : array-like of shape (n_events,), default=None
+        Times, in any unit, by which ``strategy="forward"`` sorts the events. Without times, they are sorted by group,
+        texts by the numbers in them; without groups, they are taken in the given order.
+    runs : array-like of shape (n_events,), default=None
+        Runs, which blocks of ``strategy="forward"`` do not split where there are as many runs as blocks.
+    direction : Direction or None, default=None
+        Angle between each event and the centre of its own region. The likelihood ratio is multiplied by a point spread
+        function over a flat background, which is learned from the training part of each fold. Events beyond the cut
+        on theta^2 are not counted; they enter the likelihood, and those labelled Off the training of forests.
+    cv : int, splitter, iterable or None, default=None
+        Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
+        in turn, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
+        of consecutive blocks of events, by default 20.
+    strategy : {"pooled", "forward"}, default="pooled"
+        ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
+        events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
+        significances are normally distributed where there is no source; pooled ones scatter more. Where On and Off
+        were observed at different times, blocks are drawn at random. See ``docs/honesty.md`` for which number to
+        quote.
+    statistic : {"likelihood", "cut"}, default="likelihood"
+        The statistic of ``significance`` and ``verdict``, to be declared before the events are looked at; the other one
+        is computed as well. ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
+    n_repeats : int, default=1
+        Repeat with other seeds, and with other folds where these are drawn. The median repetition is the result.
+    n_permutations : int, default=0
+        Number of permutations of On and Off within groups, for ``Detection.permutation_p_value``, such as 99.
+    required_significance : float, default=5.0
+        Significance from which a source counts as detected.
+    n_jobs : int or None, default=None
+        Models that are fitted at the same time, on threads; -1 is all cores. The result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of folds and permutations, of classifiers without their own seed, and of all classifiers from the
+        second repetition on.
+    return_estimator : bool, default=False
+        Keep the fitted model of each fold in ``Detection.estimators``.
+    verbose : int, default=0
+        With 1, show a progress bar.
+
+    Returns
+    -------
+    Detection, or dict of str to Detection
+        One for each estimator.
+
+    Notes
+    -----
+    A group without On or without Off events is held out like any other if the training parts contain both. Where On
+    and Off were observed in different groups, blocks of groups with equal shares of both are held out.
+
+    The threshold of a plain classifier, which would select hardly any event at a small ``alpha``, is tuned inside the
+    training part of each fold (see ``Detection.remarks``); pipelines and searches count as their last step. On/Off
+    classifiers, scikit-learn's ``TunedThresholdClassifierCV`` and ``FixedThresholdClassifier``, and classes with
+    the attribute ``has_own_threshold = True`` keep theirs.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, cross_val_detect, inject_label_noise
+    >>> X, y = make_classification(5000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> night = [20131101 + i // 1000 for i in range(5000)]
+    >>> forest = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
+    >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
+    >>> print(detection)
+    pooled, 5 folds
+    likelihood: 484.7 +- 22.8 signal events, strength 0.137 (0.114 to 0.165), 38.6 sigma
+    cut: On 466, Off 27, alpha 0.2: excess 460.6 +- 21.6, 38.3 sigma
+    without a cut: 14.5 sigma
+    38.6 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
+    learned from these labels. No alpha up to 20 times the given one brings it below 5 sigma.
+    """
+    given = check_models(estimator)
+    models = tune_thresholds(given)
+    checks.as_choice("strategy", strategy, _STRATEGIES)
+    checks.as_choice("statistic", statistic, STATISTICS)
+    if statistic == "likelihood":
+        _check_ratios(models)
+    n_repeats = checks.as_int("n_repeats", n_repeats, minimum=1)
+    n_permutations = checks.as_int("n_permutations", n_permutations, minimum=0)
+    required = checks.as_scalar(
+        "required_significance", checks.as_counts("required_significance", required_significance)
+    )
+    events = check_events(X, y, alpha, groups, nearby, observations, time)
+    events = _with_error(events, alpha_error)
+    events = _with_direction(events, runs, direction)
+    settings = (cv, strategy, n_repeats, n_permutations, n_jobs, random_state, return_estimator, verbose)
+    found = _run_folds(models, events, *settings)
+    remarks: tuple[str, ...] = ()
+    if strategy == "forward" and _base.forward_blocks(events.on, events.groups, events.time, events.runs, cv)[1]:
+        remarks = (_DRAWN_BLOCKS,)
+    detections = {
+        name: replace(
+            _make_detection(events, runs, n_repeats, strategy, statistic, required),
+            remarks=(*(() if models[name] is given[name] else (_describe_tuning(given[name]),)), *remarks),
+        )
+        for name, runs in found.items()
+    }
+    return detections if isinstance(estimator, Mapping) else detections[""]
+
+
+def holdout_detect(
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    *,
+    alpha: ArrayLike,
+    alpha_error: AlphaError | None = None,
+    groups: ArrayLike | None = None,
+    observations: ArrayLike | None = None,
+    nearby: tuple[Any, ArrayLike | None] | None = None,
+    direction: Direction | None = None,
+    statistic: str = "likelihood",
+    required_significance: float = 5.0,
+) -> Detection:
+    """Predict new events by a fitted model, and compute the significance of a source.
+
+    The events, and all others of their nights, must be new to the model, which this function cannot check.
+
+    Parameters
+    ----------
+    model : fitted classifier
+        With ``predict`` and with ``predict_proba`` or ``decision_function``.
+    X, y, alpha, alpha_error, observations, nearby, statistic, required_significance
+        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``signal_ratio``.
+    groups : array-like of shape (n_events,), default=None
+        Groups to count by, such as nights; one is enough.
+    direction : Direction or None, default=None
+        Angle between each event and the centre of its own region. The likelihood ratio is multiplied by a point spread
+        function of the width for which the cut on theta^2 is the best one.
+
+    Returns
+    -------
+    Detection
+        With one fold and ``strategy="applied"``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, holdout_detect, inject_label_noise
+    >>> X, y = make_classification(5000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> forest = OnOffForestClassifier(50, 1 / 5, min_samples_leaf=20, random_state=0).fit(X[:4000], on[:4000])
+    >>> print(holdout_detect(forest, X[4000:], on[4000:], alpha=1 / 5).counts)
+    On 99, Off 5, alpha 0.2: excess 98.0 +- 10.0, 17.8 sigma
+    """
+    check_is_fitted(model)
+    check_models(model)
+    checks.as_choice("statistic", statistic, STATISTICS)
+    required = checks.as_scalar(
+        "required_significance", checks.as_counts("required_significance", required_significance)
+    )
+    events = check_events(X, y, alpha, groups, nearby, observations, classes=model.classes_)
+    events = _with_error(events, alpha_error)
+    check_references({"": model}, events.groups)
+    rows = np.arange(len(events.labels))
+    events = _with_direction(events, None, direction)
+    result = _predict_fold(model, events, events.X, rows, np.arange(events.n_nearby), n_train=0, alpha=None)
+    if direction is not None and result.held_out.ratio is not None:
+        spread = PointSpread.expected(direction.cut)
+        held_out = result.held_out._replace(ratio=result.held_out.ratio * direction.ratio(spread))
+        result = result._replace(held_out=held_out, spread=spread)
+    return _make_detection(events, [_evaluate(events, events.on, [result])], 1, "applied", statistic, required)
+
+
+class Events(NamedTuple):
+    """Checked arguments of a validation: events with labels and exposure ratios, and further events nearby."""
+
+    X: Any
+    labels: NDArray[Any]
+    on_class: Any
+    alpha: FloatArray | float  # of each event, or of all
+    groups: NDArray[Any] | None
+    X_nearby: Any = None
+    nearby_groups: NDArray[Any] | None = None
+    observations: NDArray[Any] | None = None
+    time: FloatArray | None = None
+    alpha_error: AlphaError | None = None
+    runs: NDArray[Any] | None = None
+    direction: Direction | None = None
+    share: FloatArray | None = None  # signal expected at the angle of each event, where those beyond the cut train
+
+    @property
+    def core(self) -> BoolArray:
+        """True for events that are trained on and counted; the others enter the likelihood by their direction."""
+        return np.ones(len(self.labels), dtype=np.bool_) if self.direction is None else self.direction.core
+
+    @property
+    def on(self) -> BoolArray:
+        """True for On events."""
+        return np.asarray(self.labels == self.on_class)
+
+    @property
+    def n_nearby(self) -> int:
+        """Number of nearby events."""
+        return 0 if self.X_nearby is None else _num_samples(self.X_nearby)
+
+    @property
+    def blocks(self) -> NDArray[Any] | None:
+        """Groups, or blocks of them with On and Off events both, that are not split between training and hold-out."""
+        return None if self.groups is None else _base.block_groups(self.groups, self.on)
+
+    def mean_alpha(self, rows: Any = None) -> float:
+        """Return the exposure ratio of some events, by default the counted ones; the mean over Off where it differs."""
+        if not isinstance(self.alpha, np.ndarray):
+            return self.alpha
+        rows = self.core if rows is None else rows
+        alpha, off = self.alpha[rows], self.labels[rows] != self.on_class
+        return float(alpha[off].mean() if off.any() else alpha.max())
+
+    def nearby_rows(
+        self, held_out: NDArray[np.intp], number: int, n_shares: int, *, by_group: bool
+    ) -> NDArray[np.intp]:
+        """Return the nearby events that a fold scores: those of its groups, or its share where there are no groups."""
+        if self.groups is None or self.nearby_groups is None or not by_group:
+            return np.arange(number, self.n_nearby, n_shares)
+        return np.flatnonzero(np.isin(self.nearby_groups, np.unique(self.groups[held_out])))
+
+    def permute_labels(self, seed: int) -> NDArray[Any]:
+        """Return labels that are permuted within groups, and among events of the same exposure ratio."""
+        n = len(self.labels)
+        group = np.zeros(n, dtype=np.intp)
+        if (blocks := self.blocks) is not None:
+            group = np.unique(blocks, return_inverse=True)[1]
+        if isinstance(self.alpha, np.ndarray):
+            values, number = np.unique(self.alpha, return_inverse=True)
+            group = group * len(values) + number
+        labels = np.empty_like(self.labels)
+        random = np.random.default_rng(seed).random(n)
+        labels[np.argsort(group, kind="stable")] = self.labels[np.lexsort((random, group))]
+        return labels
+
+
+def check_events(
+    X: Any,
+    y: ArrayLike,
+    alpha: ArrayLike,
+    groups: ArrayLike | None,
+    nearby: Any = None,
+    observations: ArrayLike | None = None,
+    time: ArrayLike | None = None,
+    classes: NDArray[Any] | None = None,
+) -> Events:
+    """Return checked events: two classes and at least two groups, unless they are for a model of known classes."""
+    labels = checks.as_binary_target(y) if classes is None else checks.as_labels(y)
+    ratio = _check_alpha(alpha, labels)
+    if classes is not None and not np.isin(labels, classes).all():
+        raise ValueError(
+            f"y must hold the classes that model was fitted on, {np.asarray(classes).tolist()}, got "
+            f"{np.unique(labels)[:5].tolist()}"
+        )
+    checks.check_same_length(X=X, y=labels)
+    known = _base.as_groups(groups, y=labels)
+    if classes is None and known is not None and len(distinct := np.unique(known)) < 2:
+        raise ValueError(
+            f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on when it is "
+            "held out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
+        )
+    X_nearby, nearby_groups = _check_nearby(nearby, with_groups=groups is not None)
+    names = None if observations is None else checks.as_labels(observations, name="observations")
+    moments = None if time is None else checks.as_column("time", np.asarray(time, dtype=np.float64))
+    for name, column in (("observations", names), ("time", moments)):
+        if column is not None:
+            checks.check_same_length(y=labels, **{name: column})
+    on_class = checks.binary_classes(labels)[1] if classes is None else classes[1]
+    return Events(indexable(X)[0], labels, on_class, ratio, known, X_nearby, nearby_groups, names, moments)
+
+
+def _with_error(events: Events, alpha_error: AlphaError | None) -> Events:
+    """Return events with a checked error of the exposure ratio."""
+    check_alpha_error(alpha_error, events.groups, len(events.labels))
+    return events._replace(alpha_error=alpha_error)
+
+
+def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction | None) -> Events:
+    """Return events with runs and directions, after checks."""
+    known = None if runs is None else checks.as_labels(runs, name="runs")
+    if known is not None:
+        checks.check_same_length(y=events.labels, runs=known)
+    if direction is not None:
+        if not isinstance(direction, Direction):
+            raise TypeError(f"direction must be a Direction, got {type(direction).__name__}")
+        checks.check_same_length(y=events.labels, **{"theta of direction": direction.theta})
+        if not np.isfinite(direction.theta).all() or (np.asarray(direction.theta) < 0).any():
+            raise ValueError("theta of direction must be finite angles in deg, not negative; leave out other events")
+        if not 0 < direction.cut < np.inf:
+            raise ValueError(f"cut of direction must be positive, in deg^2, got {direction.cut}")
+        if direction.covariate is not None:
+            checks.check_same_length(y=events.labels, **{"covariate of direction": direction.covariate})
+        if not direction.core.any():
+            raise ValueError(
+                f"direction has no event inside the cut of {direction.cut:g} deg^2; check the units of theta"
+            )
+        checks.binary_classes(events.labels[direction.core], name="y inside the cut on theta^2")
+        if direction.training and not direction.core.all():
+            spread = PointSpread.expected(direction.cut)
+            share = np.minimum(direction.ratio(spread) / spread.ratio(np.sqrt([direction.cut])), 1.0)
+            events = events._replace(share=share)
+    return events._replace(runs=known, direction=direction)
+
+
+def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
+    """Return the exposure ratio of all events as a number, or that of each where they differ."""
+    ratio = checks.as_alpha(alpha)
+    if ratio.ndim == 0:
+        return float(ratio)
+    column = checks.as_column("alpha", ratio)
+    checks.check_same_length(y=labels, alpha=column)
+    return float(column[0]) if (column == column[0]).all() else column
+
+
+def _check_nearby(nearby: Any, *, with_groups: bool) -> tuple[Any, NDArray[Any] | None]:
+    """Return nearby events, None if there are none, and their groups, which are needed where there are groups."""
+    if nearby is None:
+        return None, None
+    if not isinstance(nearby, tuple) or len(nearby) != 2:
+        raise ValueError("nearby must be a tuple of events and their groups (None where there are no groups)")
+    X, groups = nearby
+    if _num_samples(X) == 0:
+        return None, None
+    if with_groups:
+        if groups is None:
+            raise ValueError("nearby must come with groups, as X does")
+        groups = checks.as_labels(groups, name="groups of nearby")
+        checks.check_same_length(**{"nearby": X, "the groups of nearby": groups})
+    return indexable(X)[0], groups if with_groups else None
+
+
+def check_models(estimator: Any) -> dict[str, Any]:
+    """Return estimators by name; a single one has the empty name."""
+    models = dict(estimator) if isinstance(estimator, Mapping) else {"": estimator}
+    if not models:
+        raise ValueError("estimator must hold at least one classifier, got an empty dict")
+    for model in models.values():
+        _base.check_classifier(model)
+        _base.score_method(model)
+    return models
+
+
+def with_tuned_threshold(estimator: Any) -> Any:
+    """Return a classifier whose threshold is tuned by significance; the same one if it has a threshold of its own."""
+    inner = estimator
+    while hasattr(inner, "steps") or isinstance(inner, _DECIDED_INSIDE):
+        inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner.estimator
+    known = (FixedThresholdClassifier, TunedThresholdClassifierCV)
+    if isinstance(inner, known) or getattr(inner, "has_own_threshold", False):
+        return estimator
+    # nothing is fitted in folds where nothing is fitted at all
+    return SignificanceThresholdClassifier(estimator, cv="prefit" if isinstance(estimator, FrozenEstimator) else 5)
+
+
+def tune_thresholds(models: Mapping[str, Any]) -> dict[str, Any]:
+    """Return models that all have their own threshold; those without are wrapped, which is logged."""
+    tuned = {name: with_tuned_threshold(model) for name, model in models.items()}
+    for name, model in models.items():
+        if tuned[name] is not model:
+            logger.info(_describe_tuning(model))
+    return tuned
+
+
+def _describe_tuning(model: Any) -> str:
+    """Describe that a model was wrapped, for `Detection.remarks` and the log."""
+    kind = type(model).__name__
+    return f"{kind} has no threshold of its own: SignificanceThresholdClassifier tunes one inside of the training folds"
+
+
+def _nested(model: Any) -> tuple[Any, ...]:
+    """Return a model and all of its parameters, however deep."""
+    return (model, *model.get_params(deep=True).values())
+
+
+def check_references(models: Mapping[str, Any], groups: NDArray[Any] | None) -> None:
+    """Raise an error for models with references that were trained on events of these groups."""
+    if groups is None:
+        return
+    for part in (part for model in models.values() for part in _nested(model)):
+        if isinstance(part, OnOffHybridClassifier):
+            part.check_groups(groups)
+
+
+def _check_ratios(models: Mapping[str, Any]) -> None:
+    """Raise ValueError for classifiers without a likelihood ratio."""
+    for model in models.values():
+        if _base.score_method(model) != "predict_proba" and not any(
+            isinstance(part, OnOffMixin) for part in _nested(model)
+        ):
+            raise ValueError(f"{_NO_RATIO}; {type(model).__name__} has neither that nor predict_proba")
+
+
+def reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
+    """Set the seeds of an estimator and all inside it; with ``keep``, only those that are None."""
+    seeds = {
+        name: seed
+        for name, value in sorted(estimator.get_params(deep=True).items())
+        if (name == "random_state" or name.endswith("__random_state")) and not (keep and value is not None)
+    }
+    return clone(estimator).set_params(**seeds) if seeds else estimator
+
+
+class _Prediction(NamedTuple):
+    """Scores, selection and likelihood ratios of some events by a model that has not seen them."""
+
+    rows: NDArray[np.intp]
+    score: FloatArray
+    selected: BoolArray
+    ratio: FloatArray | None
+
+
+class _FoldResult(NamedTuple):
+    """Predictions of one model for its hold-out events and for events nearby, and fields of `Fold` about its tuning."""
+
+    held_out: _Prediction
+    nearby: _Prediction | None
+    importances: FloatArray | None
+    tuning: dict[str, Any]
+    spread: PointSpread | None = None
+    model: Any = None
+
+
+class _Run(NamedTuple):
+    """One cross-validation of one model: its folds, and the significances and contrasts by each statistic."""
+
+    folds: list[_FoldResult]
+    significances: dict[str, float]
+    contrasts: dict[str, float]
+
+
+def _run_folds(
+    models: Mapping[str, Any],
+    events: Events,
+    cv: Any,
+    strategy: str,
+    n_repeats: int,
+    n_permutations: int,
+    n_jobs: int | None,
+    random_state: Any,
+    keep_models: bool,
+    verbose: int,
+) -> dict[str, list[_Run]]:
+    """Cross-validate models on shared folds; return all runs of each model, permutation 0 being the data."""
+    verbose = checks.as_int("verbose", verbose, minimum=0)
+    n_jobs = n_threads(n_jobs)
+    check_references(models, events.groups)
+    seed = int(checks.as_random_state(random_state).randint(2**31 - 1))
+    folds_of = _base.fold_maker(
+        cv, strategy, events.X, events.labels, events.on_class, events.groups, events.time, events.runs
+    )
+    models = {name: _base.with_alpha(model, events.mean_alpha()) for name, model in models.items()}
+    repeated = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]
+    n_folds = len(folds_of(events.labels, _seed(seed, 0, 0)))
+
+    def labels_of(permutation: int) -> NDArray[Any]:
+        return events.permute_labels(_seed(seed, permutation, -1)) if permutation else events.labels
+
+    def tasks() -> Iterator[Any]:
+        for permutation, repeat in repeated:
+            # seeds depend on the repetition alone: the statistic is then the same function of the labels throughout
+            own_seed = _seed(seed, 0, repeat)
+            labels = labels_of(permutation)
+            folds = folds_of(labels, own_seed)
+            for model in models.values():
+                seeded = reseeded(model, own_seed, keep=repeat == 0)
+                parts = []
+                for number, (train, held_out) in enumerate(folds):
+                    nearby = np.arange(0)
+                    if not permutation:
+                        nearby = events.nearby_rows(held_out, number, len(folds), by_group=strategy == "pooled")
+                    parts.append(_Part(train, held_out, nearby))
+                if strategy == "forward":
+                    yield partial(_fit_forward, seeded, events, labels, parts)
+                else:
+                    yield from (partial(_fit_pooled, seeded, events, labels, part) for part in parts)
+
+    found: dict[str, list[_Run]] = {name: [] for name in models}
+    with progress_bar("Cross-validating", len(repeated) * len(models) * n_folds, shown=verbose > 0) as tick:
+        outcomes = map_threaded(lambda task: task(), tasks(), n_jobs, limit_blas=True)
+        for permutation, _ in repeated:
+            on = np.asarray(labels_of(permutation) == events.on_class)
+            for runs in found.values():
+                results: list[_FoldResult] = []
+                while len(results) < n_folds:
+                    own = next(outcomes)
+                    results += own if keep_models else [result._replace(model=None) for result in own]
+                    tick(len(own))
+                run = _evaluate(events, on, results)
+                runs.append(run._replace(folds=[]) if permutation else run)
+    return found
+
+
+class _Part(NamedTuple):
+    """Rows of one fold: training, hold-out, and nearby events."""
+
+    train: NDArray[np.intp]
+    held_out: NDArray[np.intp]
+    nearby: NDArray[np.intp]
+
+
+class _Choice(NamedTuple):
+    """What was chosen on training events, and is used again in later blocks with nearly the same ones."""
+
+    n_train: int
+    configuration: str | None  # of a forest
+    wide: bool  # whether events beyond the cut on theta^2 improve it
+    spread: PointSpread | None
+
+
+def _fit_pooled(model: Any, events: Events, labels: NDArray[Any], part: _Part) -> list[_FoldResult]:
+    """Fit and predict one fold of a pooled validation."""
+    return [_fit_and_predict(model, events, labels, part, with_groups=True)[0]]
+
+
+def _fit_forward(model: Any, events: Events, labels: NDArray[Any], parts: list[_Part]) -> list[_FoldResult]:
+    """Fit and predict all blocks of a forward validation; configurations are chosen again as the events grow."""
+    found, chosen = [], None
+    for part in parts:
+        if chosen is not None and np.count_nonzero(events.core[part.train]) >= _GROWTH * chosen.n_train:
+            chosen = None
+        result, chosen = _fit_and_predict(model, events, labels, part, with_groups=False, chosen=chosen)
+        found.append(result)
+    return found
+
+
+def _seed(seed: int, permutation: int, repeat: int) -> int:
+    """Return the seed of one run."""
+    return int(np.random.SeedSequence([seed, permutation, repeat + 1]).generate_state(1)[0] >> 1)
+
+
+def _fit_and_predict(
+    estimator: Any,
+    events: Events,
+    labels: NDArray[Any],
+    part: _Part,
+    *,
+    with_groups: bool,
+    chosen: _Choice | None = None,
+) -> tuple[_FoldResult, _Choice | None]:
+    """Fit on the training part of a fold, and predict its hold-out part and some nearby events."""
+    core, on = events.core, labels == events.on_class
+    train = part.train[core[part.train]]
+    n_on = int(np.count_nonzero(on[train]))
+    if min(n_on, len(train) - n_on) < _MIN_TRAINING:
+        return _predict_constant(events, part), None
+    exposed = ExposedEstimator(estimator, events.mean_alpha(), {})
+    if isinstance(events.alpha, np.ndarray):
+        exposed = _base.with_exposure(estimator, on[train], events.alpha[train])
+    model, alpha, of_training = exposed
+    groups = None if events.groups is None or not with_groups else events.groups[train]
+    fit_params: dict[str, Any] = {"groups": events.blocks} if _base.takes_groups(model, groups) else {}
+    rows = train
+    if isinstance(model, OnOffForestClassifier):
+        fitted, rows = _fit_forest(estimator, events, labels, part.train, fit_params.get("groups"), chosen)
+        X_held_out = _safe_indexing(events.X, part.held_out)
+    else:
+        for name, values in of_training.items():
+            fit_params[name] = np.zeros(len(labels))
+            fit_params[name][train] = values
+        fitted, X_held_out = _base.fit_part(model, events.X, labels, train, part.held_out, fit_params)
+    result = _predict_fold(fitted, events, X_held_out, part.held_out, part.nearby, n_train=len(train), alpha=alpha)
+    spread = None if chosen is None else chosen.spread
+    if events.direction is not None and result.held_out.ratio is not None:
+        if spread is None:
+            spread = _learn_spread(fitted, events, on, part.train, rows)
+        ratio = result.held_out.ratio * events.direction.take(part.held_out).ratio(spread)
+        result = result._replace(held_out=result.held_out._replace(ratio=ratio), spread=spread)
+    choice = chosen or _Choice(len(train), result.tuning["configuration"], len(rows) > len(train), spread)
+    return result._replace(model=fitted), choice
+
+
+def _fit_forest(
+    forest: OnOffForestClassifier,
+    events: Events,
+    labels: NDArray[Any],
+    train: NDArray[np.intp],
+    groups: NDArray[Any] | None,
+    chosen: _Choice | None,
+) -> tuple[OnOffForestClassifier, NDArray[np.intp]]:
+    """Fit a forest, on events beyond the cut on theta^2 as well if these improve it; return it with its events.
+
+    On events beyond the cut count by the signal that is expected at their angle, Off events as background. Threshold,
+    calibration and configuration are those of the events inside the cut.
+    """
+    on, share, core = labels == events.on_class, events.share, events.core[train]
+    inside, rows = train[core], [train[core]]
+    if share is not None and _base.weight_parameter(forest) is not None:
+        forest = clone(forest).set_params(n_estimators=min(forest.n_estimators, _WIDE_TREES))
+        rows += [np.concatenate([inside, train[~core & (~on[train] | (share[train] > _SMALLEST_SHARE))]])]
+    if chosen is not None:
+        rows = rows[int(chosen.wide) :][:1]
+        forest = clone(forest).set_params(configuration=chosen.configuration)
+    found: list[tuple[float, OnOffForestClassifier, NDArray[np.intp]]] = []
+    for own in rows:
+        alpha = events.alpha[own] if isinstance(events.alpha, np.ndarray) else events.alpha
+        model, ratio, fit_params = _base.with_exposure(forest, on[own], alpha)
+        weights = fit_params.get("sample_weight", np.ones(len(own)))
+        if groups is not None:
+            fit_params["groups"] = groups[own]
+        if found:
+            model.set_params(configuration=found[0][1].configuration_)
+        if share is not None and len(own) > len(inside):
+            background = np.where(on[own], 0.0, weights)
+            model.set_params(alpha=ratio * float(background @ share[own] / background.sum()))
+            fit_params["sample_weight"] = _WIDE_SHARE * weights * np.where(on[own], share[own], 1.0)
+        model.fit(_safe_indexing(events.X, own), labels[own], **fit_params)
+        weights = weights[: len(inside)]
+        if len(own) > len(inside):
+            model.retune(on[own], np.arange(len(inside)), ratio, weights if isinstance(alpha, np.ndarray) else None)
+        gain = _log_likelihood(model, on[inside], weights) if len(rows) > 1 else 0.0
+        found.append((gain, model, own))
+    return max(found, key=lambda one: one[0])[1:]
+
+
+def _log_likelihood(forest: OnOffForestClassifier, on: BoolArray, weights: FloatArray) -> float:
+    """Return the log-likelihood of labels of the first events of a fit under their out-of-bag scores."""
+    score = forest.oob_decision_function_[: len(on), 1]
+    known = np.isfinite(score)
+    probability = forest.calibration_.on_probability_at(score[known])
+    return float(weights[known] @ np.where(on[known], np.log(probability), np.log1p(-probability)))
+
+
+def _learn_spread(
+    model: Any, events: Events, on: BoolArray, wide: NDArray[np.intp], train: NDArray[np.intp]
+) -> PointSpread:
+    """Learn the point spread function from all events of the training part, also beyond the cut on theta^2."""
+    assert events.direction is not None
+    ratio = np.ones(len(events.labels))
+    if isinstance(model, OnOffForestClassifier):  # out of bag; other models have no scores of events they have not seen
+        score = model.oob_decision_function_[:, 1]
+        ratio[train] = model.calibration_.ratio(np.nan_to_num(score))
+        beyond = np.setdiff1d(wide, train, assume_unique=True)
+        if len(beyond):
+            ratio[beyond] = model.calibration_.ratio(score_events(model, _safe_indexing(events.X, beyond)))
+    alpha = events.alpha[wide] if isinstance(events.alpha, np.ndarray) else events.alpha
+    return events.direction.take(wide).fit(on[wide], ratio[wide], alpha)
+
+
+def _predict_constant(events: Events, part: _Part) -> _FoldResult:
+    """Predict events before there is a model: all are selected and alike, but for their direction."""
+    rows = part.held_out
+    ratio = np.ones(len(rows))
+    if events.direction is not None:
+        own = events.direction.take(rows)
+        ratio = own.ratio(PointSpread.expected(own.cut))
+    unknown = np.full(len(rows), np.nan)
+    tuning = {"n_train": 0, "threshold": np.nan, "tuned": None, "reference_weights": None, "bins": ()}
+    return _FoldResult(_Prediction(rows, unknown, events.core[rows], ratio), None, None, tuning)
+
+
+def _predict_fold(
+    model: Any,
+    events: Events,
+    X: Any,
+    rows: NDArray[np.intp],
+    nearby: NDArray[np.intp],
+    *,
+    n_train: int,
+    alpha: float | None,
+) -> _FoldResult:
+    """Predict hold-out and nearby events by a model that was fitted with this exposure ratio; None if not known."""
+    innermost, _ = _unwrap(model)
+    binned = isinstance(innermost, OnOffBinnedClassifier)
+    learner = innermost.estimator_ if binned else innermost
+    around = None
+    if len(nearby):
+        around = _predict(model, _safe_indexing(events.X_nearby, nearby), nearby, events.on_class, alpha)
+    tuning = {
+        "n_train": n_train,
+        # the second is the name of scikit-learn's own tuners
+        "threshold": float(getattr(innermost, "threshold_", getattr(innermost, "best_threshold_", np.nan))),
+        "tuned": innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
+        "reference_weights": learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None,
+        "bins": innermost.bins_ if binned else (),
+        "configuration": getattr(model, "configuration_", None),
+    }
+    held_out = _predict(model, X, rows, events.on_class, alpha)
+    held_out = held_out._replace(selected=held_out.selected & events.core[rows])
+    return _FoldResult(held_out, around, _importances(model, X), tuning)
+
+
+def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: float | None) -> _Prediction:
+    """Score and select events, and compute their likelihood ratios."""
+    score = score_events(model, X)
+    if not np.isfinite(score).all():
+        n_bad = np.count_nonzero(~np.isfinite(score))
+        raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(score)} events")
+    if isinstance(model, OnOffMixin):
+        selected = score > model.threshold_  # as predict does, without scoring again
+    else:
+        selected = np.asarray(model.predict(X)) == on_class
+    return _Prediction(rows, score, selected, _ratio(model, X, score, alpha))
+
+
+def _ratio(model: Any, X: Any, score: FloatArray, alpha: float | None) -> FloatArray | None:
+    """Return likelihood ratios that follow from scores; None if these are no probabilities of a known background."""
+    innermost, steps = _unwrap(model)
+    if isinstance(innermost, OnOffBinnedClassifier):
+        for step in steps:
+            X = step.transform(X)
+        return innermost.calibration_of(X).ratio(score)
+    calibration = getattr(innermost, "calibration_", None)
+    if isinstance(calibration, _base.SignalCalibration):
+        return calibration.ratio(score)
+    if alpha is None or not hasattr(model, "predict_proba"):
+        return None
+    probability = np.minimum(score, _LARGEST_PROBABILITY)
+    excess = np.maximum(probability / (1 - probability) - alpha, 0.0)
+    # the mean over all events, whose labels it does not use: folds must not differ by how much they found before
+    mean = excess.mean() if len(excess) else 0.0
+    return excess / mean if mean > 0 else np.ones(len(score))
+
+
+def _importances(model: Any, X: Any) -> FloatArray | None:
+    """Return the importance of each feature of X by a model or the classifier inside it; None if not available."""
+    while model is not None:
+        model, _ = _unwrap(model)
+        found = getattr(model, "feature_importances_", None)
+        if found is not None:
+            # after a step that makes other features, these are not those of X
+            return np.asarray(found, dtype=np.float64) if np.shape(found) == np.shape(X)[1:] else None
+        model = getattr(model, "estimator_", getattr(model, "estimator", None))
+    return None
+
+
+def _unwrap(model: Any) -> tuple[Any, list[Any]]:
+    """Return the classifier at the end of pipelines and searches, and the transformers before it."""
+    steps: list[Any] = []
+    while True:
+        if hasattr(model, "steps"):
+            steps += [model[:-1]] if len(model.steps) > 1 else []
+            model = model.steps[-1][1]
+        elif hasattr(model, "best_estimator_"):
+            model = model.best_estimator_
+        else:
+            return model, steps
+
+
+def _join(events: Events, on: BoolArray, folds: list[_FoldResult]) -> Detection:
+    """Combine the hold-out events of all folds; all that does not follow from them is still missing."""
+    score, selected, ratio = _scatter(len(on), [result.held_out for result in folds])
+    fold = np.full(len(on), -1)
+    for number, result in enumerate(folds):
+        fold[result.held_out.rows] = number
+    known = all(result.held_out.ratio is not None for result in folds)
+    event_alpha = events.alpha if isinstance(events.alpha, np.ndarray) else None
+    if event_alpha is not None:
+        ratio *= event_alpha / event_alpha.mean()
+    return Detection(
+        on=on,
+        score=score,
+        selected=selected,
+        ratio=ratio if known else None,
+        fold=fold,
+        groups=events.groups,
+        folds=(),
+        alpha=events.mean_alpha(),
+        strategy="pooled",
+        statistic="cut",
+        repeats={},
+        permutations={},
+        event_alpha=event_alpha,
+        alpha_error=events.alpha_error,
+        core=None if events.direction is None else events.core,
+    )
+
+
+def _evaluate(events: Events, on: BoolArray, folds: list[_FoldResult]) -> _Run:
+    """Compute both statistics of the hold-out events of all folds together."""
+    joined = _join(events, on, folds)
+    return _Run(folds, joined.outcome.significances, joined.contrasts)
+
+
+def _make_detection(
+    events: Events, runs: list[_Run], n_repeats: int, strategy: str, statistic: str, required_significance: float
+) -> Detection:
+    """Combine the runs of one model: repetitions first, then those of each permutation."""
+    significances, contrasts = (
+        {name: np.array([getattr(run, what)[name] for run in runs]).reshape(-1, n_repeats) for name in STATISTICS}
+        for what in ("significances", "contrasts")
+    )
+    if np.isnan(significances[statistic]).any():
+        raise ValueError(_NO_RATIO)
+    median = np.argsort(significances[statistic], axis=1, kind="stable")[:, (n_repeats - 1) // 2]
+    results = runs[median[0]].folds
+    joined = _join(events, events.on, results)
+    folds = []
+    for number, result in enumerate(results):
+        outcome = joined.outcome_of(joined.fold == number)
+        likelihood = outcome.significances["likelihood"]
+        n_held_out = int(np.count_nonzero(events.core[result.held_out.rows]))
+        folds.append(
+            Fold(n_held_out=n_held_out, held_out=outcome.counts, likelihood_significance=likelihood, **result.tuning)
+        )
+    spreads = [result.spread for result in results if result.spread is not None]
+    importances = [result.importances for result in results if result.importances is not None]
+    around = _scatter(events.n_nearby, [result.nearby for result in results if result.nearby is not None])
+    return replace(
+        joined,
+        folds=tuple(folds),
+        observations=events.observations,
+        strategy=strategy,
+        statistic=statistic,
+        repeats={name: values[0] for name, values in significances.items()},
+        permutations={
+            name: np.take_along_axis(values, median[:, None], axis=1)[1:, 0] for name, values in contrasts.items()
+        },
+        required_significance=required_significance,
+        nearby=Nearby(*around[:2]) if events.n_nearby else None,
+        importances=np.mean(importances, axis=0) if importances else None,
+        feature_names=tuple(map(str, events.X.columns)) if hasattr(events.X, "columns") else None,
+        point_spread=PointSpread.average(spreads[-1:] if strategy == "forward" else spreads),
+        estimators=tuple(result.model for result in results if result.model is not None),
+    )
+
+
+def _scatter(n_events: int, predictions: list[_Prediction]) -> tuple[FloatArray, BoolArray, FloatArray]:
+    """Return scores, selection and likelihood ratios of all events; NaN for events that have no prediction."""
+    score, selected, ratio = np.full(n_events, np.nan), np.zeros(n_events, dtype=np.bool_), np.full(n_events, np.nan)
+    for one in predictions:
+        score[one.rows], selected[one.rows] = one.score, one.selected
+        if one.ratio is not None:
+            ratio[one.rows] = one.ratio
+    return score, selected, ratio

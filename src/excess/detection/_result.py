@@ -1,0 +1,939 @@
+"""The result of a search for a source: `Detection` with its parts, tables and text, and what to quote of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from excess._utils.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length, number_groups
+from excess._utils.threads import Row, html_table
+from excess.detection._diagnostics import AlphaFit, FeatureBinning, FeatureHistogram, SkyMap, Verdict, assess, fit_alpha
+from excess.estimators._binned import TunedBin
+from excess.stats._direction import PointSpread
+from excess.stats._likelihood import (
+    AlphaError,
+    Constancy,
+    Nuisance,
+    OnOffLikelihood,
+    Signal,
+    as_nuisance,
+    compare_with_constant,
+    compute_likelihood,
+)
+from excess.stats._significance import OnOffCounts, permutation_p_value
+from excess.stats._thresholds import ThresholdCurve, compute_cell_curve
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from excess.detection._null_test import NullTest
+
+
+STATISTICS = ("likelihood", "cut")
+"""Statistics of a search: the On/Off likelihood of all events, or the counts of the selected ones."""
+LONGEST_PAUSE = 900.0  # longest time in seconds between consecutive events that counts as observation time
+_MAX_PARTS = 1000  # largest number of distinct exposure ratios when events are counted
+_NAN = float("nan")
+_LONGEST_FORECAST = 1e4  # hours to a detection beyond which they are not in a sentence
+_ENDS = ("", "_low", "_high")  # of the names of a value and its interval
+_UNIX_EPOCH, _UNIX_RANGE = 40_587.0, (3e8, 1e10)
+"""1 January 1970 as a modified Julian date, and present times in seconds of Unix time; others are not absolute."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Both statistics of some events; ``statistic`` is the declared one, ``likelihood`` is None where not available."""
+
+    counts: OnOffCounts
+    likelihood: OnOffLikelihood | None
+    statistic: str
+    limits: Mapping[str, float] | None = None
+
+    @property
+    def significances(self) -> dict[str, float]:
+        """Signed significance by each statistic; NaN for a likelihood that is not available."""
+        likelihood = _NAN if self.likelihood is None else self.likelihood.significance
+        return {"likelihood": likelihood, "cut": self.counts.significance}
+
+    @property
+    def significance(self) -> float:
+        """Signed significance by the declared statistic."""
+        return self.significances[self.statistic]
+
+    @property
+    def empty(self) -> bool:
+        """Whether the declared statistic is a cut that selected nothing, so its significance is no evidence."""
+        return self.statistic == "cut" and self.counts.n_on + self.counts.n_off == 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers by name."""
+        found = dict.fromkeys(OnOffLikelihood.names(), _NAN) if self.likelihood is None else self.likelihood.summary()
+        by_statistic = {f"{name}_significance": value for name, value in self.significances.items()}
+        return {**self.counts.summary(), **by_statistic, **found, "significance": self.significance}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary with the exposure ratios, as JSON; `from_dict` reads it."""
+        optional = {"parts": self.counts.parts, "alpha_error": self.counts.alpha_error, "limits": self.limits}
+        known = {name: value for name, value in optional.items() if value}
+        return {**self.summary(), "alpha": self.counts.alpha, **known}
+
+    @classmethod
+    def from_dict(cls, numbers: Mapping[str, Any], statistic: str) -> Outcome:
+        """Return the outcome that `to_dict` was called on."""
+        more = numbers.get("parts", ()), numbers.get("alpha_error", 0.0)
+        counts = OnOffCounts(numbers["n_on"], numbers["n_off"], numbers["alpha"], *more)
+        significance, limits = numbers["likelihood_significance"], numbers.get("limits")
+        if significance is None or significance != significance:
+            return cls(counts, None, statistic, limits)
+        return cls(counts, OnOffLikelihood.from_summary({**numbers, "significance": significance}), statistic, limits)
+
+
+def check_alpha_error(alpha_error: AlphaError | None, groups: NDArray[Any] | None, n_events: int) -> None:
+    """Raise ValueError unless errors of the exposure ratio are known for all groups, and not negative."""
+    as_nuisance(alpha_error, groups, n_events)
+
+
+def count_events(
+    on: BoolArray, mask: BoolArray, alpha: FloatArray | float, nuisance: Nuisance | None = None
+) -> OnOffCounts:
+    """Count the events of a mask; where exposure ratios differ, they are stacked, and the significance is joint."""
+    if nuisance is not None and nuisance.number is not None and mask.any():
+        own = nuisance.number[mask]
+        return _count_with_errors(on[mask], np.broadcast_to(alpha, mask.shape)[mask], own, nuisance.errors)
+    error = 0.0 if nuisance is None else float(nuisance.errors[0])
+    if not isinstance(alpha, np.ndarray):
+        n_selected = int(np.count_nonzero(on & mask)), int(np.count_nonzero(mask & ~on))
+        return OnOffCounts(*n_selected, alpha, alpha_error=error)
+    on, alpha, largest = on[mask], alpha[mask], float(alpha.max())
+    if len(on) == 0:
+        return OnOffCounts(0, 0, largest)
+    values, number = np.unique(alpha, return_inverse=True)
+    if len(values) > _MAX_PARTS:  # neighbouring ratios together, by their mean
+        number = number * _MAX_PARTS // len(values)
+        values = np.bincount(number, alpha) / np.bincount(number)
+    n_on, n_off = (np.bincount(number[own], minlength=len(values)) for own in (on, ~on))
+    return OnOffCounts.stack(zip(n_on.tolist(), n_off.tolist(), values.tolist(), strict=True), error)
+
+
+def _count_with_errors(on: BoolArray, alpha: FloatArray, group: NDArray[np.intp], errors: FloatArray) -> OnOffCounts:
+    """Count events whose groups have independent errors of the exposure ratio."""
+    values, of_alpha = np.unique(alpha, return_inverse=True)
+    codes, number = np.unique(group * len(values) + of_alpha, return_inverse=True)
+    n_on, n_off = (np.bincount(number[own], minlength=len(codes)).tolist() for own in (on, ~on))
+    parts = zip(n_on, n_off, values[codes % len(values)].tolist(), strict=True)
+    return OnOffCounts.stack(parts, errors[codes // len(values)].tolist())
+
+
+def count_cuts(on: BoolArray, n_passed: NDArray[np.intp], alpha: FloatArray | float, n_cuts: int) -> list[OnOffCounts]:
+    """Count the events of several cuts, of which each event passes the first ``n_passed``, as `count_events` does."""
+    values, number = np.unique(np.broadcast_to(alpha, on.shape), return_inverse=True)
+    n_values = len(values)
+    if n_values > _MAX_PARTS:  # which of them are merged depends on the cut; sorted input is counted faster
+        order = np.argsort(number, kind="stable")
+        on, n_passed, ratios = on[order], n_passed[order], values[number[order]]
+        return [count_events(on, n_passed > cut, ratios) for cut in range(n_cuts)]
+    passed = []
+    for own in (on, ~on):
+        last = np.bincount(n_passed[own] * n_values + number[own], minlength=(n_cuts + 1) * n_values)
+        passed.append(last.reshape(n_cuts + 1, n_values)[::-1].cumsum(axis=0)[::-1][1:].tolist())
+    parts = [list(zip(n_on, n_off, values.tolist(), strict=True)) for n_on, n_off in zip(*passed, strict=True)]
+    nothing = [(0, 0, float(np.max(alpha, initial=0.0)) or 1.0)]
+    return [OnOffCounts.stack(part or nothing) for part in parts]
+
+
+class Fold(NamedTuple):
+    """One model of a cross-validation: its tuning, and its hold-out events."""
+
+    n_train: int
+    n_held_out: int
+    threshold: float  # on the score; NaN for a classifier without a tuned threshold
+    tuned: OnOffCounts | None  # selected events among those that the threshold was tuned on; not a result to quote
+    held_out: OnOffCounts  # selected hold-out events
+    likelihood_significance: float = _NAN  # of the hold-out events; NaN if the model has no likelihood ratio
+    reference_weights: Mapping[str, float] | None = None  # of the members of a hybrid, by name
+    bins: tuple[TunedBin, ...] = ()  # thresholds of a model with bins
+    configuration: str | None = None  # that a forest has chosen
+
+
+class WeightRange(NamedTuple):
+    """Weight of a reference over the folds: mean, smallest and largest value."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class Nearby(NamedTuple):
+    """Events that are neither On nor Off, predicted by models that have not seen their group."""
+
+    score: FloatArray  # NaN for events that no model has scored
+    selected: BoolArray
+    theta: FloatArray | None = None  # angle to the centre of each region in deg, On first
+
+
+@dataclass(frozen=True, eq=False)
+class Exposure:
+    """Observation time of each group and each night."""
+
+    source: str
+    group: tuple[str, ...]
+    night: tuple[str, ...]
+    hours: FloatArray
+
+    @property
+    def by_group(self) -> dict[str, float]:
+        """Hours of each group; empty where there are no groups."""
+        return self._sum(self.group)
+
+    @property
+    def by_night(self) -> dict[str, float]:
+        """Hours of each night; empty where nights are not known."""
+        return self._sum(self.night)
+
+    @property
+    def total(self) -> float:
+        """Hours of all parts."""
+        return float(self.hours.sum())
+
+    def _sum(self, labels: tuple[str, ...]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for label, hours in zip(labels, self.hours.tolist(), strict=True):
+            if label:
+                found[label] = found.get(label, 0.0) + hours
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON; `from_dict` reads them."""
+        lists = {"group": list(self.group), "night": list(self.night), "hours": self.hours.tolist()}
+        return {"source": self.source, **lists}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Exposure:
+        """Return the exposure that `to_dict` was called on."""
+        group, night = (tuple(map(str, given[name])) for name in ("group", "night"))
+        hours = np.array(given["hours"], dtype=np.float64)
+        if not len(group) == len(night) == len(hours):
+            raise ValueError("group, night and hours of the exposure must have the same length")
+        return cls(str(given["source"]), group, night, hours)
+
+
+def bin_labels(borders: Sequence[float]) -> tuple[str, ...]:
+    """Return labels of the bins between borders, of which the first and the last may be infinite."""
+    return tuple(
+        f"below {high:.4g}" if low == -np.inf else f"above {low:.4g}" if high == np.inf else f"{low:.4g} to {high:.4g}"
+        for low, high in pairwise(borders)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class DetectionBins:
+    """Both statistics in each bin of a column, such as energy."""
+
+    column: str
+    edges: tuple[float, ...]
+    outcomes: tuple[Outcome, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Labels of the bins."""
+        return bin_labels(self.edges)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the bins as JSON; `from_dict` reads them."""
+        bins = [{**one.to_dict(), "note": note} for one, note in zip(self.outcomes, self.notes, strict=True)]
+        return {"column": self.column, "edges": list(self.edges), "bins": bins}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any], statistic: str) -> DetectionBins:
+        """Return the bins that `to_dict` was called on."""
+        outcomes = tuple(Outcome.from_dict(one, statistic) for one in given["bins"])
+        notes = tuple(str(one["note"]) for one in given["bins"])
+        return cls(str(given["column"]), tuple(map(float, given["edges"])), outcomes, notes)
+
+
+@dataclass(frozen=True, eq=False)
+class Detection:
+    """Hold-out events with the predictions of models that had not seen them, and the significance of a source.
+
+    There are two statistics: the likelihood of all events, and the counts of the events that pass a cut. One of them
+    was declared beforehand; ``significance``, ``p_value`` and ``verdict`` follow it. Where a cross-validation was
+    repeated, all but ``repeats`` is of the repetition with the median significance, the lower one of an even number.
+
+    Attributes
+    ----------
+    on : ndarray of bool of shape (n_events,)
+        True for On events.
+    score : ndarray of shape (n_events,)
+        Scores by models that had not seen the event; NaN for events that were only trained on.
+    selected : ndarray of bool of shape (n_events,)
+        Selected events; False for events that were only trained on.
+    ratio : ndarray of shape (n_events,) or None
+        Likelihood ratios, NaN for events that were only trained on; None if the model has none. Where exposure ratios
+        differ, they are multiplied by the event's own in units of the mean: a longer On exposure has more signal.
+    fold : ndarray of int64 of shape (n_events,)
+        The fold that held the event out; -1 for events that were only trained on.
+    groups : ndarray of shape (n_events,) or None
+        The groups that were given.
+    folds : tuple of Fold
+        Tuning and hold-out events of each model.
+    alpha : float
+        Exposure ratio On/Off; the mean over the Off events where it differs.
+    strategy : {"pooled", "forward", "applied"}
+        How training and hold-out events were chosen; ``"applied"`` is a model that had been fitted on other events.
+    statistic : {"likelihood", "cut"}
+        The statistic that was declared beforehand.
+    repeats : dict of str to ndarray of shape (n_repeats,)
+        Signed significance of each repetition, by statistic.
+    permutations : dict of str to ndarray of shape (n_permutations,)
+        The ``contrasts`` after permutations of On and Off, by statistic.
+    event_alpha : ndarray of shape (n_events,) or None
+        Exposure ratio of each event, where it differs.
+    required_significance : float
+        Significance from which a source counts as detected.
+    theta : ndarray of shape (n_events, n_regions) or None
+        Angle between each event and the centre of each region in deg, On first.
+    theta_squared_cut : float or None
+        Events are in a region when ``theta**2`` is below it, in deg^2.
+    nearby : Nearby or None
+        Events of no region, predicted like the others, but never trained on and never counted.
+    time : ndarray of shape (n_events,) or None
+        When the events were recorded, in seconds.
+    importances : ndarray of shape (n_features,) or None
+        Importance of each feature, the mean over the models of all folds; None where the models have none.
+    feature_names : tuple of str or None
+        Names of the features.
+    observations : ndarray of shape (n_events,) or None
+        The observation of each event, such as a source or a telescope, where there are several.
+    features : tuple of FeatureHistogram or None
+        On and scaled Off in each feature, before and after the selection.
+    exposure : Exposure or None
+        Observation time of each group and each night.
+    nights : ndarray of shape (n_events,) or None
+        The night of each event.
+    sky : SkyMap or None
+        Map of the sky around the source.
+    bins : DetectionBins or None
+        Both statistics in bins of a column, such as energy.
+    alpha_error : float, mapping of group to float, or None
+        Relative error of the exposure ratio: common to all events, or independent for each group.
+    remarks : tuple of str
+        Changes to the classifier before training, and blocks that were drawn at random.
+    own_theta : ndarray of shape (n_events,) or None
+        Angle to the centre of the event's own region in deg; NaN for Off events without a centre.
+    core : ndarray of bool of shape (n_events,) or None
+        True for events inside the cut on theta^2; the others only enter the likelihood, by their direction. None where
+        directions were not used.
+    point_spread : PointSpread or None
+        Mean point spread function of the folds.
+    estimators : tuple of classifier
+        Fitted model of each fold, if `cross_val_detect` was called with ``return_estimator=True``; else empty.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
+    >>> X, y = make_classification(3000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> found = cross_val_detect(OnOffTreeClassifier(max_depth=3), X, on, alpha=1 / 5, random_state=0)
+    >>> found.feasible, found.counts.n_on < found.uncut.n_on
+    (True, True)
+    """
+
+    on: BoolArray
+    score: FloatArray
+    selected: BoolArray
+    ratio: FloatArray | None
+    fold: NDArray[np.int64]
+    groups: NDArray[Any] | None
+    folds: tuple[Fold, ...]
+    alpha: float
+    strategy: str
+    statistic: str
+    repeats: dict[str, FloatArray]
+    permutations: dict[str, FloatArray]
+    event_alpha: FloatArray | None = None
+    required_significance: float = 5.0
+    theta: FloatArray | None = None
+    theta_squared_cut: float | None = None
+    nearby: Nearby | None = None
+    time: FloatArray | None = None
+    importances: FloatArray | None = None
+    feature_names: tuple[str, ...] | None = None
+    observations: NDArray[Any] | None = None
+    features: tuple[FeatureHistogram, ...] | None = None
+    exposure: Exposure | None = None
+    nights: NDArray[Any] | None = None
+    sky: SkyMap | None = None
+    bins: DetectionBins | None = None
+    remarks: tuple[str, ...] = ()
+    alpha_error: AlphaError | None = None
+    own_theta: FloatArray | None = None
+    core: BoolArray | None = None
+    point_spread: PointSpread | None = None
+    estimators: tuple[Any, ...] = field(default=(), repr=False)
+
+    def annotated(
+        self,
+        *,
+        theta: ArrayLike | None = None,
+        theta_squared_cut: float | None = None,
+        nearby_theta: ArrayLike | None = None,
+        own_theta: ArrayLike | None = None,
+        time: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        features: FeatureBinning | ArrayLike | None = None,
+        exposure: Exposure | None = None,
+        nights: ArrayLike | None = None,
+        sky: SkyMap | None = None,
+    ) -> Detection:
+        """Return a copy, with shared arrays, with further data for plots; None keeps an attribute as it is.
+
+        Arguments are as the attributes, but for ``nearby_theta``, the angles of nearby events, and ``features``: values
+        of shape (n_events, n_features), of which histograms are kept.
+        """
+        n_events = len(self.on)
+        found: dict[str, Any] = {"exposure": exposure, "sky": sky}
+        if theta is not None:
+            found["theta"] = _as_theta("theta", theta, n_events)
+        if theta_squared_cut is not None:
+            cut = as_scalar("theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut))
+            if cut == 0:
+                raise ValueError("theta_squared_cut must be positive, got 0")
+            found["theta_squared_cut"] = cut
+        if nearby_theta is not None:
+            if self.nearby is None:
+                raise ValueError("nearby_theta must not be given without nearby events; pass them to cross_val_detect")
+            angles, regions = (
+                _as_theta("nearby_theta", nearby_theta, len(self.nearby.score)),
+                found.get("theta", self.theta),
+            )
+            if regions is not None and (n := regions.shape[1]) != angles.shape[1]:
+                raise ValueError(f"nearby_theta must have one column per region, {n} as theta, got {angles.shape[1]}")
+            found["nearby"] = self.nearby._replace(theta=angles)
+        if own_theta is not None:
+            found["own_theta"] = np.asarray(own_theta, dtype=np.float64)
+            check_same_length(on=self.on, own_theta=found["own_theta"])
+        if time is not None:
+            found["time"] = np.asarray(time, dtype=np.float64)
+            check_same_length(on=self.on, time=found["time"])
+        if nights is not None:
+            found["nights"] = np.asarray(nights)
+            check_same_length(on=self.on, nights=found["nights"])
+        if feature_names is not None:
+            names = found["feature_names"] = tuple(map(str, feature_names))
+            if self.importances is not None and len(names) != len(self.importances):
+                raise ValueError(f"feature_names must name {len(self.importances)} features, got {len(names)}")
+        if features is not None:
+            binning = FeatureBinning.of(features, found.get("feature_names", self.feature_names))
+            if binning.n_events != n_events:
+                raise ValueError(f"features must have {n_events} rows, got {binning.n_events}")
+            found["features"] = binning.histograms(
+                self.on, self.held_out, self.selected, self.exposure_ratio, self.importances
+            )
+        return replace(self, **{name: value for name, value in found.items() if value is not None})
+
+    def with_bins(self, column: str, edges: Sequence[float], number: NDArray[np.int64]) -> Detection:
+        """Return a copy with ``bins`` of a column from the edges between them, and the number of each event's bin."""
+        outcomes, notes = [], []
+        for own in range(len(edges) + 1):
+            outcomes.append(self.outcome_of(number == own))
+            borrowed = sum(fold.bins[own].first < fold.bins[own].last for fold in self.folds if fold.bins)
+            note = f"too few events: tuned with its neighbours in {borrowed} of {len(self.folds)} folds"
+            notes.append(note if borrowed else "")
+        borders = (-np.inf, *map(float, edges), np.inf)
+        return replace(self, bins=DetectionBins(column, borders, tuple(outcomes), tuple(notes)))
+
+    @property
+    def exposure_ratio(self) -> FloatArray | float:
+        """Exposure ratio of each event where they differ, else the one of all."""
+        return self.alpha if self.event_alpha is None else self.event_alpha
+
+    @property
+    def in_likelihood(self) -> BoolArray:
+        """True for hold-out events, those beyond the cut on theta^2 included."""
+        return self.fold >= 0
+
+    @property
+    def held_out(self) -> BoolArray:
+        """True for hold-out events inside the cut on theta^2, which are counted."""
+        return self.in_likelihood if self.core is None else self.in_likelihood & self.core
+
+    @property
+    def containment_radius(self) -> tuple[float, float] | None:
+        """Radius in deg that contains 68 % of the signal, with its standard error; None where it was not fitted."""
+        fitted = self.point_spread
+        return fitted.radius if fitted is not None and fitted.n_events else None
+
+    def count(self, mask: BoolArray, alpha: FloatArray | float | None = None) -> OnOffCounts:
+        """Count the On and Off events of a mask, by default with their exposure ratios and the errors of these."""
+        if alpha is not None:
+            return count_events(self.on, mask, alpha)
+        return count_events(self.on, mask, self.exposure_ratio, self._nuisance)
+
+    def likelihood_of(self, mask: BoolArray, alpha: FloatArray | float | None = None) -> OnOffLikelihood | None:
+        """Return the likelihood of the events of a mask; None if they have no likelihood ratio."""
+        if self.ratio is None:
+            return None
+        ratios = self.exposure_ratio if alpha is None else alpha
+        own = ratios[mask] if isinstance(ratios, np.ndarray) else ratios
+        error = None if self._nuisance is None or alpha is not None else self._nuisance.select(mask)
+        return compute_likelihood(self.on[mask], self.ratio[mask], own, error)
+
+    @cached_property
+    def _nuisance(self) -> Nuisance | None:
+        """The errors of the exposure ratio of all events."""
+        return as_nuisance(self.alpha_error, self.groups, len(self.on))
+
+    def outcome_of(self, mask: BoolArray) -> Outcome:
+        """Return both statistics of the hold-out events of a mask."""
+        return Outcome(self.count(self.selected & mask), self.likelihood_of(self.in_likelihood & mask), self.statistic)
+
+    def _held_out_parts(self, labels: NDArray[Any] | None) -> list[tuple[Any, BoolArray]]:
+        """Return the groups, or other labels, that were held out, each with its events."""
+        if labels is None:
+            return []
+        of_time = labels is self.groups or labels is self.nights
+        time = self.time[self.held_out] if self.time is not None and of_time else None
+        found = number_groups(labels[self.held_out], time)[0]
+        is_date = found.dtype.kind in "mM"  # which would become a number
+        names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
+        return [(name, labels == name) for name in names]
+
+    @cached_property
+    def counts(self) -> OnOffCounts:
+        """Selected events among all hold-out events."""
+        return self.count(self.selected)
+
+    @cached_property
+    def likelihood(self) -> OnOffLikelihood | None:
+        """Likelihood of all hold-out events; None if the model has no likelihood ratio."""
+        return self.likelihood_of(self.in_likelihood)
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """Both statistics of the hold-out events."""
+        return Outcome(self.counts, self.likelihood, self.statistic)
+
+    @cached_property
+    def uncut(self) -> OnOffCounts:
+        """All hold-out events, selected or not."""
+        return self.count(self.held_out)
+
+    @cached_property
+    def counts_by_group(self) -> dict[Any, OnOffCounts]:
+        """Selected events of each group that was held out; empty where there are no groups."""
+        return {name: self.count(self.selected & own) for name, own in self._held_out_parts(self.groups)}
+
+    @cached_property
+    def counts_by_night(self) -> dict[Any, OnOffCounts]:
+        """Selected hold-out events of each night; empty where nights are not known."""
+        return {name: self.count(self.selected & own) for name, own in self._held_out_parts(self.nights)}
+
+    @cached_property
+    def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
+        """Likelihood of the events of each group that was held out; empty without groups or likelihood ratios."""
+        found = {name: self.likelihood_of(self.in_likelihood & own) for name, own in self._held_out_parts(self.groups)}
+        return {name: likelihood for name, likelihood in found.items() if likelihood is not None}
+
+    @cached_property
+    def outcomes_by_observation(self) -> dict[Any, Outcome]:
+        """Both statistics of each observation; empty where no observations were given."""
+        return {name: self.outcome_of(own) for name, own in self._held_out_parts(self.observations)}
+
+    @property
+    def thresholds(self) -> FloatArray:
+        """Threshold of each fold; NaN for classifiers without a tuned threshold."""
+        return np.array([fold.threshold for fold in self.folds])
+
+    @property
+    def reference_weights(self) -> dict[str, WeightRange]:
+        """Weight of each member of an `OnOffHybridClassifier` over the folds, by name; empty for other models."""
+        known = [fold.reference_weights for fold in self.folds if fold.reference_weights is not None]
+        values = {name: [weights[name] for weights in known] for name in (known[0] if known else ())}
+        return {name: WeightRange(float(np.mean(own)), min(own), max(own)) for name, own in values.items()}
+
+    @property
+    def significance(self) -> float:
+        """Signed significance of the hold-out events by the declared statistic; the median where it was repeated."""
+        return self.outcome.significance
+
+    @property
+    def significances(self) -> FloatArray:
+        """Signed significance of each repetition by the declared statistic."""
+        return self.repeats[self.statistic]
+
+    @property
+    def n_permutations(self) -> int:
+        """Number of permutations of On and Off."""
+        return len(self.permutations[self.statistic])
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the significance over repetitions; NaN for a single one."""
+        return self._spread(self.statistic)
+
+    def _spread(self, statistic: str) -> float:
+        values = self.repeats[statistic]
+        return float(values.std(ddof=1)) if len(values) > 1 else _NAN
+
+    @property
+    def p_value(self) -> float:
+        """Upper tail of the normal distribution at ``significance``; accurate for ``strategy="forward"``."""
+        return float(ndtr(-self.significance))
+
+    @cached_property
+    def contrasts(self) -> dict[str, float]:
+        """Significance, by each statistic, with which the features separate On from Off: by a balanced ``alpha``."""
+        if self.uncut.n_on == 0 or self.uncut.n_off == 0:
+            return {"likelihood": _NAN if self.ratio is None else 0.0, "cut": 0.0}
+        balanced = self.balanced_alpha
+        cut, likelihood = self.count(self.selected, balanced), self.likelihood_of(self.in_likelihood, balanced)
+        return Outcome(cut, likelihood, "cut").significances
+
+    @property
+    def balanced_alpha(self) -> FloatArray | float:
+        """Exposure ratio with which all hold-out events together have no excess."""
+        return self.exposure_ratio * (self.uncut.n_on / self.uncut.background)
+
+    @property
+    def permutation_p_values(self) -> dict[str, float]:
+        """Share of permutations, the identity among them, with no smaller contrast, by statistic; NaN without any."""
+        return {name: permutation_p_value(self.contrasts[name], one) for name, one in self.permutations.items()}
+
+    @property
+    def permutation_p_value(self) -> float:
+        """The one of ``permutation_p_values`` by the declared statistic."""
+        return self.permutation_p_values[self.statistic]
+
+    @cached_property
+    def curve(self) -> ThresholdCurve:
+        """Hold-out events at every cut of their score, by the mean exposure ratio: to explore, not as a result."""
+        known = self.held_out & np.isfinite(self.score)
+        on = self.on[known]  # new events may be of one class
+        return compute_cell_curve(self.score[known], on, ~on, self.alpha)
+
+    @cached_property
+    def alpha_fit(self) -> AlphaFit | None:
+        """The exposure ratio that the events themselves suggest, with any signal; None without likelihood ratios."""
+        return fit_alpha(self)
+
+    @cached_property
+    def assessment(self) -> Verdict:
+        """The verdict on this detection alone; `assess` also takes forward values and null tests."""
+        return assess(self)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the significance reaches the required one, and there are no warnings."""
+        return self.assessment.feasible
+
+    @property
+    def verdict(self) -> str:
+        """Warnings, if there are any, and the meaning of the significance in one sentence."""
+        return str(self.assessment)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers of the result by name, to be put into a table or a file."""
+        return {
+            "strategy": self.strategy,
+            "statistic": self.statistic,
+            "n_folds": len(self.folds),
+            "alpha": self.alpha,
+            "alpha_error": self.alpha_error,
+            **self.outcome.summary(),
+            "spread": self.spread,
+            "n_repeats": len(self.significances),
+            "p_value": self.p_value,
+            "permutation_p_value": self.permutation_p_value,
+            **{f"{name}_permutation_p_value": value for name, value in self.permutation_p_values.items()},
+            "n_permutations": self.n_permutations,
+            "uncut_significance": self.uncut.significance,
+            "n_held_out": int(np.count_nonzero(self.held_out)),
+            "n_events": len(self.on) if self.core is None else int(np.count_nonzero(self.core)),
+            "n_beyond_cut": int(np.count_nonzero(self.in_likelihood & ~self.held_out)),
+            "feasible": self.feasible,
+        }
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return one row per event: on, score, selected, fold; and ratio, core, group, observation where known."""
+        import pandas as pd
+
+        known = {"on": self.on, "score": self.score, "selected": self.selected, "fold": self.fold}
+        optional = {"ratio": self.ratio, "core": self.core, "group": self.groups, "observation": self.observations}
+        return pd.DataFrame({**known, **{name: values for name, values in optional.items() if values is not None}})
+
+    def folds_frame(self) -> pd.DataFrame:
+        """Return one row per fold; ``expected`` is the significance of the tuning for the number of hold-out events."""
+        import pandas as pd
+
+        names = ("n_on", "n_off", "significance")
+        rows = []
+        for fold in self.folds:
+            tuned = {} if fold.tuned is None else fold.tuned.summary()
+            # a model that was fitted elsewhere has an unknown number of training events
+            scale = float(np.sqrt(fold.n_held_out / fold.n_train)) if fold.n_train else _NAN
+            row = {"n_train": fold.n_train, "n_held_out": fold.n_held_out, "threshold": fold.threshold}
+            row |= {f"tuned_{name}": tuned.get(name, _NAN) for name in names}
+            row["expected"] = row["tuned_significance"] * scale
+            row |= {name: getattr(fold.held_out, name) for name in names}
+            rows.append(row | {"likelihood_significance": fold.likelihood_significance})
+        return pd.DataFrame(rows).rename_axis("fold")
+
+    def groups_frame(self, by: str = "group") -> pd.DataFrame:
+        """Return one row per group, or per night: both statistics, and the light curve.
+
+        ``relative_strength`` is the signal strength in units of its mean, with an interval of one sigma; NaN where the
+        mean strength is not positive. Where observation times are known, ``rate`` is the number of signal events per
+        hour by the likelihood, with its interval; ``mjd`` is the mean time of the events where times are absolute.
+        """
+        labels = self.groups if by == "group" else self.nights
+        hours = {} if self.exposure is None else getattr(self.exposure, f"by_{by}")
+        rows = {}
+        for name, own in self._held_out_parts(labels):
+            row = rows[name] = self._with_relative_strength(self.outcome_of(own).summary())
+            if (time := hours.get(str(name), 0.0)) > 0:
+                row |= {"hours": time, **{f"rate{end}": row[f"n_signal{end}"] / time for end in _ENDS}}
+            if self.time is not None and np.isfinite(when := float(np.nanmean(self.time[own]))):
+                row |= {"mjd": _UNIX_EPOCH + when / 86_400} if _UNIX_RANGE[0] < when < _UNIX_RANGE[1] else {}
+        return _frame(rows, by)
+
+    @cached_property
+    def constancy(self) -> Constancy | None:
+        """Test whether groups have the same signal rate, or strength where times are not known; None for one group."""
+        return self.compare_rates()
+
+    def compare_rates(self, by: str = "group") -> Constancy | None:
+        """Test whether groups, or nights, have the same signal rate, or strength; None where there are not several."""
+        if self.ratio is None or len(self.outcomes_by_observation) > 1:
+            return None
+        hours = {} if self.exposure is None else getattr(self.exposure, f"by_{by}")
+        parts = self._held_out_parts(self.groups if by == "group" else self.nights)
+        signals = [(hours.get(str(name), 0.0), self._signal(own)) for name, own in parts]
+        known = [(time, signal) for time, signal in signals if signal is not None]
+        if len(known) < 2:
+            return None
+        times = np.array([time for time, _ in known])
+        return compare_with_constant([signal for _, signal in known], times if (times > 0).all() else None)
+
+    def _signal(self, mask: BoolArray) -> Signal | None:
+        """Return the signal among events of a mask by the declared statistic; None if no event has a positive ratio."""
+        own, weight = (self.fold >= 0) & mask, self.ratio
+        if self.statistic == "cut" or weight is None:
+            own, weight = self.selected & mask, np.broadcast_to(self.exposure_ratio / self.alpha, self.on.shape)
+        if not (weight[own] > 0).any():
+            return None
+        alpha = np.broadcast_to(self.exposure_ratio, self.on.shape)[own]
+        return Signal(self.on[own], weight[own], alpha, self._nuisance and self._nuisance.select(own))
+
+    def limits(self, hours: float | None = None, confidence_level: float = 0.95) -> dict[str, float]:
+        """Return limits on the signal by name, by the declared statistic; empty where nothing is known about a signal.
+
+        Upper limits on signal events and strength are by CLs, those to expect without a source next to them. With
+        ``hours`` of observation, by default those of the ``exposure``, there are also rates per hour, the hours in
+        which the source is detected, and the weakest rate that is detected in 50 hours.
+        """
+        signal = self._signal(np.ones(len(self.on), dtype=np.bool_))
+        if signal is None:
+            return {}
+        strength, counts = signal.limits(confidence_level, "cls")
+        found = {"confidence_level": confidence_level, "strength_limit": strength.upper}
+        found |= {"strength_expected": strength.expected, "n_signal_limit": counts.upper}
+        found["n_signal_limit_profile"] = signal.limits(confidence_level, "profile").n_signal.upper
+        found |= {f"n_signal_{name}": getattr(counts, name) for name in ("expected_low", "expected", "expected_high")}
+        if hours is None and self.exposure is not None:
+            hours = self.exposure.total
+        if hours is not None and hours > 0:
+            hours *= float((self.fold >= 0).mean())  # events that were only trained on are not in the limits
+            required = self.required_significance
+            found |= {"hours": hours, "rate_limit": counts.upper / hours, "rate_expected": counts.expected / hours}
+            found["hours_to_detection"] = signal.hours_to(hours, required)
+            found["detectable_rate_in_50_hours"] = signal.sensitivity(hours, 50.0, required).rate
+        return found
+
+    def observations_frame(self) -> pd.DataFrame:
+        """Return one row per observation: exposure ratio, both statistics, and strength in units of the joint one."""
+        found = self.outcomes_by_observation.items()
+        rows = {name: {"alpha": one.counts.alpha, **self._with_relative_strength(one.summary())} for name, one in found}
+        return _frame(rows, "observation")
+
+    def bins_frame(self) -> pd.DataFrame:
+        """Return one row per bin: exposure ratio, both statistics, and a note; empty where there are no bins."""
+        found = () if self.bins is None else zip(self.bins.labels, self.bins.outcomes, self.bins.notes, strict=True)
+        return _frame(
+            {name: {"alpha": one.counts.alpha, **one.summary(), "note": note} for name, one, note in found}, "bin"
+        )
+
+    def _with_relative_strength(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """Add the signal strength in units of that of all events; NaN where the latter is not positive."""
+        mean = 0.0 if self.likelihood is None else self.likelihood.strength
+        unit = mean if 0 < mean < np.inf else _NAN
+        return numbers | {f"relative_{name}": numbers[name] / unit for name in numbers if name.startswith("strength")}
+
+    def __str__(self) -> str:
+        """Return both statistics, warnings and the verdict in a few lines."""
+        lines = [self._strategy_text]
+        if self.likelihood is not None:
+            lines.append(f"likelihood: {self.likelihood}")
+        lines.append(f"cut: {self.counts}")
+        for name, outcome in self._several_observations.items():
+            found = outcome.likelihood
+            by_likelihood = "" if found is None else f"likelihood {found.significance:.1f} sigma, "
+            lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
+        if len(self.significances) > 1:
+            lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
+        lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
+        lines += [*self._trained_on_text, *self._permutation_text]
+        return "\n".join([*lines, *self.remarks, str(self.assessment)])
+
+    def _repr_html_(self) -> str:
+        """Return a table of both statistics with the verdict, for notebooks; the declared statistic is in bold."""
+        rows = [*_html_rows(self.outcome, self.uncut), Row("without a cut", self.uncut.texts())]
+        for name, outcome in self._several_observations.items():
+            rows += [row._replace(name=f"{name}: {row.name}") for row in _html_rows(outcome, None)]
+        verdict = self.assessment
+        notes = [*self.remarks, *(f"Warning: {one.sentence}" for one in verdict.warnings)]
+        notes += [*self._permutation_text, *self._trained_on_text]
+        if verdict.feasible and self.strategy != "applied":
+            notes.append(
+                "The significance in bold is the one to quote."
+                if quoted_significance(self).quotable
+                else 'The pooled significance compares models; the one to quote is that of strategy="forward".'
+            )
+        caption = f"{self._strategy_text}, alpha {self.alpha:.4g}"
+        columns = ("", "On", "Off", "excess", "significance")
+        return html_table(columns, rows, caption=caption, notes=[*notes, f"{verdict.status}: {verdict.sentence}"])
+
+    @property
+    def _several_observations(self) -> dict[Any, Outcome]:
+        """Both statistics of each observation; empty unless there are several."""
+        return self.outcomes_by_observation if len(self.outcomes_by_observation) > 1 else {}
+
+    @property
+    def _strategy_text(self) -> str:
+        return self.strategy if self.strategy == "applied" else f"{self.strategy}, {len(self.folds)} folds"
+
+    @property
+    def _trained_on_text(self) -> list[str]:
+        """How many events were never held out, in one line; no line where all were."""
+        n = int(np.count_nonzero(~self.in_likelihood))
+        return [f"{n} of {len(self.on)} events were only trained on"] if n else []
+
+    @property
+    def _permutation_text(self) -> list[str]:
+        """The p-value of permutations in one line; no line without permutations."""
+        if not self.n_permutations:
+            return []
+        return [f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)"]
+
+
+def quoted_limits(detection: Detection, forward: Outcome | None = None) -> Mapping[str, float]:
+    """Return the limits to quote: those of the forward result next to a pooled detection, if it has them."""
+    known = None if detection.strategy != "pooled" or forward is None else forward.limits
+    return detection.limits() if known is None else {name: float(value) for name, value in known.items()}
+
+
+def describe_limits(limits: Mapping[str, float], required: float) -> list[str]:
+    """Return limits as sentences."""
+    if not limits:
+        return []
+    per_hour = f", {limits['rate_limit']:.3g} per hour" if "rate_limit" in limits else ""
+    band = f"{limits['n_signal_expected_low']:.1f} to {limits['n_signal_expected_high']:.1f}"
+    lines = [
+        f"Upper limit at {100 * limits['confidence_level']:g} % (CLs): {limits['n_signal_limit']:.1f} signal "
+        f"events{per_hour}, strength {limits['strength_limit']:.3g}; expected without a source: "
+        f"{limits['n_signal_expected']:.1f} ({band}) signal events."
+    ]
+    if "hours" in limits:
+        if limits["hours_to_detection"] < _LONGEST_FORECAST:
+            total, done = limits["hours_to_detection"], limits["hours"]
+            lines.append(f"This excess would reach {required:g} sigma in {total:.3g} h; {done:.3g} h were observed.")
+        rate = limits["detectable_rate_in_50_hours"]
+        lines.append(f"The weakest source with {required:g} sigma in 50 h has {rate:.3g} signal events per hour.")
+    return lines
+
+
+class QuotedSignificance(NamedTuple):
+    """The significance to quote of a search, and the strategy that it comes from."""
+
+    value: float
+    strategy: str
+
+    @property
+    def quotable(self) -> bool:
+        """Whether a detection may be quoted by it; a pooled significance only compares models."""
+        return self.strategy != "pooled"
+
+
+def quoted_significance(
+    detection: Detection, forward: Outcome | None = None, statistic: str | None = None
+) -> QuotedSignificance:
+    """Return the significance to quote: the forward one next to a pooled detection, else that of the detection."""
+    by = detection.statistic if statistic is None else statistic
+    if detection.strategy == "pooled" and forward is not None and not np.isnan(forward.significances[by]):
+        return QuotedSignificance(forward.significances[by], "forward")
+    return QuotedSignificance(detection.outcome.significances[by], detection.strategy)
+
+
+def models_table(
+    detections: Mapping[str, Detection],
+    forward: Mapping[str, Outcome] | None = None,
+    null_tests: Mapping[str, NullTest] | None = None,
+) -> pd.DataFrame:
+    """Return one row per model, and a first one for all events without a cut if these are the same for all models."""
+    import pandas as pd
+
+    rows = []
+    uncut = {(one.uncut.n_on, one.uncut.n_off): one.uncut for one in detections.values()}
+    if len(uncut) == 1:
+        [counts] = uncut.values()
+        rows.append({"model": "no cut", **counts.summary(), "cut": counts.significance, "null_significances": ()})
+    for name, found in detections.items():
+        ahead, test, signal = (forward or {}).get(name), (null_tests or {}).get(name), found.likelihood
+        row: dict[str, Any] = {"model": name, **found.counts.summary()}
+        for statistic, value in found.outcome.significances.items():
+            row[statistic], row[f"{statistic}_spread"] = value, found._spread(statistic)
+            row[f"{statistic}_forward"] = _NAN if ahead is None else ahead.significances[statistic]
+        if signal is not None:
+            row |= {"n_signal": signal.n_signal, "n_signal_error": signal.n_signal_error}
+        row["permutation_p_value"] = found.permutation_p_value
+        tested = [] if test is None else test.outcomes.values()
+        row["null_significances"] = tuple(_NAN if one.empty else one.significance for one in tested)
+        rows.append(row)
+    columns = ["n_on", "n_off", "excess", "excess_error"]
+    columns += [f"{statistic}{part}" for statistic in ("cut", "likelihood") for part in ("", "_spread", "_forward")]
+    columns += ["n_signal", "n_signal_error", "permutation_p_value", "null_significances"]
+    return pd.DataFrame(rows).set_index("model").reindex(columns=columns)
+
+
+def _as_theta(name: str, theta: ArrayLike, n_events: int) -> FloatArray:
+    angles = np.asarray(theta, dtype=np.float64)
+    if angles.ndim != 2 or len(angles) != n_events or angles.shape[1] < 2:
+        raise ValueError(f"{name} must have {n_events} rows and one column per region, got shape {angles.shape}")
+    return angles
+
+
+def _frame(rows: dict[Any, dict[str, Any]], index: str) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(index)
+
+
+def _html_rows(outcome: Outcome, everything: OnOffCounts | None) -> list[Row]:
+    """Return a row for each statistic; the likelihood is of all events, whose counts may not be known."""
+    rows = []
+    if outcome.likelihood is not None:
+        found = outcome.likelihood
+        counts = everything.texts()[:2] if everything is not None else ["", ""]
+        signal = f"{found.n_signal:.1f} ± {found.n_signal_error:.1f}"
+        cells = [*counts, signal, f"{found.significance:.1f} sigma"]
+        rows.append(Row("likelihood", cells, outcome.statistic == "likelihood"))
+    rows.append(Row("cut", outcome.counts.texts(), outcome.statistic == "cut"))
+    return rows

@@ -1,0 +1,336 @@
+"""A classifier with a threshold and a calibration for each bin of a column, such as energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from excess._utils.checks import BoolArray, FloatArray, as_int
+from excess.estimators._base import SignalCalibration, calibrate, score_events, store_parameters
+from excess.estimators._model_file import ensure, from_bytes, saveable
+from excess.estimators._threshold import BaseMetaClassifier, column_number, model_bytes, with_threads
+from excess.stats._thresholds import events_curve
+
+CUT = 0.5  # the threshold of all bins, once their scores are moved to it
+_MIN_LABELS = 20  # fewest On events, and Off events, that a bin is tuned on
+
+
+class TunedBin(NamedTuple):
+    """What a bin was tuned on, and its threshold."""
+
+    threshold: float  # on the scores of the estimator inside, before they are moved so that all bins have the same
+    first: int  # the bins whose events it was tuned on, both included; more than its own where it had too few
+    last: int
+    n_events: int  # of the bin itself that had a score
+
+
+class BinnedCalibration(NamedTuple):
+    """What scores mean for events of known bins."""
+
+    bins: tuple[SignalCalibration, ...]  # of the scores of the estimator inside
+    strength: float  # signal events for each Off event in all bins together, 0 where none has an excess
+    number: NDArray[np.int64]  # bin of each event
+    tuned: tuple[TunedBin, ...]  # thresholds, by which scores were moved
+
+    def ratio(self, score: FloatArray) -> FloatArray:
+        """Return the likelihood ratio of scores, of densities in all bins: one with more signal counts more."""
+        if self.strength == 0:
+            return np.ones(len(score))  # all events are alike
+        return self._by_bin(score, lambda own, given: own.ratio(given) * (own.strength / self.strength))
+
+    def signal_probability(self, score: FloatArray) -> FloatArray:
+        """Return the probability that an event of the On and Off regions with such a score is signal."""
+        return self._by_bin(score, lambda own, given: own.signal_probability(given))
+
+    def _by_bin(self, score: FloatArray, of_bin: Callable[[SignalCalibration, FloatArray], FloatArray]) -> FloatArray:
+        found = np.zeros(len(score))
+        for number, (own, tuned) in enumerate(zip(self.bins, self.tuned, strict=True)):
+            rows = self.number == number
+            if own.strength > 0:
+                low, high = score_ends(tuned.threshold)
+                moved = score[rows]
+                moved_back = np.where(moved > CUT, high + (moved - CUT) / (1 - CUT) * (1 - high), moved / CUT * low)
+                found[rows] = of_bin(own, moved_back)
+        return found
+
+
+def number_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.int64]:
+    """Return the bin of each value, from 0; one at an edge belongs to the bin above it, a missing one is an error."""
+    missing = np.count_nonzero(np.isnan(values))
+    if missing:
+        raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; leave these out")
+    return np.searchsorted(edges, values, side="right").astype(np.int64)
+
+
+def as_edges(edges: Any) -> FloatArray:
+    """Return the edges between bins; ValueError unless they are finite and ascend."""
+    found = np.asarray(edges, dtype=np.float64)
+    if found.ndim != 1 or not np.isfinite(found).all() or (np.diff(found) <= 0).any():
+        raise ValueError(f"edges must be finite numbers in ascending order, got {edges!r}")
+    return found
+
+
+def tuning_windows(
+    number: NDArray[np.int64], on: BoolArray, off: BoolArray, n_bins: int, enough: int
+) -> list[tuple[int, int, int]]:
+    """Return for each bin the first and last bin whose events it is tuned on, and its own number of events."""
+    n_on, n_off = (np.bincount(number[chosen], minlength=n_bins) for chosen in (on, off))
+    found = []
+    for own in range(n_bins):
+        first = last = own
+        while (first, last) != (0, n_bins - 1):
+            in_window = slice(first, last + 1)
+            of_on, of_off = int(n_on[in_window].sum()), int(n_off[in_window].sum())
+            if of_on + of_off >= enough and min(of_on, of_off) >= _MIN_LABELS:
+                break
+            first, last = max(first - 1, 0), min(last + 1, n_bins - 1)
+        found.append((first, last, int(n_on[own] + n_off[own])))
+    return found
+
+
+def move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[TunedBin]) -> FloatArray:
+    """Return scores from 0 to 1 with the threshold of each bin at 0.5, in the same order inside of a bin."""
+    moved = np.full(len(score), np.nan)
+    for own, one in enumerate(tuned):
+        rows = (number == own) & ~np.isnan(score)  # a score may be NaN, for none
+        known, (low, high) = score[rows], score_ends(one.threshold)
+        lower = CUT * known / low if low > 0 else np.zeros(len(known))
+        upper = CUT + (1 - CUT) * (known - high) / (1 - high) if high < 1 else np.ones(len(known))
+        # rounding must not move an event across
+        within = np.minimum(lower, CUT), np.maximum(upper, np.nextafter(CUT, 1.0))
+        moved[rows] = np.where(known > one.threshold, within[1], within[0])
+    return moved
+
+
+def score_ends(threshold: float) -> tuple[float, float]:
+    """Return where scores below the threshold end, and where those above it begin."""
+    if threshold < 0:  # all events are selected
+        return 0.0, 0.0
+    if threshold >= 1:  # none is
+        return 1.0, 1.0
+    return threshold, threshold
+
+
+class _BinnedState(NamedTuple):
+    """What bins have learnt; the estimator is a model file inside the file."""
+
+    learner: NDArray[np.uint8]
+    edges: Annotated[FloatArray, "edges"]
+    bin_thresholds: Annotated[FloatArray, "edges+1"]
+    bin_windows: Annotated[NDArray[np.int64], "edges+1", 3]  # first and last bin, and events
+    bin: dict[int, SignalCalibration]
+    strength: float
+    has_estimator: bool
+
+
+@saveable
+class OnOffBinnedClassifier(BaseMetaClassifier):
+    """One On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
+
+    One estimator learns from the events of all bins. Then each bin gets the threshold that is best for its own events,
+    and its own calibration. A bin with too few events is tuned together with its neighbours.
+
+    Parameters
+    ----------
+    estimator : classifier or None, default=None
+        What learns; by default an `OnOffForestClassifier`. It is cloned. Its scores must lie between 0 and 1.
+    column : int or str, default=0
+        The column of X that the bins are of: its number, or its name in a DataFrame.
+    edges : sequence of float, default=()
+        Edges between the bins, ascending: two edges make three bins. An event at an edge belongs to the bin above it.
+        Without edges there is one bin.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+    passthrough : bool, default=True
+        Whether the estimator learns from the column, too.
+    min_events : int, default=1000
+        Events that a bin needs for a threshold and a calibration of its own. Where it has fewer, or fewer than 20 On or
+        Off events, it is tuned with the events of its neighbours, and of theirs, until there are enough.
+    cv : "auto", "oob", int, splitter or iterable, default="auto"
+        Where the scores come from on which thresholds are tuned: out of the bag of the estimator where it has such
+        scores, else out of five folds.
+    threshold, threshold_tolerance, n_threshold_bootstrap
+        As for `OnOffForestClassifier`, in each bin; the bins share the tolerance.
+    n_jobs, random_state
+        As for `OnOffHybridClassifier`.
+
+    Attributes
+    ----------
+    estimator_ : classifier
+        Fitted on all events.
+    bins_ : tuple of TunedBin
+        For each bin its threshold, and the bins whose events it was tuned on.
+    threshold_ : float
+        0.5: scores are moved so that the threshold of each bin is at 0.5, and keep their order inside of a bin.
+    calibrations_ : tuple of SignalCalibration
+        The probability of signal as a function of the estimator's score, by bin.
+    calibration_ : SignalCalibration
+        The same for the moved scores of all bins; ``signal_ratio`` and ``predict_signal_proba`` use those of the bins.
+    curve_, classes_, n_features_in_, feature_names_in_
+        As for `OnOffForestClassifier`.
+
+    Notes
+    -----
+    The edges are part of the model, so choose them before labels are looked at. A column that knows where an event
+    comes from, such as an angle to the source, must not be binned, as it must not be a feature.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffBinnedClassifier, OnOffForestClassifier, inject_label_noise
+    >>> X, truth = make_classification(6000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(truth, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> energy = np.random.default_rng(0).lognormal(size=6000)
+    >>> forest = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
+    >>> model = OnOffBinnedClassifier(forest, 0, edges=[1.0, 8.0], alpha=1 / 5, passthrough=False, random_state=0)
+    >>> model = model.fit(np.column_stack([energy, X]), on)
+    >>> [(tuned.first, tuned.last, tuned.n_events) for tuned in model.bins_]
+    [(0, 0, 3060), (1, 1, 2828), (1, 2, 112)]
+    """
+
+    _in_state = ("estimator", "edges")
+    edges: Sequence[float]
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        column: int | str = 0,
+        edges: Sequence[float] = (),
+        alpha: float | None = None,
+        *,
+        passthrough: bool = True,
+        min_events: int = 1000,
+        cv: Any = "auto",
+        threshold: str | Callable[..., float] | float = "significance",
+        threshold_tolerance: float = 9.0,
+        n_threshold_bootstrap: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        store_parameters(self, locals())
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from the events of all bins, and tune each bin.
+
+        X is a DataFrame where ``column`` is a name. Labels, ``groups``, which are not split between training and
+        tuning, and ``sample_weight`` are those of `OnOffHybridClassifier`.
+        """
+        alpha, rule, random = self._check_settings()
+        edges = as_edges(self.edges)
+        enough = as_int("min_events", self.min_events, minimum=1)
+        events = self._training_events(X, y, groups, sample_weight)
+        features, number = self._split(events.X)
+        estimator, score = self._learn(self._learner(alpha, random), features, events)
+        on, known = events.on, events.known(score)
+        if ((score[known] < 0) | (score[known] > 1)).any():
+            raise ValueError("the scores of estimator must lie between 0 and 1; give a classifier with predict_proba")
+
+        # squared significances of bins add up, so the bins share what may be lost
+        rule = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
+        seed = int(random.randint(2**31 - 1))
+        score = np.where(known, score, np.nan)
+        tuned, calibrations = [], []
+        for first, last, own in tuning_windows(number, on & known, ~on & known, len(edges) + 1, enough):
+            chosen = (number >= first) & (number <= last)
+            threshold, curve = rule(on[chosen], score[chosen], alpha, seed, events.weights_of(chosen))
+            tuned.append(TunedBin(threshold, first, last, own))
+            calibrations.append(calibrate(curve))
+        moved = move_by_bin(score, number, tuned)
+        curve = events_curve(on[known], moved[known], alpha, events.weights_of(known))
+        n_off = np.bincount(number[known & ~on], events.weights_of(known & ~on), len(tuned))
+
+        # nothing is set before all has succeeded
+        self.estimator_, self.bins_, self.calibrations_ = estimator, tuple(tuned), tuple(calibrations)
+        self._strength = float(np.average([own.strength for own in calibrations], weights=np.maximum(n_off, 1e-9)))
+        self.threshold_, self.curve_, self.calibration_ = CUT, curve, calibrate(curve)
+        self.classes_ = events.classes
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return scores of Off and On, the *noisy* classes; shape (n_events, 2).
+
+        The second column is the score of the estimator, moved so that the threshold of each bin is at 0.5. It is no
+        probability of On; ``predict_signal_proba`` is a probability.
+        """
+        check_is_fitted(self)
+        features, number = self._split(self._validated(X, reset=False))
+        score = move_by_bin(score_events(with_threads(self.estimator_, self.n_jobs), features), number, self.bins_)
+        return np.column_stack([1 - score, score])
+
+    def calibration_of(self, X: Any) -> BinnedCalibration:  # type: ignore[override]
+        """Return what scores mean, each event by the calibration of its bin."""
+        check_is_fitted(self)
+        return BinnedCalibration(self.calibrations_, self._strength, self.bin_numbers(X), self.bins_)
+
+    def bin_numbers(self, X: Any) -> NDArray[np.int64]:
+        """Return the bin of each event, from 0 to the number of edges; shape (n_events,)."""
+        column = column_number("column", self.column, getattr(X, "columns", None), np.shape(X)[1])
+        return number_bins(
+            np.asarray(_safe_indexing(X, column, axis=1), dtype=np.float64).reshape(-1), as_edges(self.edges)
+        )
+
+    @property
+    def feature_importances_(self) -> FloatArray:
+        """Importance of each feature in the estimator inside; 0 for a column of bins that it does not see."""
+        check_is_fitted(self)
+        own = np.asarray(self.estimator_.feature_importances_, dtype=np.float64)
+        return own if self.passthrough else np.insert(own, self._column_in_training(), 0.0)
+
+    def _get_state(self) -> _BinnedState:
+        return _BinnedState(
+            model_bytes("what learns in all bins", self.estimator_),
+            as_edges(self.edges),
+            np.array([own.threshold for own in self.bins_]),
+            np.array([own[1:] for own in self.bins_], dtype=np.int64),
+            dict(enumerate(self.calibrations_)),
+            self._strength,
+            self.estimator is not None,
+        )
+
+    def _set_state(self, state: _BinnedState) -> None:
+        self.estimator_ = from_bytes(state.learner)
+        self.edges = tuple(as_edges(state.edges).tolist())
+        n_bins = len(state.edges) + 1
+        ensure(not np.isnan(state.bin_thresholds).any(), "a bin has no threshold")
+        first, last, n_events = state.bin_windows.T
+        own = np.arange(n_bins)
+        inside = (first >= 0) & (first <= own) & (last >= own) & (last < n_bins) & (n_events >= 0)
+        ensure(inside.all(), "a bin was tuned on bins that do not exist")
+        columns = zip(state.bin_thresholds.tolist(), state.bin_windows.tolist(), strict=True)
+        self.bins_ = tuple(TunedBin(threshold, *window) for threshold, window in columns)
+        ensure(list(state.bin) == own.tolist(), "its calibrations are not those of its bins")
+        self.calibrations_ = tuple(state.bin.values())
+        self._strength = state.strength
+        ensure(0 <= self._strength < np.inf, "its strength is not a number")
+        if state.has_estimator:
+            self.estimator = clone(self.estimator_)
+
+    def _split(self, X: Any) -> tuple[Any, NDArray[np.int64]]:
+        """Return the features for the estimator, and the bin of each event."""
+        number = self.bin_numbers(X)
+        if self.passthrough:
+            return X, number
+        column = column_number("column", self.column, getattr(X, "columns", None), X.shape[1])
+        kept = [other for other in range(X.shape[1]) if other != column]
+        if not kept:
+            raise ValueError("X has no features besides the column of the bins; give features to learn from")
+        return _safe_indexing(X, kept, axis=1), number
+
+    def _column_in_training(self) -> int:
+        """Return the number of the column of the bins among the features of the training."""
+        return column_number("column", self.column, getattr(self, "feature_names_in_", None), self.n_features_in_)
+
+
+def learner_of(model: Any) -> Any:
+    """Return the fitted estimator that learns in all bins; a model without bins is its own."""
+    return model.estimator_ if isinstance(model, OnOffBinnedClassifier) else model

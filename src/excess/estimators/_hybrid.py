@@ -1,0 +1,346 @@
+"""A classifier that learns from On and Off labels, and how far to trust others, such as one trained on simulations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from excess._utils.checks import FloatArray, as_labels
+from excess.estimators._base import SignalCalibration, calibrate, check_classifier, score_events, store_parameters
+from excess.estimators._model_file import as_json, ensure, from_bytes, saveable
+from excess.estimators._threshold import BaseMetaClassifier, column_number, model_bytes, with_threads
+from excess.stats._thresholds import events_curve
+
+DROP = "drop"  # in place of an estimator: references alone
+LABELS = "On/Off"  # name of the member that learns from labels alone
+LABELS_AND_REFERENCES = "On/Off with references"
+"""Name of the member that learns from labels, with the scores of references as features."""
+_TEMPERATURE = 8.0
+"""A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
+
+
+class HybridMember(NamedTuple):
+    """One source of knowledge: a reference, ``"On/Off"`` or ``"On/Off with references"``."""
+
+    name: str
+    log_likelihood: float  # of the labels, under its calibrated out-of-bag or out-of-fold scores
+    trust: float  # its weight; those of all members add up to 1
+
+
+class _HybridState(NamedTuple):
+    """What a hybrid has learnt; models are model files inside the file, names and columns are text."""
+
+    reference: dict[int, NDArray[np.uint8]]  # those that are models, by number
+    learner: dict[int, NDArray[np.uint8]]
+    member: dict[int, SignalCalibration]
+    log_likelihoods: Annotated[FloatArray, "members"]
+    trust: Annotated[FloatArray, "members"]
+    hybrid: str  # JSON
+    has_estimator: bool
+
+
+@saveable
+class OnOffHybridClassifier(BaseMetaClassifier):
+    """On/Off learning with references, each weighted by how well it explains the labels.
+
+    A reference is a classifier that was trained on something else, such as simulated gammas and protons, or a column of
+    scores, such as the gammaness of another analysis. References, a learner of the labels alone, and one that has the
+    references as further features are averaged, weighted by how likely they make the labels of events that they have
+    not seen. See ``docs/simulation.md``.
+
+    Parameters
+    ----------
+    references : mapping of str to classifier, str or int, or None, default=None
+        By name: a fitted classifier, which stays as it is; or the name, or number, of the column of X that holds a
+        score. Such columns are no features of the learner of labels alone. A model file keeps columns, classifiers of
+        this package, ONNX models, and `sklearn.ensemble.HistGradientBoostingClassifier` of numerical features.
+    estimator : classifier, "drop" or None, default=None
+        What learns from the labels; by default an `OnOffForestClassifier`. It is cloned. With ``"drop"`` nothing does:
+        labels only weight the references.
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+    cv : "oob", int, splitter or iterable, default="oob"
+        Where the scores come from by which members are assessed: out of the bag of ``estimator``, or out of folds.
+    trained_on : mapping of str to sequence, or None, default=None
+        The groups, such as nights, that a reference was trained on, by its name. Events of these groups are an error.
+    threshold, threshold_tolerance, n_threshold_bootstrap
+        As for `OnOffForestClassifier`, on the scores by which members are assessed.
+    n_jobs : int or None, default=None
+        Folds that are fitted at the same time; threads of the default estimator, and of all On/Off classifiers when
+        events are scored.
+    random_state : int, RandomState instance or None, default=None
+        Seed of everything random.
+
+    Attributes
+    ----------
+    members_ : tuple of HybridMember
+        What is averaged: the references in their order, the learner of labels with them, and without them.
+    trust_ : dict of str to float
+        The weight of each member, by name; they add up to 1.
+    estimators_ : dict of str to classifier
+        The fitted learners, by the names of their members.
+    threshold_, curve_, calibration_, classes_, n_features_in_, feature_names_in_
+        As for `OnOffForestClassifier`.
+
+    Notes
+    -----
+    A reference must not have been trained on events that it is assessed by, nor on any of their groups: not here, nor
+    by `cross_val_detect`. Give ``trained_on`` where it has seen observed events, so that this is checked.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from excess import OnOffHybridClassifier, inject_label_noise
+    >>> X, truth = make_classification(6000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(truth, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> simulated = LogisticRegression().fit(X[:2000], truth[:2000])
+    >>> model = OnOffHybridClassifier({"simulation": simulated}, alpha=1 / 5, random_state=0)
+    >>> model = model.fit(X[2000:4000], on[2000:4000])
+    >>> {name: round(trust, 2) for name, trust in model.trust_.items()}
+    {'simulation': 0.08, 'On/Off with references': 0.23, 'On/Off': 0.69}
+    """
+
+    _in_state = ("references", "estimator", "trained_on")
+
+    def __init__(
+        self,
+        references: Mapping[str, Any] | None = None,
+        estimator: Any = None,
+        alpha: float | None = None,
+        *,
+        cv: Any = "oob",
+        trained_on: Mapping[str, Any] | None = None,
+        threshold: str | Callable[..., float] | float = "significance",
+        threshold_tolerance: float = 9.0,
+        n_threshold_bootstrap: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        store_parameters(self, locals())
+
+    def __sklearn_clone__(self) -> Self:
+        """Return a copy that is not fitted; references are shared, because they are not fitted here."""
+        parameters = self.get_params(deep=False)
+        learner = parameters.pop("estimator")
+        shared = {name: parameters.pop(name) for name in ("references", "trained_on")}
+        copied = {name: clone(value, safe=False) for name, value in parameters.items()}
+        return type(self)(**shared, **copied, estimator=clone(learner, safe=False))
+
+    def fit(
+        self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from On and Off events, and how far to trust each reference.
+
+        X is a DataFrame where references are columns by name, or know their features by name. Labels are of two
+        classes; the larger one in sorted order is On. ``groups``, such as nights, are not split between training and
+        assessment: with ``cv="oob"``, out of the bag means out of the group. ``sample_weight`` is the number of events
+        that each event stands for, at least 0. Trust, threshold and calibration count them, and so does the learner, if
+        its ``fit`` takes a ``sample_weight``; ``threshold`` must be ``"significance"``, ``"f1"`` or a number.
+        """
+        alpha, rule, random = self._check_settings()
+        references = self._checked_references()
+        events = self._training_events(X, y, groups, sample_weight)
+        if events.groups is not None:
+            self.check_groups(events.groups)
+        features, scores = self._split(events.X, references)
+        inputs = self._inputs(features, scores)
+        learner = self._learner(alpha, random) if inputs else None
+        fitted: dict[str, Any] = {}
+        for name, own in inputs.items():
+            fitted[name], scores[name] = self._learn(learner, own, events)
+        on, known = events.on, events.known(*scores.values())
+        of_known = events.weights_of(known)
+        calibrations, likelihood = {}, {}
+        for name, own in scores.items():
+            calibrations[name] = calibrate(events_curve(on[known], own[known], alpha, of_known))
+            on_probability = calibrations[name].on_probability_at(own[known])
+            terms = np.log(np.where(on[known], on_probability, 1 - on_probability))
+            likelihood[name] = float(terms.sum() if of_known is None else terms @ of_known)
+        weights = np.exp((np.array(list(likelihood.values())) - max(likelihood.values())) / _TEMPERATURE)
+        weights /= weights.sum()
+        members = tuple(map(HybridMember, likelihood, likelihood.values(), weights.tolist()))
+        score = np.where(known, _average(members, calibrations, scores), np.nan)
+        threshold, curve = rule(on, score, alpha, int(random.randint(2**31 - 1)), events.weights)
+
+        # nothing is set before all has succeeded
+        self.members_, self.estimators_, self._calibrations = members, fitted, calibrations
+        self.threshold_, self.curve_, self.calibration_ = threshold, curve, calibrate(curve)
+        self.classes_ = events.classes
+        return self
+
+    @property
+    def trust_(self) -> dict[str, float]:
+        """The weight of each member, by name."""
+        return {member.name: member.trust for member in self.members_}
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Return probabilities of the *noisy* classes, Off and On; shape (n_events, 2).
+
+        The second column is the score: the mean over the members' probabilities of On, by their trust.
+        """
+        check_is_fitted(self)
+        features, scores = self._split(self._validated(X, reset=False), self._checked_references())
+        for name, own in self._inputs(features, scores).items():
+            scores[name] = score_events(with_threads(self.estimators_[name], self.n_jobs), own)
+        score = _average(self.members_, self._calibrations, scores)
+        return np.column_stack([1 - score, score])
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether columns of references in X have a use: a hybrid of classifiers alone takes the features only."""
+        is_column = (isinstance(own, (str, int, np.integer)) for own in (self.references or {}).values())
+        return not isinstance(self.estimator, str) or any(is_column)
+
+    def check_groups(self, groups: ArrayLike) -> None:
+        """Raise ValueError if a reference was trained on one of these groups of events, such as nights."""
+        present = set(np.unique(as_labels(groups, name="groups")).tolist())
+        for name, seen in (self.trained_on or {}).items():
+            shared = sorted(present & set(np.asarray(seen).tolist()))
+            if shared:
+                raise ValueError(
+                    f"reference {name!r} was trained on events of group {shared[0]!r}, which is among these"
+                )
+
+    def _get_state(self) -> _HybridState:
+        instead = "; or export it to ONNX, and give it as an OnnxClassifier"
+        models, described = {}, []
+        for number, (name, reference) in enumerate(self._checked_references().items()):
+            column: str | int | None = reference if isinstance(reference, str) else None
+            if isinstance(reference, (int, np.integer)):
+                column = int(reference)
+            if column is None:
+                models[number] = model_bytes(f"reference {name!r}", reference, instead)
+            described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
+        learners = {name: model_bytes(f"what learns {name}", model) for name, model in self.estimators_.items()}
+        text = as_json({"references": described, "members": list(self.trust_), "learners": list(learners)})
+        return _HybridState(
+            models,
+            dict(enumerate(learners.values())),
+            dict(enumerate(self._calibrations[member.name] for member in self.members_)),
+            np.array([member.log_likelihood for member in self.members_]),
+            np.array([member.trust for member in self.members_]),
+            json.dumps(text),
+            self.estimator is not None,
+        )
+
+    def _set_state(self, state: _HybridState) -> None:
+        text = json.loads(state.hybrid)
+        references: dict[str, Any] = {}
+        for number, own in enumerate(text["references"]):
+            column = own["column"]
+            ensure(column is None or type(column) in (str, int), "a reference is neither a model nor a column")
+            references[str(own["name"])] = from_bytes(state.reference.pop(number)) if column is None else column
+        ensure(not state.reference, "a model is none of its references")
+        self.references = references or None
+        seen = {own["name"]: own["trained_on"] for own in text["references"] if own["trained_on"] is not None}
+        self.trained_on = seen or None
+        learners = [LABELS_AND_REFERENCES, LABELS] if references else [LABELS]
+        if references and not text["learners"]:
+            learners = []
+        members = [*references, *learners]
+        ensure(text["learners"] == learners, "its learners are not those of its references")
+        ensure(text["members"] == members, "its members are not its references and learners")
+        models = (from_bytes(own) for own in state.learner.values())
+        self.estimators_ = dict(zip(learners, models, strict=True))
+        self._calibrations = dict(zip(members, state.member.values(), strict=True))
+        trust = state.trust
+        ensure((trust >= 0).all() and abs(trust.sum() - 1) < 1e-9, "the trust in its members does not add up")
+        columns = zip(members, state.log_likelihoods.tolist(), trust.tolist(), strict=True)
+        self.members_ = tuple(HybridMember(*own) for own in columns)
+        if state.has_estimator or not learners:
+            self.estimator = clone(self.estimators_[LABELS]) if learners else DROP
+
+    def _checked_references(self) -> dict[str, Any]:
+        """Return the references; each is a column or a fitted classifier."""
+        references = {} if self.references is None else self.references
+        if not isinstance(references, Mapping):
+            raise TypeError(f"references must be a mapping of names to classifiers, got {type(references).__name__}")
+        for name, reference in references.items():
+            if name in (LABELS, LABELS_AND_REFERENCES) or not isinstance(name, str):
+                raise ValueError(f"references must have texts as names, and not {LABELS!r}; got {name!r}")
+            if not isinstance(reference, (str, int, np.integer)):
+                check_classifier(reference, f"reference {name!r}")
+                check_is_fitted(reference)
+        if isinstance(self.estimator, str) and (self.estimator != DROP or not references):
+            raise ValueError(
+                f"estimator must be a classifier, None, or {DROP!r} with references; got {self.estimator!r}"
+            )
+        unknown = sorted(set(self.trained_on or {}) - set(references))
+        if unknown:
+            raise ValueError(f"trained_on names {unknown[0]!r}, which is none of the references")
+        return dict(references)
+
+    def _find_columns(self, names: Any, n_columns: int) -> tuple[dict[str, int], list[int]]:
+        """Return the column of each reference that is one, and the columns of features."""
+        columns = {
+            name: column_number(f"reference {name!r}", own, names, n_columns)
+            for name, own in (self.references or {}).items()
+            if isinstance(own, (str, int, np.integer))
+        }
+        kept = [number for number in range(n_columns) if number not in columns.values()]
+        if not kept:
+            raise ValueError("X has no features besides the columns of references; give features to learn from")
+        return columns, kept
+
+    def _inputs(self, features: FloatArray, scores: dict[str, FloatArray]) -> dict[str, FloatArray]:
+        """Return the features of each learner, with and without the scores of references, by its name."""
+        if isinstance(self.estimator, str):
+            return {}
+        with_references = {LABELS_AND_REFERENCES: np.column_stack([features, *scores.values()])} if scores else {}
+        return {**with_references, LABELS: features}
+
+    def _split(self, X: Any, references: dict[str, Any]) -> tuple[FloatArray, dict[str, FloatArray]]:
+        """Return the features for the learner, and the scores of references."""
+        columns, kept = self._find_columns(getattr(X, "columns", None), X.shape[1])
+        features = X if len(kept) == X.shape[1] else _safe_indexing(X, kept, axis=1)
+        scores = {}
+        for name, reference in references.items():
+            if name in columns:
+                found = np.asarray(_safe_indexing(X, columns[name], axis=1), dtype=np.float64).reshape(-1)
+            else:
+                known = _features_of(name, reference, X, features)
+                found = score_events(with_threads(reference, self.n_jobs), known)
+            n_bad = np.count_nonzero(~np.isfinite(found))
+            if n_bad:
+                raise ValueError(
+                    f"reference {name!r} has no finite score for {n_bad} of {len(found)} events; drop them"
+                )
+            scores[name] = found
+        return check_array(features, dtype=np.float64, ensure_all_finite=self._finite, input_name="X"), scores
+
+
+def _average(
+    members: tuple[HybridMember, ...], calibrations: Mapping[str, SignalCalibration], scores: Mapping[str, FloatArray]
+) -> FloatArray:
+    """Return the mean of the members' probabilities of On, by their trust."""
+    total = np.zeros(len(next(iter(scores.values()))))
+    for member in members:
+        total += member.trust * calibrations[member.name].on_probability_at(scores[member.name])
+    return total
+
+
+def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:
+    """Return the features that a reference was trained on."""
+    wanted = getattr(reference, "feature_names_in_", None)
+    if wanted is not None and hasattr(X, "columns"):
+        missing = [feature for feature in wanted if feature not in X.columns]
+        if missing:
+            raise ValueError(f"reference {name!r} needs features that X does not have: {', '.join(map(str, missing))}")
+        return X[list(wanted)]
+    n_wanted = getattr(reference, "n_features_in_", None)
+    n_given = features.shape[1]
+    if n_wanted is not None and n_wanted != n_given:
+        raise ValueError(
+            f"reference {name!r} needs {n_wanted} features, but X has {n_given} without the columns of references; "
+            "give a DataFrame with the names that it was trained on"
+        )
+    # a reference that was trained without names would wonder about them
+    return np.asarray(features) if wanted is None else features

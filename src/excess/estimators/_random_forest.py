@@ -1,0 +1,712 @@
+"""A random forest on On and Off events, with a threshold tuned on its out-of-bag scores.
+
+It averages over configurations of trees, its members, weighted by how likely they make the labels out of bag. A small
+forest of every member is grown first, on a sample of the events. Its out-of-bag likelihood gives the number of trees of
+the final forest that the member gets, and the uninformative features that are left out: these are eliminated step by
+step, by what they contribute to the likelihood, and the best set of features on that path is kept. All trees count the
+same, so the whole is one forest.
+
+Where many forests are fitted on similar events, such as growing blocks of an observation, one of them can choose for
+all: ``configuration_`` is its choice of members and features as text, and a forest with this text as its parameter
+``configuration`` grows its trees at once.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import Annotated, Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
+from sklearn.utils.validation import check_is_fitted
+
+from excess._utils.checks import BoolArray, FloatArray, as_choice, as_int, as_random_state, as_scalar_alpha, exact_sum
+from excess._utils.rng import LARGEST_FACTOR, bag_limit, bottom_rows
+from excess._utils.threads import n_threads, progress_bar
+from excess.estimators._base import calibrate, calibrated_log_likelihood, store_parameters
+from excess.estimators._forest import ensemble
+from excess.estimators._forest.ensemble import WHOLE, Bag, BaggedTrees, GrowthSettings, Tick, TreeSettings, tree_keys
+from excess.estimators._forest.splitting import CRITERIA, SPLITTERS
+from excess.estimators._model_file import ensure, saveable
+from excess.estimators._tree import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
+from excess.stats._kernels import count_labels, count_labels_without
+from excess.stats._thresholds import OutOfBagRule, ThresholdCurve, out_of_bag_rule
+
+PILOT_TREES = 30  # trees of a member's first small forest
+ASSESSING_TREES = 60
+"""Trees of each member that assesses features: a feature adds little, which 30 trees are too few to measure."""
+N_CELLS = 1 << 16  # cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood
+_STEPS = 1024  # steps of an event in which the weights of events are counted in these cells
+_TEMPERATURE = _CLEARLY = 8.0
+"""A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
+_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25
+"""What the log-likelihood has to gain when features are left out, and for each of them: they were chosen by it."""
+CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000
+"""Events on which features and members are chosen, also where the signal is too weak for the former."""
+BAG_EVENTS = 50_000  # a tree sees the geometric mean of this number and that of all events, if that is more
+MAX_LEAVES = 2048  # of a tree of a chosen member
+_WEAK_GAIN, _WEAK_TREES = 20.0, 2  # in log-likelihood; times as many trees assess features there
+_FEWEST_TREES = 120  # unless fewer are wanted, on any number of events
+_SHARE_DROPPED = 0.3  # of the features that are left, in each step of their elimination
+_LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination ends
+
+LabelCounts = NDArray[Any]
+"""Off and On events in each cell of scores: the last two axes are (2, N_CELLS). Floats where events have weights."""
+
+
+class Member(NamedTuple):
+    """A configuration of trees."""
+
+    splitter: str
+    min_samples_leaf: int
+    max_features: Any
+
+
+MEMBERS = (
+    Member("best", 40, "sqrt"),
+    Member("best", 160, "sqrt"),
+    Member("best", 40, 0.5),
+    Member("best", 160, 0.5),
+    Member("random", 20, None),
+    Member("random", 60, None),
+    Member("random", 160, None),
+    # tried where the next larger leaves are better than those of twice to four times their size
+    Member("best", 10, "sqrt"),
+    Member("best", 3, "sqrt"),
+    Member("best", 10, 0.5),
+    Member("random", 5, None),
+)
+"""What ``min_samples_leaf="auto"`` averages over; the largest leaves of a splitter and of features come first."""
+
+
+class TreeGrower(Protocol):
+    """Grows trees on events, wherever these are."""
+
+    n_events: int
+    n_features: int
+
+    def sample(self, n_events: int) -> GrowerInMemory:
+        """Return a grower on at most so many events, chosen by hashes of their row numbers."""
+
+    def grow(self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None) -> list[Any]:
+        """Return the nodes of each tree."""
+
+    def assemble(self, tables: list[Any]) -> GrownTrees:
+        """Return trees that score events by On fractions, from the nodes of each."""
+
+
+class MemberShare(NamedTuple):
+    """A member and its part of a forest."""
+
+    splitter: str
+    min_samples_leaf: int
+    max_features: int  # features that a node looks at
+    log_likelihood: float  # of its first small forest; NaN where there is none
+    n_trees: int
+
+
+@dataclass(frozen=True)
+class GrownForest:
+    """All trees of a forest, and how they came about."""
+
+    trees: GrownTrees
+    keys: NDArray[np.uint64]  # of each tree
+    members: tuple[MemberShare, ...]
+    used: NDArray[np.int64]  # features that nodes could look at
+
+
+class Configuration(NamedTuple):
+    """Members with their numbers of trees, and the features that they use."""
+
+    members: tuple[Member, ...]
+    n_trees: tuple[int, ...]
+    features: tuple[int, ...]
+
+    @classmethod
+    def of_text(cls, text: Any) -> Configuration:
+        """Read the text of a ``configuration_``; ValueError names the parameter."""
+        try:
+            found = json.loads(text)
+            members = tuple(
+                Member(
+                    as_choice("splitter", own[0], tuple(SPLITTERS)), *(as_int("size", n, minimum=1) for n in own[1:3])
+                )
+                for own in found["trees"]
+            )
+            n_trees = tuple(as_int("trees", own[3], minimum=1) for own in found["trees"])
+            features = tuple(as_int("feature", number, minimum=0) for number in found["features"])
+            if not members or not features or list(features) != sorted(set(features)):
+                raise ValueError("no trees, or features that do not ascend")
+        except (TypeError, ValueError, LookupError) as error:
+            raise ValueError(
+                f"configuration must be the configuration_ of a fitted forest, got {text!r:.80} ({error})"
+            ) from error
+        return cls(members, n_trees, features)
+
+    def text(self) -> str:
+        """Return the text that `of_text` reads."""
+        trees = [[*member, n] for member, n in zip(self.members, self.n_trees, strict=True)]
+        return json.dumps({"trees": trees, "features": self.features})
+
+    def used(self, n_features: int) -> NDArray[np.int64]:
+        """Return the features, of so many."""
+        if self.features[-1] >= n_features or max(own.max_features for own in self.members) > len(self.features):
+            raise ValueError(f"configuration is for more features than the {n_features} of X")
+        return np.array(self.features)
+
+
+class _Assessed(NamedTuple):
+    """Features, and what the trees of some members on them have found."""
+
+    used: NDArray[np.int64]
+    forest: BaggedTrees
+    log_likelihood: float
+    gain: float  # in log-likelihood, compared with one probability for all events
+    n_trees: int  # of each member
+    grown: dict[int, list[Any]]  # the first trees of each
+
+
+class _Choice(NamedTuple):
+    """Features, the number of trees of each member, likelihoods of those that were tried, and trees to keep."""
+
+    used: NDArray[np.int64]
+    n_trees: list[int]
+    likelihood: dict[int, float]
+    grown: dict[int, list[Any]]  # the first trees of members
+
+
+@dataclass(frozen=True)
+class ForestPlan:
+    """What the parameters of a forest mean for its growth, wherever its events are."""
+
+    alpha: float
+    members: tuple[Member, ...]
+    criteria: Sequence[int]  # of the trees of a member, in turn
+    n_trees: int
+    max_depth: int | None
+    screens: bool  # whether uninformative features are left out
+    rule: OutOfBagRule  # how the threshold is tuned
+    seed: int  # of everything random
+    verbose: bool
+    given: Configuration | None = None  # a choice that was made before
+
+    def grow(self, grower: TreeGrower) -> GrownForest:
+        """Grow the forest; the progress bar counts trees, but for those of forests on fewer features."""
+        n_members, chooses = len(self.members), len(self.members) > 1 and self.given is None
+        n_tried = n_members * self._n_pilot + len(self._assessors) * (self._n_assess - self._n_pilot) * self.screens
+        with progress_bar("Growing trees", self.n_trees + chooses * n_tried, shown=self.verbose) as tick:
+            choice = _Choice(np.arange(grower.n_features), [self.n_trees], {}, {})
+            if self.given is not None:
+                n_trees = min(sum(self.given.n_trees), self.n_trees)
+                shares = share_trees(np.array(self.given.n_trees), n_trees)
+                choice = _Choice(self.given.used(grower.n_features), shares, {}, {})
+            elif chooses:
+                choice = self._choose(grower, tick)
+            used, counts, likelihood, grown = choice
+            # the trees that were not grown for the choice, all of them together
+            wanted = [self._trees(number, n, grower, used) for number, n in enumerate(counts)]
+            more = [tree for number, trees in enumerate(wanted) for tree in trees[len(grown.get(number, [])) :]]
+            tick(self.n_trees - len(more))
+            settings = self._settings(used, self._bag_size(grower.n_events) / grower.n_events)
+            rest = iter(grower.grow(more, settings, tick) if more else [])
+        tables = []
+        for number, trees in enumerate(wanted):
+            first = grown.get(number, [])[: len(trees)]
+            tables += [*first, *(next(rest) for _ in trees[len(first) :])]
+        members = tuple(
+            MemberShare(member.splitter, *self._sizes(member, grower, used), likelihood.get(number, np.nan), n)
+            for number, (member, n) in enumerate(zip(self.members, counts, strict=True))
+        )
+        return GrownForest(grower.assemble(tables), _keys([tree for trees in wanted for tree in trees]), members, used)
+
+    def _bag_size(self, n_events: int) -> float:
+        """Return the events in the bag of a tree, by their bootstrap weights."""
+        thins = self.given is not None or len(self.members) > 1
+        return math.sqrt(BAG_EVENTS * n_events) if thins and n_events > BAG_EVENTS else n_events
+
+    def _settings(self, used: NDArray[np.int64], share: float = 1.0) -> GrowthSettings:
+        """Return what shapes all trees besides the events; ``share`` of the events are in a bag."""
+        max_depth = None if self.max_depth is None else min(self.max_depth, 2**31 - 1)
+        return GrowthSettings(max_depth, self.alpha, used, limit=bag_limit(share))
+
+    @property
+    def _n_pilot(self) -> int:
+        return min(PILOT_TREES, self.n_trees)
+
+    @property
+    def _n_assess(self) -> int:
+        return min(ASSESSING_TREES, self.n_trees)
+
+    @property
+    def _assessors(self) -> list[int]:
+        """Members that assess features: of each splitter that of the largest leaves and most features per node."""
+        found: dict[str, int] = {}
+        for number, member in enumerate(self.members):
+            if member.min_samples_leaf == max(own.min_samples_leaf for own in self.members):
+                found[member.splitter] = number
+        return list(found.values())
+
+    def _choose(self, grower: TreeGrower, tick: Tick) -> _Choice:
+        """Choose features, members and the number of trees on a sample of the events."""
+        used, grown = np.arange(grower.n_features), dict[int, list[Any]]()
+        if self.screens:
+            sample, assessed = self._screen(grower, tick)
+            used, grown = assessed.used, assessed.grown
+        else:
+            sample = grower.sample(CHOICE_EVENTS)
+        likelihood = self._try_members(sample, used, grown, tick)
+        tried = np.array([likelihood.get(number, -np.inf) for number in range(len(self.members))])
+        weights = np.exp((tried - tried.max()) / _TEMPERATURE)
+        # trees on large bags scatter less
+        enough = max(_FEWEST_TREES, math.ceil(self.n_trees * math.sqrt(CHOICE_EVENTS / grower.n_events)))
+        whole = sample.n_events == grower.n_events  # then these trees are part of the forest
+        return _Choice(used, share_trees(weights, min(enough, self.n_trees)), likelihood, grown if whole else {})
+
+    def _try_members(
+        self, sample: GrowerInMemory, used: NDArray[np.int64], grown: dict[int, list[Any]], tick: Tick
+    ) -> dict[int, float]:
+        """Add the first trees of members that have none, and return the likelihoods of small forests of them."""
+        alike: dict[Any, list[int]] = {}
+        for number in sorted(range(len(self.members)), key=lambda number: -self.members[number].min_samples_leaf):
+            member = self.members[number]
+            alike.setdefault((member.splitter, member.max_features), []).append(number)
+        likelihood: dict[int, float] = {}
+        n = self._n_pilot  # forests that are compared have the same size
+
+        def try_some(numbers: list[int]) -> None:
+            new = [number for number in numbers if number not in grown]
+            trees = [tree for number in new for tree in self._trees(number, n, sample, used)]
+            tables = iter(sample.grow(trees, self._settings(used), tick) if new else [])
+            grown.update({number: [next(tables) for _ in range(n)] for number in new})
+            forests = [self._forest([number], grown[number][:n], sample, used) for number in numbers]
+            likelihood.update(zip(numbers, self._log_likelihoods(sample.count_scores(forests)), strict=True))
+
+        try_some([number for family in alike.values() for number in family[:2]])
+        families = list(alike.values())
+        for place in range(2, max(map(len, families))):  # smaller leaves, as long as that is clearly better
+            families = [own for own in families if len(own) > place]
+            families = [own for own in families if likelihood[own[place - 1]] > likelihood[own[place - 2]] + _CLEARLY]
+            if families:
+                try_some([own[place] for own in families])
+        tick(n * (len(self.members) - len(grown)))
+        return likelihood
+
+    def _screen(self, grower: TreeGrower, tick: Tick) -> tuple[GrowerInMemory, _Assessed]:
+        """Return the sample for the choice, and the best set of features that was found on it."""
+        sample = grower.sample(CHOICE_EVENTS)
+        first, patience = self._assess(sample, np.arange(grower.n_features), self._n_assess, tick), _PATIENCE
+        if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal takes more events to be seen
+            sample = grower.sample(WEAK_CHOICE_EVENTS)
+            first, patience = self._assess(sample, first.used, _WEAK_TREES * self._n_assess, None), 2 * _PATIENCE
+        best = last = first
+        n_worse = 0
+        while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
+            loss = last.log_likelihood - np.array(self._log_likelihoods(sample.count_without(last.forest, last.used)))
+            n_dropped = max(1, int(_SHARE_DROPPED * len(loss)))
+            fewer = np.sort(last.used[np.argsort(loss, kind="stable")[n_dropped:]])
+            last = self._assess(sample, fewer, last.n_trees, None)
+            best, n_worse = (last, 0) if last.gain > best.gain else (best, n_worse + 1)
+        if best.gain - first.gain < _LEAST_GAIN + _GAIN_PER_FEATURE * (len(first.used) - len(best.used)):
+            best = first
+        return sample, best
+
+    def _assess(self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, tick: Tick | None) -> _Assessed:
+        """Grow trees on some features, and compute the likelihood of the labels out of their bags."""
+        numbers = self._assessors
+        trees = [tree for number in numbers for tree in self._trees(number, n, sample, used)]
+        tables = sample.grow(trees, self._settings(used), tick)
+        forest = self._forest(numbers, tables, sample, used)
+        counts = sample.count_scores([forest])
+        likelihood = self._log_likelihoods(counts)[0]
+        first = {number: tables[i * n : i * n + self._n_assess] for i, number in enumerate(numbers)}
+        return _Assessed(used, forest, likelihood, likelihood - _constant_likelihood(counts[0]), n, first)
+
+    def _forest(self, numbers: list[int], tables: list[Any], sample: GrowerInMemory, used: NDArray[np.int64]) -> Any:
+        """Return a forest of the first trees of some members, as many of each."""
+        n = len(tables) // len(numbers)
+        keys = _keys([tree for number in numbers for tree in self._trees(number, n, sample, used)])
+        return sample.assemble(tables).bagged(keys)
+
+    def _log_likelihoods(self, counts: LabelCounts) -> list[float]:
+        """Return the log-likelihoods of labels under calibrated scores, which were counted for each of some forests."""
+        return [calibrated_log_likelihood(own, self.alpha) for own in counts]
+
+    def _trees(self, number: int, n: int, grower: TreeGrower, used: NDArray[np.int64]) -> list[TreeSettings]:
+        """Return what shapes the first ``n`` trees of a member."""
+        member = self.members[number]
+        fixed = SPLITTERS[member.splitter], *self._sizes(member, grower, used)
+        # trees are numbered in turn, so that no two members have a key in common, and a single one counts from 0
+        keys = tree_keys(self.seed, n, first=number, step=len(self.members))
+        return [TreeSettings(key, self.criteria[i % len(self.criteria)], *fixed) for i, key in enumerate(keys)]
+
+    def _sizes(self, member: Member, grower: TreeGrower, used: NDArray[np.int64]) -> tuple[int, int]:
+        """Return the leaf size of a member, and how many features its nodes look at."""
+        size = min(member.min_samples_leaf, grower.n_events)
+        if len(self.members) > 1 or self.given is not None:
+            size = max(size, math.ceil(self._bag_size(grower.n_events) / MAX_LEAVES))
+        return size, resolve_max_features(member.max_features, len(used))
+
+
+def choose_members(splitter: str, min_samples_leaf: int | str, max_features: Any) -> tuple[Member, ...]:
+    """Return the members that the parameters of a forest leave open."""
+    if not isinstance(min_samples_leaf, str):
+        chosen = "sqrt" if is_auto(max_features) else max_features
+        return (Member("best" if is_auto(splitter) else splitter, min_samples_leaf, chosen),)
+    found = [member for member in MEMBERS if splitter in ("auto", member.splitter)]
+    if not is_auto(max_features):
+        found = [member._replace(max_features=max_features) for member in found]
+    return tuple(dict.fromkeys(found))
+
+
+def is_auto(parameter: Any) -> bool:
+    """Return whether a parameter is left to the forest."""
+    return isinstance(parameter, str) and parameter == "auto"
+
+
+def label_units(weights: NDArray[np.float64] | None) -> NDArray[np.int64] | None:
+    """Return weights of events in whole steps, so that sums do not depend on their order; None without weights."""
+    return None if weights is None else np.rint(weights * _STEPS).astype(np.int64)
+
+
+def units_to_events(counts: NDArray[np.int64]) -> LabelCounts:
+    """Return counts of events from sums of their `label_units`."""
+    return counts / _STEPS
+
+
+def share_trees(weights: NDArray[np.float64], n_trees: int) -> list[int]:
+    """Divide trees in proportion to weights, by largest remainders."""
+    exact = weights / weights.sum() * n_trees
+    counts = np.floor(exact).astype(np.int64)
+    order = np.argsort(counts - exact, kind="stable")
+    counts[order[: n_trees - counts.sum()]] += 1
+    return counts.tolist()
+
+
+def _constant_likelihood(counts: LabelCounts) -> float:
+    """Return the log-likelihood of counted labels under one probability of On for all events."""
+    n_off, n_on = counts.sum(axis=1)
+    return float(xlogy(n_on, n_on) + xlogy(n_off, n_off) - xlogy(n_on + n_off, n_on + n_off))
+
+
+def _keys(trees: Sequence[TreeSettings]) -> NDArray[np.uint64]:
+    return np.array([tree.key for tree in trees], dtype=np.uint64)
+
+
+class _ForestState(NamedTuple):
+    """What a forest has learnt."""
+
+    trees: Annotated[GrownTrees, ""]
+    used_features: Annotated[BoolArray, "features"]
+    member_sizes: Annotated[NDArray[np.int64], "members", 4]  # splitter, leaf size, features per node, trees
+    member_likelihoods: Annotated[FloatArray, "members"]
+    oob_significance: float
+
+
+@saveable
+class OnOffForestClassifier(BaseOnOffTrees):
+    """Random forest that is grown on noisy On/Off labels, with a threshold tuned on its out-of-bag scores.
+
+    Parameters
+    ----------
+    n_estimators : int, default=300
+        Number of trees. With leaf sizes that are ``"auto"``, it falls with the square root of the number of events
+        from 25,000 events on, down to 120 (unless this parameter is less).
+    alpha : float or None, default=None
+        Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
+    criterion : {"mixed", "information", "li_ma"}, default="mixed"
+        What a split maximises: information gain (Eq. 7 of the paper), the larger significance of the two sides
+        (Eq. 6), or the one in every other tree and the other in the rest.
+    max_depth : int or None, default=None
+        Largest number of cuts on the way to a leaf.
+    splitter : {"auto", "best", "random"}, default="auto"
+        What a node tries on each of its features: all cuts, to find the best, or a single one that is drawn at random.
+    min_samples_leaf : int or "auto", default="auto"
+        Fewest events in a leaf, bootstrap weights included. ``"auto"`` averages over trees of several leaf sizes, and,
+        where these are ``"auto"`` too, with both splitters and several numbers of features per node: the more likely a
+        configuration makes the labels of events out of its bags, the more trees it gets. With a number, all trees are
+        alike, and ``"auto"`` is ``"best"`` for the splitter and ``"sqrt"`` for the features.
+    max_features : "auto", int, float, "sqrt", "log2" or None, default="auto"
+        Features that a node looks at, drawn anew for each; None is all of them. ``"auto"``, with leaf sizes that are
+        ``"auto"`` too, also leaves out uninformative features.
+    max_bins : int or None, default=255
+        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None
+        searches every distinct value of all features.
+    output : {"fraction", "assignment"}, default="fraction"
+        The score of an event from a tree: the On fraction of its leaf, or 0 and 1 by the leaf's assignment, as in the
+        paper's ensembles.
+    threshold : str, callable or float, default="significance"
+        Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``,
+        ``"yao"``, ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``; or the
+        threshold itself.
+    threshold_tolerance : float, default=9.0
+        With ``threshold="significance"``, take the cut of largest F1 among those whose squared significance is within
+        this of the best, three sigma by default; 0 is the best cut itself. See `significance_threshold`.
+    n_threshold_bootstrap : int, default=25
+        With ``threshold="significance"`` or ``"f1"``, take the median threshold over so many resamples; 0 for none.
+    n_jobs : int or None, default=None
+        Threads; -1 is all cores. The result does not depend on it.
+    random_state : int, RandomState instance or None, default=None
+        Seed of everything random.
+    verbose : int, default=0
+        With 1, show a progress bar.
+    configuration : str or None, default=None
+        The ``configuration_`` of a forest that was fitted on similar events with the same features: its choice of
+        leaf sizes, splitters and features is used again, in place of ``splitter``, ``min_samples_leaf`` and
+        ``max_features``, so this fit takes a fraction of the time.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+        Off and On.
+    threshold_ : float
+        An event is selected when its score exceeds it.
+    oob_decision_function_ : ndarray of shape (n_events, 2)
+        Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree, or has the
+        weight 0. That of an event of a larger weight is the mean over its copies.
+    oob_significance_ : float
+        Significance of the training events by their out-of-bag scores, at ``threshold_``. The threshold was chosen on
+        these events, so this is not a result to quote; cross-validate the whole for that.
+    curve_ : ThresholdCurve
+        The training events at every cut of their out-of-bag scores.
+    calibration_ : SignalCalibration
+        The probability of signal as a function of the score, from these events; ``signal_ratio`` and
+        ``predict_signal_proba`` use it.
+    members_ : tuple of MemberShare
+        The configurations of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the
+        out-of-bag ``log_likelihood`` of a small forest (NaN where none was grown: one configuration only, or leaves
+        that are too small), and the number of trees in the forest (``n_trees``).
+    used_features_ : ndarray of bool of shape (n_features,)
+        False for uninformative features, which were left out.
+    configuration_ : str
+        This choice of configurations and features, as the parameter ``configuration`` of other forests.
+    n_features_in_, feature_names_in_
+        Number of features, and their names if X had any.
+    feature_importances_ : ndarray of shape (n_features,)
+        Information gain through each feature, summed over all trees and normalised to 1.
+
+    See Also
+    --------
+    OnOffTreeClassifier : A single tree, to be read.
+    SignificanceThresholdClassifier : Tunes the threshold of any other classifier.
+
+    Notes
+    -----
+    Bootstrap weights are Poisson(1) draws keyed by seed, tree and row, the features of a node by seed, tree and path;
+    bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
+    for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
+
+    With leaf sizes that are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or
+    of 120,000 where the former show no clear signal. From 50,000 events on, the bag of a tree is thinned to the
+    geometric mean of 50,000 and the number of events, and a tree has at most 2,048 leaves; so the cost of trees grows
+    with the square root of the number of events.
+
+    ``predict`` follows ``threshold_``, not the larger of the two probabilities. With ``groups``, such as nights, a tree
+    sees four fifths of them, at least one and not all, and out of bag means out of the group.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_classification
+    >>> from excess import OnOffForestClassifier, count_selected, inject_label_noise
+    >>> X, y = make_classification(8000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
+    >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
+    >>> forest = OnOffForestClassifier(alpha=1 / 5, random_state=0).fit(X[:4000], on[:4000])
+    >>> print(count_selected(on[4000:], forest.predict(X[4000:]), alpha=1 / 5))
+    On 355, Off 52, alpha 0.2: excess 344.6 +- 18.9, 31.3 sigma
+    """
+
+    _largest_weight = LARGEST_FACTOR
+    _has_out_of_bag_scores = True
+
+    def __init__(
+        self,
+        n_estimators: int = 300,
+        alpha: float | None = None,
+        *,
+        criterion: str = "mixed",
+        splitter: str = "auto",
+        max_depth: int | None = None,
+        min_samples_leaf: int | str = "auto",
+        max_features: int | float | str | None = "auto",
+        max_bins: int | None = 255,
+        output: str = "fraction",
+        threshold: str | Callable[..., float] | float = "significance",
+        threshold_tolerance: float = 9.0,
+        n_threshold_bootstrap: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        configuration: str | None = None,
+    ) -> None:
+        store_parameters(self, locals())
+
+    @property
+    def _weight_parameter(self) -> str | None:  # type: ignore[override]
+        return "sample_weight" if out_of_bag_rule(self).counts_weights else None
+
+    @property
+    def oob_decision_function_(self) -> FloatArray:
+        """Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree."""
+        score = self.__dict__.get("_oob_score")
+        if score is None:
+            raise AttributeError("oob_decision_function_ is there after a fit; a model file does not keep it")
+        return np.column_stack([1 - score, score])
+
+    @property
+    def configuration_(self) -> str:
+        """The choice of configurations and features, for the parameter ``configuration`` of other forests."""
+        check_is_fitted(self)
+        grown = [own for own in self.members_ if own.n_trees > 0]
+        members = tuple(Member(*own[:3]) for own in grown)
+        features = tuple(np.flatnonzero(self.used_features_).tolist())
+        return Configuration(members, tuple(own.n_trees for own in grown), features).text()
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from events and their noisy labels of two classes, of which the larger one in sorted order is On.
+
+        NaN in X is a missing value.
+
+        ``groups`` is what differs from training to use, such as nights. With two groups or more, an event is out of the
+        bag of a tree when the tree has seen nothing of its group, so configurations, threshold and calibration are
+        tuned for events of groups that the forest has not seen.
+
+        ``sample_weight`` is the number of events that each event stands for, at least 0. Whole numbers are repeated
+        events, bit for bit; the copies of an event fall into different bags, unless they have a group of their own.
+        With other weights, at most 16, an event counts in a bag by its bootstrap weight times this, rounded up or down
+        at random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"``, ``"f1"`` or a
+        number.
+        """
+        return self._fit_weighted(X, y, groups, sample_weight)
+
+    def _plan(self) -> ForestPlan:
+        """Check all parameters; return what they mean for the growth of this forest."""
+        alpha = as_scalar_alpha(self.alpha)
+        n_trees = as_int("n_estimators", self.n_estimators, minimum=1)
+        check_growth(self, (*CRITERIA, "mixed"))
+        as_choice("splitter", self.splitter, ("auto", *SPLITTERS))
+        if isinstance(self.max_features, str):
+            as_choice("max_features", self.max_features, ("auto", "sqrt", "log2"))
+        size = self.min_samples_leaf
+        if isinstance(size, str) and size != "auto":
+            raise ValueError(f"min_samples_leaf must be a number or 'auto', got {size!r}")
+        size = size if isinstance(size, str) else as_int("min_samples_leaf", size, minimum=1)
+        rule = out_of_bag_rule(self)
+        verbose = as_int("verbose", self.verbose, minimum=0) > 0
+        seed = as_random_state(self.random_state).randint(2**31 - 1)
+        members, screens = choose_members(self.splitter, size, self.max_features), is_auto(self.max_features)
+        criteria = tuple(CRITERIA.values()) if self.criterion == "mixed" else (CRITERIA[self.criterion],)
+        given = None if self.configuration is None else Configuration.of_text(self.configuration)
+        if given is not None:
+            members = given.members
+        return ForestPlan(alpha, members, criteria, n_trees, self.max_depth, screens, rule, seed, verbose, given)
+
+    def _fit(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag = WHOLE) -> None:
+        forest, score = self._grow(plan, X, on, bag)  # its copy of the events is gone when it returns
+        self._finish(forest, *plan.rule(on, score, plan.alpha, plan.seed, bag.weights), score)
+
+    def _grow(self, plan: ForestPlan, X: NDArray[Any], on: BoolArray, bag: Bag) -> tuple[GrownForest, FloatArray]:
+        """Return the trees and their out-of-bag scores."""
+        threads = n_threads(self.n_jobs)
+        grower = GrowerInMemory(self._bin_events(X, on, threads, bag), on, plan, threads)
+        forest = plan.grow(grower)
+        if self.output == "assignment":
+            forest = replace(forest, trees=forest.trees.with_votes(plan.alpha))
+        return forest, grower.score([forest.trees.bagged(forest.keys)])[0]
+
+    def _finish(
+        self, forest: GrownForest, threshold: float, curve: ThresholdCurve, oob_score: FloatArray | None
+    ) -> None:
+        """Set the attributes of a fitted forest, all at once."""
+        self.threshold_ = threshold
+        self.members_ = forest.members
+        self.used_features_ = np.isin(np.arange(self.n_features_in_), forest.used)
+        self.curve_ = curve
+        self.calibration_ = calibrate(curve)
+        self._oob_score = oob_score
+        self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
+        self._trees = forest.trees
+
+    def retune(self, on: BoolArray, rows: NDArray[np.intp], alpha: float, weights: FloatArray | None = None) -> Self:
+        """Tune threshold and calibration again, on some of the training events and with their exposure ratio."""
+        plan, score = self._plan(), self.oob_decision_function_[rows, 1]
+        threshold, curve = plan.rule(on[rows], score, alpha, plan.seed, weights)
+        self.alpha = alpha
+        self.threshold_, self.curve_, self.calibration_ = threshold, curve, calibrate(curve)
+        self.oob_significance_ = max(self.tuned_counts_.significance, 0.0)
+        return self
+
+    def _get_state(self) -> _ForestState:
+        rows = [(SPLITTERS[own.splitter], *own[1:3], own.n_trees) for own in self.members_]
+        sizes, likelihoods = np.array(rows, dtype=np.int64), np.array([own.log_likelihood for own in self.members_])
+        return _ForestState(self._trees, self.used_features_, sizes, likelihoods, float(self.oob_significance_))
+
+    def _set_state(self, state: _ForestState) -> None:
+        self._trees, self.used_features_, sizes, likelihoods, self.oob_significance_ = state
+        known = np.isin(sizes[:, 0], list(SPLITTERS.values())).all() and (sizes >= 0).all()
+        n_trees = len(self._trees.flat.depths)
+        ensure(known and int(sizes[:, 3].sum()) == n_trees, "its members do not add up to its trees")
+        names = {number: name for name, number in SPLITTERS.items()}
+        self.members_ = tuple(
+            MemberShare(names[splitter], leaf, features, likelihood, n)
+            for (splitter, leaf, features, n), likelihood in zip(sizes.tolist(), likelihoods.tolist(), strict=True)
+        )
+
+
+class GrowerInMemory:
+    """Grows trees on events in memory, and counts their scores."""
+
+    def __init__(self, events: ensemble.BinnedEvents, on: BoolArray, plan: ForestPlan, n_threads: int) -> None:
+        self.n_events, self.n_features = len(on), events.n_features
+        self._events, self._on, self._plan, self._n_threads = events, on, plan, n_threads
+        weights = events.bag.weights
+        self._share = float(on.mean() if weights is None else exact_sum(weights[on]) / exact_sum(weights))
+        self._units = label_units(weights)
+
+    def sample(self, n_events: int) -> GrowerInMemory:
+        """Return a grower on at most so many of the events."""
+        if n_events >= self.n_events:
+            return self
+        rows, events = bottom_rows(self.n_events, n_events), self._events
+        chosen = ensemble.BinnedEvents(events.records[rows], events.edges, events.bag.part(rows))
+        return GrowerInMemory(chosen, self._on[rows], self._plan, self._n_threads)
+
+    def grow(
+        self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None
+    ) -> list[NDArray[np.int64]]:
+        """Return the nodes of each tree."""
+        return ensemble.grow_trees(self._events, trees, settings, self._n_threads, tick)
+
+    def assemble(self, tables: list[NDArray[np.int64]]) -> GrownTrees:
+        """Return trees that score events."""
+        return GrownTrees.from_tables(tables, self._events.edges, "fraction", self._plan.alpha, prior=self._share)
+
+    def score(self, forests: Sequence[BaggedTrees]) -> list[FloatArray]:
+        """Return out-of-bag scores from each of some forests."""
+        return ensemble.score_out_of_bag(self._events.codes, 0, forests, self._n_threads, self._events.bag)
+
+    def count_scores(self, forests: Sequence[BaggedTrees]) -> LabelCounts:
+        """Count events by their out-of-bag scores from each of some forests."""
+        counts = np.zeros((len(forests), 2, N_CELLS), dtype=np.int64)
+        for own, score in zip(counts, self.score(forests), strict=True):
+            count_labels(self._on, score, self._units, own)
+        return counts if self._units is None else units_to_events(counts)
+
+    def count_without(self, forest: BaggedTrees, features: NDArray[np.int64]) -> LabelCounts:
+        """Count events by their out-of-bag scores less what each of some features contributes."""
+        total = np.zeros((len(features), 2, N_CELLS), dtype=np.int64)
+        lock = Lock()
+
+        def count(rows: slice, scores: FloatArray, contributions: FloatArray) -> None:
+            with lock:  # counting is quick compared with the walk through the trees
+                units = None if self._units is None else self._units[rows]
+                count_labels_without(self._on[rows], scores, units, contributions, features, total)
+
+        events = self._events
+        ensemble.contributions_out_of_bag(events.codes, 0, self.n_features, forest, count, self._n_threads, events.bag)
+        return total if self._units is None else units_to_events(total)

@@ -1,0 +1,499 @@
+"""ctapipe's HDF5 files (DL1 and DL2): array events with statistics of their images, or the images themselves.
+
+Columns have the names that ctapipe's `TableLoader` gives them. Files are read with h5py alone: attributes that are
+Python pickles are never loaded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess._utils.errors import EventFileError
+from excess.io import _coordinates, _files
+from excess.io._coordinates import Derivation, Direction, Location, Origin, Telescope
+from excess.io._ctapipe_layout import (
+    KEYS,
+    MASK,
+    POINTING_COLUMNS,
+    SHOWER,
+    TEL_KEYS,
+    TELESCOPES,
+    TRIGGER,
+    Layout,
+    StoredTable,
+    TelescopePointing,
+    Unit,
+    array_pointing,
+    data_level,
+    read_layout,
+    read_pointing,
+    text_of,
+)
+from excess.io._files import CopySink
+from excess.io._images import N_TELESCOPES, aggregate, multiplicity, parameters_needed
+
+logger = logging.getLogger("excess.io")
+
+MAX_IMAGES = 200_000  # images in memory at a time, so that showers with many images need no more than those with few
+PREFERRED = "HillasReconstructor"
+"""The algorithm whose directions become sky positions where there are several, as in ctapipe's own tools."""
+CLASSIFICATION = "/dl2/event/subarray/classification"  # the group of ctapipe that holds a table for each classifier
+_DESCRIPTIONS = {
+    "obs_id": "ID of the observation",
+    "event_id": "ID of the event",
+    "prediction": "Probability that the event is signal, calibrated on On and Off events",
+    "is_valid": "Whether the event passes the quality cuts of the model and has all its features",
+    "score": "Score of the model, an estimate of the probability that the event is On",
+    "selected": "Whether the score exceeds the threshold of the model",
+}
+
+Columns = dict[str, NDArray[Any]]
+
+
+class Images(NamedTuple):
+    """Images of some array events, in their order, and by telescope within an event."""
+
+    events: slice
+    keys: Columns
+    shower: NDArray[np.intp]
+    columns: Columns
+
+
+class _NotAligned(Exception):  # noqa: N818
+    """Tables whose rows do not follow the order of triggers."""
+
+
+class Joined:
+    """Columns of a table for the rows of another one, by key."""
+
+    def __init__(
+        self, file: Any, table: StoredTable, names: Sequence[str], by: Sequence[str], *, complete: bool = False
+    ) -> None:
+        self.file, self.table, self.names, self.by, self.complete = file, table, list(names), list(by), complete
+        self._kept: pd.DataFrame | None = None
+
+    def of(self, wanted: Mapping[str, NDArray[Any]], part: slice | None) -> Columns:
+        """Return the columns for some keys, which may be those of a slice of the table."""
+        if self._kept is None:
+            rows = self.table.read(self.file, [*self.by, *self.names], slice(0) if part is None else part)
+            if part is not None and _same_keys(rows, wanted, self.by):
+                return {name: self.table.fields[name].of(rows) for name in self.names}
+            rows = self.table.read(self.file, [*self.by, *self.names])
+            kept = {key: rows[key] for key in self.by} | {name: self.table.fields[name].of(rows) for name in self.names}
+            self._kept = pd.DataFrame(kept, copy=False).drop_duplicates(self.by)
+        found, known = lookup(self._kept, wanted, self.by)
+        if not known.all():
+            if self.complete:
+                number, path = f"{np.count_nonzero(~known)} of {len(known)}", self.table.path
+                logger.warning(f"{self.file.filename}: {number} events are not in the table {path}")
+            for name in self.names:
+                if self.table.fields[name].dtype.kind == "b":
+                    found[name] = found[name].eq(True)
+        return {name: found[name].to_numpy() for name in self.names}
+
+
+def lookup(
+    kept: pd.DataFrame, wanted: Mapping[str, NDArray[Any]], by: Sequence[str]
+) -> tuple[pd.DataFrame, NDArray[np.bool_]]:
+    """Return rows of a table for wanted keys, missing where a key is not known, and whether it is known."""
+    keys = pd.DataFrame({name: np.asarray(wanted[name]) for name in by}, copy=False)
+    found = keys.merge(kept, on=list(by), how="left", indicator="_known")
+    return found, (found["_known"] == "both").to_numpy()
+
+
+def _same_keys(rows: NDArray[Any], wanted: Mapping[str, NDArray[Any]], by: Sequence[str]) -> bool:
+    return len(rows) == len(wanted[by[0]]) and all(np.array_equal(rows[key], wanted[key]) for key in by)
+
+
+class ImageReader:
+    """Reads images of one file."""
+
+    def __init__(self, file: Any, layout: Layout, names: Sequence[str]) -> None:
+        self.file, self.layout = file, layout
+        self._pointings: dict[int, TelescopePointing | None] = {}
+        self._tables: dict[str, Joined] = {}
+        self.names = [name for name in names if name not in TEL_KEYS]
+        self.common = {name: layout.image_dtypes[name] for name in self.names}
+        self.of_trigger = [name for name in self.names if layout.trigger is not None and name in layout.trigger.fields]
+        if set(self.names) & set(POINTING_COLUMNS) and layout.trigger is not None and "time" not in self.of_trigger:
+            self.of_trigger += [name for name in ("time",) if name in layout.trigger.fields]
+
+    def parts(self, max_events: int, max_images: int) -> Iterator[Images]:
+        """Yield images, at most so many events and, unless one event alone has more, so many images at a time."""
+        start = 0
+        mask = self.layout.mask
+        if mask is not None and all(unit.tel_id in mask for unit in self.layout.units):
+            try:
+                for part in self._aligned(max_events, max_images):
+                    start = part.events.stop
+                    yield part
+                return
+            except _NotAligned:
+                logger.info("%s: tables are not in the order of triggers; they are read at once", self.layout.path)
+        yield from self._by_key(start, max_events, max_images)
+
+    def _aligned(self, max_events: int, max_images: int) -> Iterator[Images]:
+        events, mask = self.layout.events, self.layout.mask
+        assert events is not None
+        assert mask is not None
+        position = [mask.index(unit.tel_id) for unit in self.layout.units if unit.tel_id is not None]
+        offsets = np.zeros(len(mask), dtype=np.int64)
+        start = 0
+        while start < events.n_rows:
+            rows = events.read(self.file, [*KEYS, MASK], slice(start, start + min(max_events, max_images)))
+            has_image = _files.as_native(rows[MASK]).astype(bool, copy=False)
+            n_images = np.cumsum(has_image.sum(axis=1))
+            stop = max(int(np.searchsorted(n_images, max_images, side="right")), 1)
+            rows, has_image = rows[:stop], has_image[:stop]
+            keys = {key: events.fields[key].of(rows) for key in KEYS}
+            parts, showers = [], []
+            for number, unit in zip(position, self.layout.units, strict=True):
+                shower = np.flatnonzero(has_image[:, number])
+                part = slice(int(offsets[number]), int(offsets[number]) + len(shower))
+                parts.append(self._columns_of(unit, part, {key: keys[key][shower] for key in KEYS}))
+                showers.append(shower)
+            first = int(offsets.sum())
+            offsets += has_image.sum(axis=0)
+            if start + stop >= events.n_rows and any(
+                offsets[number] != unit.images.n_rows for number, unit in zip(position, self.layout.units, strict=True)
+            ):
+                raise _NotAligned
+            shower, columns = self._ordered(parts, showers)
+            if self.of_trigger:
+                columns |= self._triggers().of(columns, slice(first, int(offsets.sum())))
+            yield Images(slice(start, start + stop), keys, shower, self._with_pointing(columns))
+            start += stop
+
+    def _columns_of(self, unit: Unit, part: slice, keys: Columns | None) -> Columns:
+        """Return the columns of one telescope; raise _NotAligned where its rows have other keys."""
+        of_images = [name for name in ("tel_id", *self.names) if name in unit.images.fields]
+        rows = unit.images.read(self.file, [*KEYS, *of_images], part)
+        if keys is not None and not _same_keys(rows, keys, KEYS):
+            raise _NotAligned
+        own = {name: unit.images.fields[name].of(rows) for name in (*KEYS, *of_images)}
+        if "tel_id" not in own:
+            own["tel_id"] = np.full(len(rows), unit.tel_id or 0, dtype=np.int16)
+        for table in unit.further:
+            wanted = [name for name in self.names if name in table.fields and name not in own]
+            if wanted:
+                own |= self._joined(table, wanted, KEYS).of(own, part)
+        for name, dtype in self.common.items():
+            if name not in own:
+                own[name] = np.zeros(len(rows), dtype=bool) if dtype.kind == "b" else np.full(len(rows), np.nan)
+        return own
+
+    def _ordered(self, parts: list[Columns], showers: list[NDArray[np.intp]]) -> tuple[NDArray[np.intp], Columns]:
+        """Return the images of all telescopes by event."""
+        shower = np.concatenate(showers)
+        tel_id = np.concatenate([part["tel_id"] for part in parts])
+        order = np.lexsort((tel_id, shower))
+        columns: Columns = {"tel_id": tel_id[order]}
+        for name in (*KEYS, *self.names):
+            if name in parts[0]:
+                columns[name] = np.concatenate([part[name] for part in parts])[order]
+        return shower[order], columns
+
+    def _joined(self, table: StoredTable, names: list[str], by: Sequence[str]) -> Joined:
+        """Return a table of the file from which columns are joined, the same at each call."""
+        return self._tables.setdefault(table.path, Joined(self.file, table, names, by))
+
+    def _triggers(self) -> Joined:
+        assert self.layout.trigger is not None
+        return self._joined(self.layout.trigger, self.of_trigger, TEL_KEYS)
+
+    def _with_pointing(self, columns: Columns) -> Columns:
+        """Return columns with the pointing of each image's telescope, at the time of its trigger or in its run."""
+        wanted = [name for name in POINTING_COLUMNS if name in self.names]
+        if wanted:
+            both = np.full((2, len(columns["tel_id"])), np.nan)
+            for number in self.layout.pointings:
+                rows = np.flatnonzero(columns["tel_id"] == number)
+                pointing = self._pointing_of(number)
+                if pointing is not None and pointing.key in columns:
+                    both[:, rows] = pointing.of(columns[pointing.key][rows])
+            columns |= dict(zip(POINTING_COLUMNS, both, strict=True))
+        return columns
+
+    def _pointing_of(self, number: int) -> TelescopePointing | None:
+        if number not in self._pointings:
+            self._pointings[number] = read_pointing(self.file, self.layout.pointings[number])
+        return self._pointings[number]
+
+    def event_keys(self) -> Columns:
+        """Return the identifiers of all array events; those of images, in order, where events have no table."""
+        if self.layout.events is not None:
+            rows = self.layout.events.read(self.file, KEYS)
+            return {key: self.layout.events.fields[key].of(rows) for key in KEYS}
+        found = []
+        for unit in self.layout.units:
+            rows = unit.images.read(self.file, KEYS)
+            found.append(pd.DataFrame({key: unit.images.fields[key].of(rows) for key in KEYS}))
+        unique = pd.concat(found).drop_duplicates().sort_values(list(KEYS))
+        return {key: unique[key].to_numpy() for key in KEYS}
+
+    def _by_key(self, start: int, max_events: int, max_images: int) -> Iterator[Images]:
+        """Yield images of all events from one on, with all columns in memory."""
+        keys = self.event_keys()
+        n_events = len(keys["obs_id"])
+        parts = [self._columns_of(unit, slice(None), None) for unit in self.layout.units]
+        events = pd.DataFrame({**keys, "number": np.arange(n_events)}).drop_duplicates(KEYS)
+        showers = [lookup(events, part, KEYS)[0]["number"].fillna(-1).to_numpy().astype(np.intp) for part in parts]
+        shower, columns = self._ordered(parts, showers)
+        lost = int(np.searchsorted(shower, 0))
+        if lost:
+            logger.warning("%s: %d images belong to no array event", self.layout.path, lost)
+        if self.of_trigger:
+            columns |= self._triggers().of(columns, None)
+        columns = self._with_pointing(columns)
+        while start < n_events:
+            stop = min(start + min(max_events, max_images), n_events)
+            first, last = np.searchsorted(shower, [start, stop])
+            if last - first > max_images:
+                stop = max(int(shower[first + max_images]), start + 1)
+                last = np.searchsorted(shower, stop)
+            rows = slice(int(first), int(last))
+            own = {name: values[rows] for name, values in columns.items()}
+            of_events = {key: values[start:stop] for key, values in keys.items()}
+            yield Images(slice(start, stop), of_events, shower[rows] - start, own)
+            start = stop
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Return the names of the scalar columns."""
+    return read_layout(path).columns
+
+
+def count(path: Path) -> int:
+    """Return the number of rows: array events, or images where these are all of one telescope."""
+    layout = read_layout(path)
+    if layout.is_single:
+        return layout.n_images
+    if layout.events is not None:
+        return layout.events.n_rows
+    with _files.open_hdf5(path) as file:
+        return count_showers(file, layout)
+
+
+def count_showers(file: Any, layout: Layout) -> int:
+    """Return the number of array events by the keys of their images, where they have no table of their own."""
+    return len(ImageReader(file, layout, []).event_keys()["obs_id"])
+
+
+def origin(path: Path) -> Origin:
+    """Return the metadata of a file: telescope, location, times, directions and pointing."""
+    layout = read_layout(path)
+    with _files.open_hdf5(path) as file:
+        telescope = _telescope(file)
+        pointing = array_pointing(file)
+        level = data_level(file)
+        simulated = _files.stored_node(file, SHOWER) is not None or (
+            text_of(file.attrs.get("CTA PROCESS TYPE", "")).lower() == "simulation"
+        )
+        location = _location(file) or (None if telescope is None else telescope.location)
+    derived = []
+    if "time" in layout.event_fields or (layout.is_single and "time" in layout.image_columns):
+        derived.append(Derivation((_coordinates.UNIX_TIME,), ("time",), _unix))
+    if pointing is not None and set(pointing.needs) <= set(layout.columns):
+        derived.append(pointing)
+    return Origin(
+        telescope=None if telescope is None else telescope.name,
+        location=location,
+        data_level=level,
+        is_simulated=simulated,
+        n_array_events=None if layout.events is None else layout.events.n_rows,
+        directions=_directions(layout),
+        derivations=tuple(derived),
+        telescope_columns=() if layout.is_single else layout.telescope_columns,
+        n_images=layout.n_images if layout.units and not layout.is_single else None,
+    )
+
+
+def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield rows in order, at most ``chunk_rows`` at a time, and those of one shower together."""
+    with _files.open_hdf5(path) as file:
+        yield from chunks_of(file, read_layout(path), names, chunk_rows)
+
+
+def chunks_of(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield images where a column is asked for that only images have, else array events."""
+    if layout.is_single or not set(names) <= set(layout.columns):
+        parts = _images(file, layout, names, chunk_rows or MAX_IMAGES)
+    elif not layout.units or set(names) <= set(layout.event_fields):
+        parts = _events(file, layout, names, chunk_rows)
+    else:
+        parts = _showers(file, layout, names, chunk_rows or MAX_IMAGES)
+    found = None
+    for found in parts:
+        yield pd.DataFrame({name: found[name] for name in names}, copy=False)
+    if found is None:
+        yield pd.DataFrame({name: np.empty(0) for name in names})
+
+
+def _events(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[dict[str, Any]]:
+    """Yield columns of array events without anything of their images."""
+    assert layout.events is not None
+    events = _EventColumns(file, layout, names)
+    for part in _files.slices(layout.events.n_rows, chunk_rows):
+        yield events.read(part)
+
+
+def _showers(file: Any, layout: Layout, names: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
+    """Yield columns of array events with statistics of their images."""
+    wanted = [layout.shower_columns[name] for name in names if name in layout.shower_columns]
+    parameters = parameters_needed(wanted, layout.image_dtypes)
+    events = _EventColumns(file, layout, [name for name in names if name in layout.event_fields])
+    factors = layout.degrees()
+    for part in ImageReader(file, layout, parameters).parts(limit, MAX_IMAGES):
+        n_showers = part.events.stop - part.events.start
+        found = part.keys | events.read(part.events)
+        found |= aggregate(part.columns, part.shower, n_showers, wanted, factors)
+        if N_TELESCOPES in names:
+            found[N_TELESCOPES] = multiplicity(part.columns, part.shower, n_showers)
+        yield found
+
+
+def _images(file: Any, layout: Layout, names: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
+    """Yield columns of images, with what belongs to their array event."""
+    own = {name: layout.image_columns[name] for name in names if name in layout.image_columns}
+    events = _EventColumns(file, layout, [name for name in names if name not in own])
+    for part in ImageReader(file, layout, list(own.values())).parts(limit, limit):
+        of_events = events.read(part.events) if events.names else {}
+        found = {name: np.asarray(values)[part.shower] for name, values in of_events.items()}
+        yield found | {name: part.columns[stored] for name, stored in own.items()}
+
+
+class _EventColumns:
+    """Columns of array events: of their main table, and of others by key."""
+
+    def __init__(self, file: Any, layout: Layout, names: Sequence[str]) -> None:
+        self.file, self.events, self.names = file, layout.events, list(names)
+        found = set() if self.events is None else set(self.events.fields)
+        self._added = []
+        for table in layout.added:
+            wanted = [name for name in names if name in table.fields and name not in found]
+            found |= set(wanted)
+            if wanted:
+                self._added.append(Joined(file, table, wanted, KEYS, complete=True))
+
+    def read(self, part: slice) -> dict[str, Any]:
+        """Return the columns of some events."""
+        if self.events is None:
+            return {}
+        own = [name for name in self.names if name in self.events.fields]
+        rows = self.events.read(self.file, [*KEYS, *own], part)
+        found: dict[str, Any] = {name: self.events.fields[name].of(rows) for name in own}
+        for joined in self._added:
+            found |= joined.of({key: rows[key] for key in KEYS}, part)
+        return found
+
+
+def _unix(table: pd.DataFrame) -> tuple[NDArray[Any]]:
+    days = table["time"].to_numpy(dtype=np.float64)
+    low, high = _coordinates.MJD_RANGE  # simulated events have times that are none, such as 0
+    return (_coordinates.unix_from_mjd(np.where((days > low) & (days < high), days, np.nan), scale="tai"),)
+
+
+def _directions(layout: Layout) -> dict[str, Direction]:
+    """Return the reconstructed direction that becomes the sky position, and the pointing."""
+    found = {"pointing_": Direction("pointing_alt", "pointing_az")}
+    known = layout.columns
+    pairs = [name.removesuffix("_alt") for name in known if name.endswith("_alt") and f"{name[:-3]}az" in known]
+    pairs = [name for name in pairs if name not in ("true", "pointing")]
+    if pairs:
+        chosen = PREFERRED if PREFERRED in pairs else pairs[0]
+        field = layout.event_fields.get(f"{chosen}_alt")
+        factor = layout.degrees().get(f"{chosen}_alt", 1.0) if field is None else field.degrees
+        return found | {"": Direction(f"{chosen}_alt", f"{chosen}_az", factor)}
+    means = [name for name in known if name.endswith("_alt_mean") and f"{name[:-8]}az_mean" in known]
+    if means:
+        chosen = means[0]
+        factor = layout.degrees().get(chosen.removesuffix("_mean"), 1.0)
+        return found | {"": Direction(chosen, f"{chosen[:-8]}az_mean", factor)}
+    return found
+
+
+def _telescope(file: Any) -> Telescope | None:
+    """Return the site or the array, from the metadata of the file."""
+    attributes = dict(getattr(_files.stored_node(file, TELESCOPES), "attrs", {}))
+    given = [text_of(file.attrs.get(f"CTA INSTRUMENT {key}", "")) for key in ("SITE", "ID")]
+    given += [text_of(attributes.get(key, "")) for key in ("SUBARRAY", "name")]
+    found = [telescope for telescope in map(_coordinates.find_telescope, given) if telescope is not None]
+    return next((telescope for telescope in found if telescope.location is not None), found[0] if found else None)
+
+
+def _location(file: Any) -> Location | None:
+    node = _files.stored_node(file, TELESCOPES)
+    values = [] if node is None else [node.attrs.get(f"reference_itrs_{axis}") for axis in "xyz"]
+    if len(values) < 3 or any(value is None for value in values):
+        return None
+    found = Location.from_geocentric(*(float(value) for value in values if value is not None))
+    # ctapipe writes a place on the equator where the location is not known
+    return None if abs(found.longitude) < 1e-6 and abs(found.latitude) < 1e-6 else found
+
+
+class CtapipeCopy(CopySink):
+    """A copy that gets the table ``/dl2/event/subarray/classification/<prefix>``."""
+
+    def check(self, first: pd.DataFrame) -> None:
+        """Raise EventFileError if the file has the table already, or no table of triggers that can be read."""
+        self._inside = f"{CLASSIFICATION}/{self.copy.prefix}"
+        with _files.open_hdf5(self.copy.path) as file:
+            if _files.stored_node(file, self._inside) is not None:
+                raise EventFileError(
+                    f"{self.copy.path}: has a table {self._inside} already, and none is replaced; choose another prefix"
+                )
+            if _files.stored_node(file, TRIGGER) is not None:
+                _files.stored_table(file, TRIGGER)
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Write the copy, with the scores of events in their rows."""
+        prefix = self.copy.prefix
+        # ctapipe calls the probability of signal a prediction
+        names = {n: n.replace("_signal_probability", "_prediction") for n in map(str, table) if n not in KEYS}
+        floats = [name for name in names if table[name].dtype.kind == "f"]
+        table = table.assign(**{f"{prefix}_is_valid": np.isfinite(table[floats].to_numpy()).all(axis=1)})
+        names[f"{prefix}_is_valid"] = f"{prefix}_is_valid"
+        with _files.copied_hdf5(self.path, self.copy.path) as file:
+            places: Any = slice(None)
+            keys: Any = table[KEYS].to_records(index=False)
+            if _files.stored_node(file, TRIGGER) is not None:
+                keys = _files.stored_table(file, TRIGGER).fields(KEYS)[:]
+                if len(keys) != len(table) or any((keys[key] != table[key].to_numpy()).any() for key in KEYS):
+                    # others have nothing to store, such as images of telescopes that the quality cuts leave out
+                    table = table[table[f"{prefix}_is_valid"]]
+                    places = self._find(table, keys)
+            columns = [(key, keys.dtype[key]) for key in KEYS]
+            columns += [(stored, table[name].dtype) for name, stored in names.items()]
+            dataset = _files.create_table(file, self._inside, np.dtype(columns), len(keys))
+            rows = np.zeros(len(keys), dtype=dataset.dtype)
+            for key in KEYS:
+                rows[key] = keys[key]
+            for name, stored in names.items():
+                if name in floats:
+                    rows[stored] = np.nan
+                rows[stored][places] = table[name].to_numpy()
+            dataset[:] = rows
+            for number, (stored, _) in enumerate(columns):
+                text = _DESCRIPTIONS.get(stored.removeprefix(f"{prefix}_"), "")
+                _files.set_text(dataset, f"CTAFIELD_{number}_DESC", text)
+            _files.write_history(dataset, self.copy)
+
+    def _find(self, table: pd.DataFrame, keys: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the rows of events in the table of triggers."""
+        known = pd.MultiIndex.from_arrays([keys[key] for key in KEYS], names=KEYS)
+        given = pd.MultiIndex.from_frame(table[KEYS])
+        for index, problem in (
+            (known[known.duplicated()], f"is twice in {TRIGGER}, so that its score would not find its row"),
+            (given[~given.isin(known)], f"is not in {TRIGGER}; is it complete?"),
+            (given[given.duplicated()], "has several rows with a score; write to a file with the suffix .parquet"),
+        ):
+            if len(index):
+                raise EventFileError(f"{self.copy.path}: {_files.event_words(KEYS, index[0])} {problem}")
+        return known.get_indexer(given)

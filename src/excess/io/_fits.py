@@ -1,0 +1,573 @@
+"""FITS files of gamma-astro-data-formats: event lists, indices of runs, and instrument response."""
+
+from __future__ import annotations
+
+import filecmp
+import gzip
+import io
+import logging
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from math import prod
+from pathlib import Path
+from tempfile import TemporaryFile
+from textwrap import wrap
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from excess._utils.checks import FloatArray, check_regular_file
+from excess._utils.errors import EventFileError, require, wrap_errors
+from excess._utils.files import replacing
+from excess._utils.version import __version__
+from excess.io import _coordinates
+from excess.io._coordinates import Derivation, Direction, Location, Origin
+from excess.io._files import CopySink, as_native, decompress, slices
+
+BLOCK = 2880
+MOST_UNITS = 10_000  # headers of a file, each with its data
+MOST_AXES = 999  # axes, and columns of a table, by the FITS standard
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@contextmanager
+def open_fits(path: Path) -> Iterator[list[Any]]:
+    """Open a file for reading and give its HDUs; ValueError if its headers or data are not complete."""
+    fits = require("astropy.io.fits", "reading FITS")
+    check_regular_file(path)
+    with ExitStack() as opened:
+        with warnings.catch_warnings():
+            # Whether the file is cut short is checked exactly; odd header cards do no harm.
+            warnings.simplefilter("ignore")
+            file = opened.enter_context(_unpacked(path))
+            n_units = count_units(file, os.fstat(file.fileno()).st_size)
+            file.seek(0)
+            hdus = opened.enter_context(fits.open(file, "readonly", memmap=True, disable_image_compression=True))
+            found = [hdus[number] for number in range(n_units)]
+        yield found
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[BinaryIO]:
+    """Open a file; a compressed one is decompressed to a temporary one, so that memory does not depend on its size."""
+    with path.open("rb") as file:
+        compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+        if not compressed:
+            file.seek(0)
+            yield file
+            return
+    with TemporaryFile() as target:
+        decompress(path, target)
+        with os.fdopen(os.dup(target.fileno()), "rb") as file:  # astropy wants one that cannot be written to
+            yield file
+
+
+def count_units(file: BinaryIO, size: int) -> int:
+    """Return the number of headers of an open file of some size in bytes, each with its data."""
+    fits = require("astropy.io.fits", "reading FITS")
+    position = 0
+    for number in range(MOST_UNITS):
+        file.seek(position)
+        # what follows the last extension, such as zeros up to the end of a tape block, is no header
+        if number > 0 and file.read(8) != b"XTENSION":
+            return number
+        file.seek(position)
+        header = fits.Header.fromfile(file)
+        where = f"header {number + 1}"
+        n_bytes = _data_size(header, where)
+        position = file.tell() + -(-n_bytes // BLOCK) * BLOCK
+        # the last block may be cut where there are no data any more
+        if file.tell() + n_bytes > size:
+            raise ValueError(f"the file ends before the data of its {where} do; copy it again")
+    raise ValueError(f"it has more than {MOST_UNITS:,} headers")
+
+
+def _data_size(header: Any, where: str) -> int:
+    """Return the bytes of the data behind a header."""
+
+    def number(keyword: str, default: int, low: int, high: int = 2**62) -> int:
+        value = header.get(keyword, default)
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError(f"its {where} has an impossible {keyword}, {value!r:.40}")
+        return value
+
+    number("TFIELDS", 0, 0, MOST_AXES)
+    axes = [number(f"NAXIS{axis + 1}", 0, 0) for axis in range(number("NAXIS", 0, 0, MOST_AXES))]
+    if header.get("GROUPS") is True and axes and axes[0] == 0:  # random groups, by a rule of their own
+        axes = axes[1:]
+    bits, groups, extra = number("BITPIX", 8, -64, 64), number("GCOUNT", 1, 0), number("PCOUNT", 0, 0)
+    return abs(bits) * groups * (extra + prod(axes)) // 8 if axes else 0
+
+
+HEADER_COLUMNS = {
+    "pointing_ra": "RA_PNT",
+    "pointing_dec": "DEC_PNT",
+    "pointing_alt": "ALT_PNT",
+    "pointing_az": "AZ_PNT",
+    "obs_id": "OBS_ID",
+    "object": "OBJECT",
+    "object_ra": "RA_OBJ",
+    "object_dec": "DEC_OBJ",
+    "livetime": "LIVETIME",
+    "ontime": "ONTIME",
+    "deadc": "DEADC",
+    "date_obs": "DATE-OBS",
+}
+"""Header keywords of a run that become constant columns; a column of the table with the same name wins."""
+MOVING = ("DRIFT", "RASTER", "SLEW", "SCAN")
+"""Modes of observation in which the pointing moves over the sky, so one position of a run is not enough."""
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Return the names of the scalar columns in lower case, and those taken from the header."""
+    with _events(path) as (hdu, _):
+        in_table = _scalar_columns(hdu)
+        return (*in_table, *(name for name in _constants(hdu.header) if name not in in_table))
+
+
+def count(path: Path) -> int:
+    """Return the number of events."""
+    with _events(path) as (hdu, _):
+        return int(hdu.header["NAXIS2"])
+
+
+def origin(path: Path) -> Origin:
+    """Return the metadata of a run from its header: telescope, location, origin of times, and a moving pointing."""
+    with _events(path) as (hdu, hdus):
+        header = hdu.header
+        telescope = _telescope(header)
+        derived = []
+        time = _time_reference(header)
+        if time is not None and "time" in _scalar_columns(hdu):
+            derived.append(
+                Derivation((_coordinates.UNIX_TIME,), ("time",), lambda table: (_unix(table["time"], time),))
+            )
+            pointing = _pointing_table(hdus, header) if _is_moving(header) else None
+            if pointing is not None:
+                derived.append(pointing)
+        return Origin(
+            telescope=None if telescope is None else telescope.name,
+            location=_location(header) or (None if telescope is None else telescope.location),
+            data_level="DL3",
+            is_simulated=any(name in header for name in ("MC_NAME", "SIMTEL")),
+            directions={"": Direction("alt", "az"), "pointing_": Direction("pointing_alt", "pointing_az")},
+            derivations=tuple(derived),
+        )
+
+
+def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield the events in order, at most ``chunk_rows`` at a time."""
+    with _events(path) as (hdu, _):
+        in_table, constants = _scalar_columns(hdu), _constants(hdu.header)
+        for part in slices(int(hdu.header["NAXIS2"]), chunk_rows):
+            # Slicing first: astropy converts a scaled column as a whole otherwise.
+            rows = hdu.data[part]
+            table = {
+                name: as_native(np.array(rows.field(in_table[name]))) if name in in_table else constants[name]
+                for name in names
+            }
+            yield pd.DataFrame(table, index=range(part.stop - part.start), copy=False)
+
+
+@contextmanager
+def _events(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Open the extension EVENTS, and all of the file; one that ends before its data does is an error."""
+    table = require("astropy.io.fits", "reading FITS").BinTableHDU
+    with open_fits(path) as hdus:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd header cards do no harm
+            found = [hdu for hdu in hdus if hdu.name == "EVENTS" or hdu.header.get("HDUCLAS1") == "EVENTS"]
+            found = found or [hdu for hdu in hdus if _has_positions(hdu)]
+        if not found:
+            names = ", ".join(hdu.name for hdu in hdus[:8]) + (", ..." if len(hdus) > 8 else "")
+            raise EventFileError(
+                f"{path}: this FITS file has no extension EVENTS, nor another table with RA and DEC, only {names}; "
+                "leave it out if it holds instrument responses or an index, else it is not complete"
+            )
+        hdu = found[0]
+        if not isinstance(hdu, table):
+            raise EventFileError(f"{path}: the extension EVENTS is no binary table")
+        if hdu.header["NAXIS2"] > 0 and hdu.header["NAXIS1"] < 1:
+            raise EventFileError(f"{path}: its table of events has rows of no bytes; is it complete?")
+        yield hdu, hdus
+
+
+def _has_positions(hdu: Any) -> bool:
+    """Say whether a table holds sky positions, as event lists of air-shower arrays without further conventions do."""
+    names = {str(name).upper() for name in getattr(getattr(hdu, "columns", None), "names", None) or ()}
+    return {"RA", "DEC"} <= names
+
+
+def _scalar_columns(hdu: Any) -> dict[str, str]:
+    """Return the names in the file by their lower-case ones, for columns of one value per event."""
+    return {
+        column.name.lower(): column.name
+        for column in hdu.columns
+        if column.dtype.shape == () and column.dtype.base.kind in "biufS" and column.format[0] not in "PQ"
+    }
+
+
+def _constants(header: Any) -> dict[str, Any]:
+    # the position of a drift scan in the header is that of its start, or of its middle
+    without = {"pointing_ra", "pointing_dec"} if _is_moving(header) else set()
+    return {
+        name: header[key]
+        for name, key in HEADER_COLUMNS.items()
+        if isinstance(header.get(key), (int, float, str)) and name not in without
+    }
+
+
+def _is_moving(header: Any) -> bool:
+    return str(header.get("OBS_MODE", "")).strip().upper() in MOVING
+
+
+def _telescope(header: Any) -> Any:
+    given = (str(header.get(key, "")) for key in ("TELESCOP", "INSTRUME", "ORIGIN"))
+    return next((found for name in given if (found := _coordinates.find_telescope(name)) is not None), None)
+
+
+def _location(header: Any) -> Location | None:
+    longitude, latitude = (header.get(key) for key in ("GEOLON", "GEOLAT"))
+    if not all(isinstance(value, (int, float)) for value in (longitude, latitude)):
+        return None
+    height = header.get("ALTITUDE", header.get("GEOALT", 0.0))
+    return Location(float(longitude), float(latitude), float(height) if isinstance(height, (int, float)) else 0.0)
+
+
+def _time_reference(header: Any) -> tuple[float, float, str] | None:
+    """Return the origin of times as a modified Julian date, their unit in seconds, and their scale; None if unknown."""
+    if isinstance(header.get("MJDREF"), (int, float)):
+        reference = float(header["MJDREF"])
+    elif isinstance(header.get("MJDREFI"), (int, float)):
+        fraction = header.get("MJDREFF", 0.0)
+        reference = float(header["MJDREFI"]) + (float(fraction) if isinstance(fraction, (int, float)) else 0.0)
+    else:
+        return None
+    scale = str(header.get("TIMESYS", "TT")).strip().lower()
+    unit = {"s": 1.0, "d": 86_400.0, "day": 86_400.0}.get(str(header.get("TIMEUNIT", "s")).strip().lower())
+    return (reference, unit, scale) if scale in _coordinates.TIME_SCALES and unit is not None else None
+
+
+def _unix(time: pd.Series, reference: tuple[float, float, str]) -> FloatArray:
+    mjd, unit, scale = reference
+    return _coordinates.unix_from_seconds(unit * time.to_numpy(dtype=np.float64), reference_mjd=mjd, scale=scale)
+
+
+def _pointing_table(hdus: Any, header: Any) -> Derivation | None:
+    """Return the pointing by interpolation in the extension POINTING; None if there is none."""
+    for hdu in hdus:
+        if "POINTING" not in (hdu.name, hdu.header.get("HDUCLAS1")) or not hasattr(hdu, "columns"):
+            continue
+        names = {name.upper(): name for name in hdu.columns.names}
+        reference = _time_reference(hdu.header) or _time_reference(header)
+        if {"TIME", "RA_PNT", "DEC_PNT"} <= set(names) and reference is not None and len(hdu.data):
+            own = {key: np.array(hdu.data[names[key]], dtype=np.float64) for key in ("TIME", "RA_PNT", "DEC_PNT")}
+            order = np.argsort(own["TIME"])
+            time = _unix(pd.Series(own["TIME"][order]), reference)
+            compute = partial(_interpolate, time=time, ra=own["RA_PNT"][order], dec=own["DEC_PNT"][order])
+            return Derivation(("pointing_ra", "pointing_dec"), (_coordinates.UNIX_TIME,), compute)
+    return None
+
+
+def _interpolate(
+    table: pd.DataFrame, time: FloatArray, ra: FloatArray, dec: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return a moving position at the times of events; before the first time and after the last it stays."""
+    at = table[_coordinates.UNIX_TIME].to_numpy(dtype=np.float64)
+    return np.interp(at, time, np.unwrap(ra, period=360)) % 360, np.interp(at, time, dec)
+
+
+FORMS = {"b": "L", "i": "K", "u": "K", "f": "D"}  # formats of new columns by the kind of their values
+_ABOUT = ("unit", "null", "bscale", "bzero", "disp", "dim", "coord_type", "coord_unit", "coord_inc", "time_ref_pos")
+
+
+class FitsCopy(CopySink):
+    """A copy of a FITS file whose table of events gets further columns, in upper case."""
+
+    def check(self, first: pd.DataFrame) -> None:
+        """Raise EventFileError if the table of events has a new column already."""
+        with _events(self.copy.path) as (hdu, _):
+            self._n_wanted = int(hdu.header["NAXIS2"])
+            self.check_new(map(str.upper, first.columns), map(str.upper, hdu.columns.names))
+
+    def write(self, table: pd.DataFrame) -> None:
+        """Write the copy, with all events or with those that are selected."""
+        if len(table) != self._n_wanted:
+            raise ValueError(f"columns of {len(table)} rows do not fit to a file of {self._n_wanted}")
+        fits = require("astropy.io.fits", "writing FITS")
+        only = self.copy.only
+        keep = slice(None) if only is None else table[only].to_numpy(dtype=bool)
+        added = {
+            name.upper(): fits.Column(name.upper(), FORMS[values.dtype.kind], array=values.to_numpy()[keep])
+            for name, values in ((str(name), table[name]) for name in table)
+        }
+        with _events(self.copy.path) as (hdu, hdus):
+            new = copy_table(hdu, keep, added)
+            if only is not None:
+                new.header["EVTSEL"] = (only.upper(), "only events with this column are here")
+                new.header["EVTALL"] = (self._n_wanted, "number of events before this selection")
+            notes = (*self.copy.history, *([] if only is None else [f"Only events with {only.upper()} are here."]))
+            for line in header_lines(notes):
+                new.header.add_history(line)
+            if "CHECKSUM" in hdu.header:
+                stored = io.BytesIO()
+                new.writeto(stored)  # completes the header of a table with columns of variable length
+                stored.seek(0)
+                new = fits.open(stored)[1]
+                new.add_checksum(when=hdu.header.comments["CHECKSUM"])
+            write_hdus(self.path, [new if one is hdu else one for one in hdus], self.path.suffix.lower() == ".gz")
+
+
+def copy_table(hdu: Any, keep: Any, columns: Mapping[str, Any]) -> Any:
+    """Return some rows of a table with columns added or replaced, those of None left out; its header stays."""
+    fits = require("astropy.io.fits", "writing FITS")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd header cards do no harm
+        found: dict[str, Any] = {}
+        for column in hdu.columns:
+            # texts as bytes, because they need not be ASCII
+            rows = hdu.data.view(np.ndarray) if column.format.endswith("A") else hdu.data
+            about = {name: getattr(column, name) for name in _ABOUT}
+            found[column.name] = fits.Column(column.name, column.format, array=rows[column.name][keep], **about)
+        kept = [column for column in (found | dict(columns)).values() if column is not None]
+        new = fits.BinTableHDU.from_columns(kept, header=hdu.header)
+        for name in ("CHECKSUM", "DATASUM"):
+            new.header.remove(name, ignore_missing=True)
+        for card in hdu.header.cards:
+            if card.comment and new.header.get(card.keyword) == card.value:
+                new.header.comments[card.keyword] = card.comment
+    return new
+
+
+def write_hdus(path: Path, hdus: list[Any], compressed: bool) -> None:
+    """Write HDUs to a file; those that were read and not changed keep their bytes."""
+    fits = require("astropy.io.fits", "writing FITS")
+    written = io.BytesIO()  # because astropy does not pass on why a file cannot be written
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fits.HDUList(hdus).writeto(written)
+    # compressed without name and time, so that the same events give the same bytes
+    path.write_bytes(gzip.compress(written.getbuffer(), 6, mtime=0) if compressed else written.getbuffer())
+
+
+def header_lines(remarks: Sequence[str]) -> Iterator[str]:
+    """Yield remarks in lines that fit into a header, which has ASCII alone."""
+    for remark in remarks:
+        yield from wrap(remark.encode("ascii", "replace").decode(), 70)
+
+
+logger = logging.getLogger("excess.io")
+HDU_INDEX = "hdu-index.fits.gz"
+OBS_INDEX = "obs-index.fits.gz"
+_STALE = ("SIZE", "MTIME", "MD5", "EVENT_COUNT")  # optional columns whose values differ for a copy
+_HISTORY = "excess apply: the runs of this folder have scores."
+
+
+def find_run_index(paths: Iterable[Path]) -> RunIndex | None:
+    """Return the index that lists FITS runs: in their folder, or in the folder above it."""
+    given = [_full(path) for path in paths]
+    folders = dict.fromkeys(folder for path in given for folder in (path.parent, path.parent.parent))
+    found = [RunIndex(folder) for folder in folders if (folder / HDU_INDEX).is_file()]
+    found = [index for index in found if any(path in index.event_lists for path in given)]
+    if len(found) > 1:
+        both = f"{found[0].folder} and {found[1].folder}"
+        logger.warning(f"the files are listed in several indices, {both}, so that none is written for their copies")
+    return found[0] if len(found) == 1 else None
+
+
+class RunIndex:
+    """The tables ``hdu-index.fits.gz`` and ``obs-index.fits.gz`` of a folder, as gamma-astro-data-formats has them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with _open_table(folder / HDU_INDEX) as hdu:
+            kinds, folders, names = (_texts(hdu, name) for name in ("HDU_TYPE", "FILE_DIR", "FILE_NAME"))
+            self._rows = [
+                (int(obs_id), kind.strip().lower(), Path(inside, name))
+                for obs_id, kind, inside, name in zip(hdu.data["OBS_ID"], kinds, folders, names, strict=True)
+            ]
+
+    @property
+    def event_lists(self) -> set[Path]:
+        """Full paths of all event lists."""
+        return {_full(self.folder / file) for _, kind, file in self._rows if kind == "events"}
+
+    def _kept(self, folder: Path, copies: Mapping[Path, Path]) -> dict[int, Path]:
+        """Return the names of copies by the observations whose events are in a folder, or are to be."""
+        names = {_full(path): target.name for path, target in copies.items()}
+        kept = {}
+        for obs_id, kind, file in self._rows:
+            name = names.get(_full(self.folder / file), file.name if (folder / file.name).exists() else None)
+            if kind == "events" and name is not None:
+                kept[obs_id] = Path(name)
+        return kept
+
+    def companions(self, folder: Path, copies: Mapping[Path, Path]) -> dict[Path, Path]:
+        """Return other files of the observations, such as instrument response, and where their copies go."""
+        kept = self._kept(folder, copies)
+        events = {file for _, kind, file in self._rows if kind == "events"}
+        found = {}
+        for obs_id, _, file in self._rows:
+            inside = Path(os.path.normpath(file))
+            if obs_id in kept and file not in events and (self.folder / file).is_file():
+                if inside.is_absolute() or inside.parts[0] == "..":
+                    logger.warning("%s: is not copied, because it is outside of %s", self.folder / file, self.folder)
+                else:
+                    found[self.folder / file] = folder / inside
+        return found
+
+    def tables(self, folder: Path) -> list[Path]:
+        """Return the paths that `write` gives the tables in a folder."""
+        return [folder / name for name in (HDU_INDEX, OBS_INDEX) if (self.folder / name).is_file()]
+
+    def write(self, folder: Path, copies: Mapping[Path, Path]) -> None:
+        """Write the rows of the observations whose events are in a folder, and copy the other files that they name."""
+        for source, target in self.companions(folder, copies).items():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with wrap_errors(target, "writing"), replacing(target) as temporary:
+                shutil.copyfile(source, temporary)
+        kept = self._kept(folder, copies)
+        events = {file: kept[obs_id].name for obs_id, kind, file in self._rows if kind == "events" and obs_id in kept}
+        for target in self.tables(folder):
+            with _open_table(self.folder / target.name) as hdu:
+                columns: dict[str, Any] = dict.fromkeys(_STALE)
+                keep = np.isin(hdu.data["OBS_ID"], list(kept))
+                if target.name == HDU_INDEX:
+                    folders = _texts(hdu, "FILE_DIR")
+                    files = [Path(inside, name) for inside, name in zip(folders, _texts(hdu, "FILE_NAME"), strict=True)]
+                    new = ["." if file in events else inside for file, inside in zip(files, folders, strict=True)]
+                    columns["FILE_DIR"] = _text_column("FILE_DIR", new, keep)
+                    columns["FILE_NAME"] = _text_column("FILE_NAME", [events.get(one, one.name) for one in files], keep)
+                table = copy_table(hdu, keep, columns)
+                table.header["HISTORY"] = _HISTORY
+                primary = require("astropy.io.fits", "writing FITS").PrimaryHDU()
+                with wrap_errors(target, "writing"), replacing(target) as temporary:
+                    write_hdus(temporary, [primary, table], compressed=True)
+
+
+def is_copied_index(path: Path) -> bool:
+    """Say whether an index is from an earlier call of `RunIndex.write`."""
+    fits = require("astropy.io.fits", "reading FITS")
+    try:
+        return _HISTORY in str(fits.getheader(path, 1).get("HISTORY", ""))
+    except (OSError, IndexError, ValueError):
+        return False
+
+
+def is_same_content(path: Path, other: Path) -> bool:
+    """Say whether two files have the same bytes."""
+    return path.is_file() and filecmp.cmp(path, other, shallow=False)
+
+
+def _full(path: Path) -> Path:
+    """Return the full path; links stay as they are."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 (`absolute` leaves ".." in it)
+
+
+@contextmanager
+def _open_table(path: Path) -> Iterator[Any]:
+    """Open the table of an index, by `astropy.io.fits` alone: `astropy.table` makes objects that comments describe."""
+    with wrap_errors(path, "reading the index of the runs"), open_fits(path) as hdus:
+        if len(hdus) < 2 or not isinstance(hdus[1], require("astropy.io.fits", "reading FITS").BinTableHDU):
+            raise ValueError("its first extension is not a table")
+        yield hdus[1]
+
+
+def _texts(hdu: Any, name: str) -> list[str]:
+    """Return a column of texts; names of files may have letters that are not ASCII."""
+    return [str(text).rstrip() for text in as_native(hdu.data.view(np.ndarray)[name])]
+
+
+def _text_column(name: str, texts: Sequence[str], keep: NDArray[np.bool_]) -> Any:
+    stored = np.array([text.encode() for text in np.array(texts)[keep]], dtype=bytes)
+    return require("astropy.io.fits", "writing FITS").Column(name, f"{stored.dtype.itemsize}A", array=stored)
+
+
+_MARK = "EXCESSEF"  # keyword of an effective area that was multiplied, so that it is not done twice
+
+
+def write_efficiency(
+    path: Path, energy: FloatArray, zenith: FloatArray, columns: Mapping[str, FloatArray], remarks: Sequence[str]
+) -> None:
+    """Write a FITS table in the layout of gamma-astro-data-formats: one row, axes as columns of bin edges."""
+    fits = require("astropy.io.fits", "writing FITS")
+    shape = (len(zenith) - 1, len(energy) - 1)
+    axes = (
+        ("ENERG_LO", energy[:-1], "TeV"),
+        ("ENERG_HI", energy[1:], "TeV"),
+        ("ZEN_LO", zenith[:-1], "deg"),
+        ("ZEN_HI", zenith[1:], "deg"),
+    )
+    table = [
+        fits.Column(name, f"{len(edges)}D", unit=unit, array=edges[np.newaxis].astype(np.float64))
+        for name, edges, unit in axes
+    ]
+    table += [
+        fits.Column(name, f"{values.size}D", dim=f"({shape[1]},{shape[0]})", array=values[np.newaxis])
+        for name, values in columns.items()
+    ]
+    hdu = fits.BinTableHDU.from_columns(table, name="EFFICIENCY")
+    for key, value in (("HDUCLAS1", "RESPONSE"), ("HDUCLAS2", "EFFICIENCY"), ("HDUCLAS4", "EFF_2D")):
+        hdu.header[key] = value
+    hdu.header["CREATOR"] = f"excess {__version__}"
+    for line in header_lines(remarks):
+        hdu.header.add_comment(line)
+    with wrap_errors(path, "writing FITS"), replacing(path) as temporary:
+        write_hdus(temporary, [fits.PrimaryHDU(), hdu], compressed=path.suffix.lower() == ".gz")
+
+
+def multiply_effective_area(
+    source: Path, target: Path, factor: Callable[[FloatArray], FloatArray], of: str, history: Sequence[str]
+) -> int:
+    """Copy a FITS file with its effective areas multiplied by a factor; return how many tables there were."""
+    units = require("astropy.units", "reading FITS")
+    with wrap_errors(source, "reading FITS"), open_fits(source) as hdus:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # odd header cards do no harm
+            found = [hdu for hdu in hdus if _is_effective_area(hdu)]
+            names = ", ".join(hdu.name for hdu in hdus)
+        if not found:
+            raise EventFileError(
+                f"{source}: has no effective area (EFF_AREA), only {names}; give a file of gamma-astro-data-formats "
+                "that has one"
+            )
+        for hdu in found:
+            if _MARK in hdu.header:
+                raise EventFileError(
+                    f"{source}: its effective area was multiplied by an efficiency already; give the original file"
+                )
+            unit = units.Unit(hdu.columns["ENERG_LO"].unit or "TeV")
+            low, high = ((hdu.data[name] * unit).to_value("TeV") for name in ("ENERG_LO", "ENERG_HI"))
+            area = hdu.data["EFFAREA"]
+            values = factor(np.sqrt(np.maximum(low, high / 100) * high))
+            # energies are the last axis, as the layout has it, behind offsets from the pointing
+            area[:] = area * values.reshape(len(area), *(1,) * (area.ndim - 2), -1)
+            hdu.header[_MARK] = (of, "EFFAREA times an efficiency of excess")
+            for line in header_lines(history):
+                hdu.header.add_history(line)
+            if "CHECKSUM" in hdu.header:
+                hdu.add_checksum()
+        with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
+            write_hdus(temporary, hdus, compressed=target.suffix.lower() == ".gz")
+    return len(found)
+
+
+def pointing_zenith(path: Path) -> float | None:
+    """Return the zenith distance of the pointing of a FITS run in deg; None if unknown."""
+    with wrap_errors(path, "reading FITS"), open_fits(path) as hdus:
+        for hdu in hdus:
+            for key, horizon, sign in (("ZEN_PNT", 0.0, 1.0), ("ALT_PNT", 90.0, -1.0)):
+                if isinstance(value := hdu.header.get(key), (int, float)):
+                    return horizon + sign * value
+    return None
+
+
+def _is_effective_area(hdu: Any) -> bool:
+    names = {column.name for column in getattr(hdu, "columns", ())}
+    return {"ENERG_LO", "ENERG_HI", "EFFAREA"} <= names

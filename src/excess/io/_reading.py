@@ -1,0 +1,499 @@
+"""Reading events from files: as one table, in chunks, or only their description."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import pandas as pd
+
+from excess._utils.checks import as_choice, as_int, check_regular_file
+from excess._utils.errors import EventFileError, missing_column, require, wrap_errors
+from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, _parquet
+from excess.io._coordinates import Derivation, Location, Origin, Plan, derivations
+from excess.io._files import open_hdf5, stored_names, stored_node
+
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+PARQUET_MAGIC = b"PAR1"
+FITS_MAGIC = b"SIMPLE  ="
+GZIP_MAGIC = b"\x1f\x8b"
+START_BYTES = 65536
+
+
+class Format(NamedTuple):
+    """Functions that read a file of one format."""
+
+    columns: Callable[[Path], tuple[str, ...]]
+    count: Callable[[Path], int]
+    chunks: Callable[[Path, Sequence[str], int | None], Iterator[pd.DataFrame]]
+    origin: Callable[[Path], Origin]
+
+
+FORMATS = {
+    name: Format(module.columns, module.count, module.chunks, getattr(module, "origin", lambda path: Origin()))
+    for name, module in {
+        "FACT HDF5": _fact,
+        "lstchain HDF5 DL2": _lstchain,
+        "lstchain HDF5 DL1": _lstchain,
+        "ctapipe HDF5 DL2": _ctapipe,
+        "ctapipe HDF5 DL1": _ctapipe,
+        "FITS event list": _fits,
+        "Parquet": _parquet,
+        "CSV": _csv,
+    }.items()
+}
+
+
+def recognise(path: Path) -> str:
+    """Return the format of a file, a key of FORMATS, from its first bytes and its layout."""
+    check_regular_file(path)
+    with wrap_errors(path, "opening"), path.open("rb") as file:
+        start = file.read(START_BYTES)
+    if not start:
+        raise EventFileError(f"{path}: is empty")
+    if start.startswith(HDF5_MAGIC):
+        return _hdf5_layout(path)
+    if start.startswith(PARQUET_MAGIC):
+        return "Parquet"
+    if start.startswith(FITS_MAGIC) or (start.startswith(GZIP_MAGIC) and _is_compressed_fits(path)):
+        return "FITS event list"
+    try:
+        # A character may be cut at the end of the bytes that were read.
+        text = start.decode("utf-8-sig") if len(start) < START_BYTES else start.decode("utf-8-sig", "ignore")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet nor CSV")
+    if not _csv.looks_like_csv(text):
+        raise EventFileError(f"{path}: is text, but no CSV table with a line of column names and commas between values")
+    return "CSV"
+
+
+def _hdf5_layout(path: Path) -> str:
+    h5py = require("h5py", "reading HDF5")
+    with wrap_errors(path, "reading HDF5"), open_hdf5(path) as file:
+        if isinstance(stored_node(file, _fact.GROUP), h5py.Group):
+            return "FACT HDF5"
+        for name, level in (("lstchain", _lstchain.data_level(file)), ("ctapipe", _ctapipe_layout.data_level(file))):
+            if level is not None:
+                return f"{name} HDF5 {level}"
+        found = ", ".join(stored_names(file)[:8]) or "nothing"
+    raise EventFileError(
+        f"{path}: this HDF5 file has neither a group '{_fact.GROUP}' nor ctapipe's or lstchain's tables of events; "
+        f"it holds {found}"
+    )
+
+
+def _is_compressed_fits(path: Path) -> bool:
+    with wrap_errors(path, "reading gzip"), gzip.open(path) as file:
+        return file.read(len(FITS_MAGIC)) == FITS_MAGIC
+
+
+Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
+Rows = Literal["events", "telescopes"]
+LOCATION_COLUMNS = ("_file", "_row")  # columns of where an event comes from: its file, and its row there, from 0
+_PEEK_ROWS = 100  # rows from which the origin of a column of times is recognised
+_TELESCOPE = "tel_id"
+
+
+class Content(NamedTuple):
+    """Content of a file: its columns, its metadata, and what can be computed from both."""
+
+    stored: tuple[str, ...]
+    origin: Origin
+    derivations: tuple[Derivation, ...]
+    derived: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: Path, known: Format) -> Content:
+        """Look into a file."""
+
+        def peek(name: str) -> pd.Series:
+            if name not in stored:
+                raise KeyError(name)
+            return next(iter(known.chunks(path, [name], _PEEK_ROWS)))[name]
+
+        stored, origin = known.columns(path), known.origin(path)
+        return cls(stored, origin, *derivations(stored, origin, peek))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of events."""
+        return (*self.stored, *self.derived)
+
+    @property
+    def of_images(self) -> tuple[str, ...]:
+        """Columns of telescope images; those of the whole shower belong to each of its images."""
+        return (*self.origin.telescope_columns, *self.derived)
+
+    def plan(self, wanted: tuple[str, ...]) -> Plan:
+        """Return how to read columns."""
+        return Plan.of(wanted, (*self.stored, *self.origin.telescope_columns), self.derivations)
+
+
+class OpenedFiles:
+    """Files of one format and one telescope, and what each holds."""
+
+    def __init__(
+        self, argument: str, paths: Paths, rows: Rows | None = None, wanted: Sequence[str] | None = None
+    ) -> None:
+        given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+        if not given:
+            raise ValueError(f"{argument} is empty; name at least one file")
+        self.paths = [Path(fspath(path)) for path in given]
+        self.first = self.paths[0]
+        formats = {path: recognise(path) for path in self.paths}
+        self.format = formats[self.first]
+        for path, name in formats.items():
+            if name != self.format:
+                raise EventFileError(f"{path}: mixed formats, this file is {name} and {self.first} is {self.format}")
+        self._content = {}
+        for path in formats:
+            with wrap_errors(path, f"reading {self.format}"):
+                self._content[path] = Content.of(path, FORMATS[self.format])
+        compare_telescopes({path: content.origin.telescope for path, content in self._content.items()})
+        self._of_images = self._choose_images(rows, wanted or ())
+
+    def _choose_images(self, rows: Rows | None, wanted: Sequence[str]) -> bool:
+        """Say whether rows are telescope images, which a column that only images have asks for as well."""
+        if rows is not None:
+            as_choice("rows", rows, ("events", "telescopes"))
+        content = self._content[self.first]
+        of_images = [name for name in wanted if name not in content.columns and name in content.of_images]
+        if rows == "telescopes" and not content.origin.telescope_columns:
+            raise EventFileError(f"{self.first}: has no tables of telescope images, so `rows` cannot be telescopes")
+        if rows is not None or not of_images:
+            return rows == "telescopes"
+        of_events = [name for name in wanted if name not in content.of_images and name in content.columns]
+        if of_events:
+            raise EventFileError(
+                f"{self.first}: {of_images[0]!r} has a value for each telescope image, and {of_events[0]!r} one for "
+                f"each shower; take columns of showers, such as '{of_images[0]}_mean', or of images alone"
+            )
+        return True
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns of the first file."""
+        return self._columns_of(self.first)
+
+    def _columns_of(self, path: Path) -> tuple[str, ...]:
+        content = self._content[path]
+        return content.of_images if self._of_images else content.columns
+
+    def check(self, wanted: tuple[str, ...]) -> None:
+        """Raise EventFileError unless all files have these columns."""
+        for path in self._content:
+            known = self._columns_of(path)
+            for column in wanted:
+                if column not in known:
+                    raise EventFileError(f"{path}: {missing_column(column, known)}")
+
+    def read(self, columns: tuple[str, ...], locate: bool = False) -> pd.DataFrame:
+        """Return all events, with their files and rows if wanted."""
+        self.check(columns)
+        parts = [_located(part) if locate else part for part in self.chunks(columns, None)]
+        return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
+
+    def chunks(self, columns: tuple[str, ...], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+        """Yield chunks with events; if there are none at all, one table without rows that shows the columns."""
+        empty = None
+        any_events = False
+        for path in self.paths:
+            plan = self._content[path].plan(columns)
+            stored = plan.stored
+            if self._of_images and _TELESCOPE not in stored:
+                stored = (*stored, _TELESCOPE)  # so that the format reads images
+            first_row = 0
+            parts = FORMATS[self.format].chunks(path, stored, chunk_rows)
+            while True:
+                # only here, so that the file is noted as being read while it is, and not while a chunk is worked on
+                with wrap_errors(path, f"reading {self.format}"):
+                    part = next(parts, None)
+                    chunk = None if part is None else plan.complete(part, columns)
+                if chunk is None:
+                    break
+                if len(chunk):
+                    any_events = True
+                    chunk.attrs.update(file=str(path), first_row=first_row)
+                    first_row += len(chunk)
+                    yield chunk
+                elif empty is None:
+                    empty = chunk
+        if not any_events and empty is not None:
+            yield empty
+
+
+def compare_telescopes(telescopes: Mapping[Path, str | None]) -> None:
+    """Raise EventFileError where telescopes differ; None is an unknown one."""
+    known = {path: name for path, name in telescopes.items() if name is not None}
+    if len(set(known.values())) > 1:
+        first, name = next(iter(known.items()))
+        path, other = next((path, other) for path, other in known.items() if other != name)
+        raise EventFileError(
+            f"{path}: is of {other}, and {first} is of {name}; events of different telescopes differ in all features, "
+            "so give each telescope as an observation of its own, in a list of observations"
+        )
+
+
+def _located(chunk: pd.DataFrame) -> pd.DataFrame:
+    """Return a chunk with the file and the row of each event."""
+    first_row = chunk.attrs.get("first_row", 0)
+    rows = range(first_row, first_row + len(chunk))
+    return chunk.assign(**dict(zip(LOCATION_COLUMNS, (chunk.attrs.get("file", ""), rows), strict=True)))
+
+
+logger = logging.getLogger("excess.io")
+
+JOIN_KEYS = ("event_num", "night", "run_id")  # columns that identify an event in FACT's files
+
+
+@dataclass(frozen=True)
+class FileInfo:
+    """Description of an event file.
+
+    Attributes
+    ----------
+    path, format : Path and str
+        The file, and its format, such as "FACT HDF5", "ctapipe HDF5 DL2", "FITS event list", "Parquet" or "CSV".
+    n_events, n_array_events, n_images : int
+        Rows (one per event or shower); events of the array and telescope images, None for files of one telescope.
+    columns, derived, telescope_columns : tuple of str
+        Scalar columns, in the current spelling; those that are computed while the file is read; and those that have a
+        value for each image of a shower (see ``rows`` of `read_events`).
+    telescope, data_level, location : str, str and Location
+        Name and place of the telescope or array, and "DL1", "DL2" or "DL3"; None if unknown.
+    is_simulated : bool
+        The events are simulated ones.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from excess.io import FileInfo
+    >>> FileInfo(Path("crab.csv"), "CSV", 3, ("width", "length")).n_events
+    3
+    """
+
+    path: Path
+    format: str
+    n_events: int
+    columns: tuple[str, ...]
+    n_array_events: int | None = None
+    telescope: str | None = None
+    data_level: str | None = None
+    location: Location | None = None
+    is_simulated: bool = False
+    derived: tuple[str, ...] = ()
+    telescope_columns: tuple[str, ...] = ()
+    n_images: int | None = None
+
+    @property
+    def stored_columns(self) -> tuple[str, ...]:
+        """Columns of the file itself, without those that are computed."""
+        return tuple(name for name in self.columns if name not in self.derived)
+
+
+def describe(path: str | PathLike[str]) -> FileInfo:
+    r"""Describe a file without reading its events.
+
+    Parameters
+    ----------
+    path : path-like
+        A file of any format that ``read_events`` knows.
+
+    Returns
+    -------
+    FileInfo
+        Format, number of events and names of columns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.io import describe
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "events.csv")
+    ...     _ = path.write_text("night,width\n20131103,5.5\n20131103,7.25\n")
+    ...     info = describe(path)
+    >>> info.format, info.n_events, info.columns
+    ('CSV', 2, ('night', 'width'))
+    """
+    file = Path(path)
+    name = recognise(file)
+    with wrap_errors(file, f"reading {name}"):
+        content = Content.of(file, FORMATS[name])
+        metadata = {
+            key: value for key, value in content.origin._asdict().items() if key in FileInfo.__dataclass_fields__
+        }
+        n_events = FORMATS[name].count(file)
+        return FileInfo(file, name, n_events, content.columns, derived=content.derived, **metadata)
+
+
+def list_columns(path: str | PathLike[str]) -> tuple[str, ...]:
+    r"""Return the names of the scalar columns of a file, in the current spelling, without counting its events."""
+    return OpenedFiles("path", path).columns
+
+
+def iter_events(
+    paths: Paths, columns: Sequence[str] | None = None, *, chunk_rows: int = 100_000, rows: Rows | None = None
+) -> Iterator[pd.DataFrame]:
+    r"""Yield the events of files in chunks, in constant memory.
+
+    The rows and their order are those of ``read_events``. In CSV files the dtype of a column may differ between
+    chunks, if only some of them have missing values.
+
+    Parameters
+    ----------
+    paths, columns, rows
+        As for `read_events`.
+    chunk_rows : int, default=100_000
+        The largest number of rows in a chunk. Images of one shower are never in different chunks.
+
+    Returns
+    -------
+    iterator of DataFrame
+        Chunks with at least one event; files without any event give one table without rows. ``attrs["file"]`` has the
+        file of a chunk, ``attrs["first_row"]`` the row of its first event in that file, from 0.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.io import iter_events
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "events.csv")
+    ...     _ = path.write_text("night,width\n20131103,5.5\n20131103,7.25\n20131104,6.0\n")
+    ...     [len(chunk) for chunk in iter_events(path, ["width"], chunk_rows=2)]
+    [2, 1]
+    """
+    n_rows = as_int("chunk_rows", chunk_rows, minimum=1)
+    files = OpenedFiles("paths", paths, rows, columns)
+    wanted = _as_columns(columns, files.columns)
+    files.check(wanted)
+    return files.chunks(wanted, n_rows)
+
+
+def read_events(
+    paths: Paths,
+    columns: Sequence[str] | None = None,
+    *,
+    join: Paths | None = None,
+    rows: Rows | None = None,
+    locate: bool = False,
+) -> pd.DataFrame:
+    r"""Read the events of files into one table.
+
+    The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), lstchain
+    HDF5 (DL2, DL1), FITS event lists, Parquet or CSV. Columns get their current names: older spellings of FACT are
+    translated, and its theta in mm of the camera plane becomes degrees. Where a file has enough metadata, further
+    columns are computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``, ``pointing_ra`` and
+    ``pointing_dec``.
+
+    Parameters
+    ----------
+    paths : path-like or sequence of them
+        Files of one format, whose events follow each other.
+    columns : sequence of str, default=None
+        Names of columns; None means all scalar columns of the first file (and of the first to join).
+    join : path-like or sequence of them, default=None
+        Files with further columns of the same events, such as DL3 for DL2, joined on ``event_num``,
+        ``night`` and ``run_id``. A column that both have is taken from ``paths``.
+    rows : {"events", "telescopes"} or None, default=None
+        What a row is where several telescopes have seen a shower: the shower, with means and other statistics of its
+        images, or one image of it. By default showers, unless ``columns`` has some of images only, such as ``tel_id``.
+    locate : bool, default=False
+        Add the columns of ``LOCATION_COLUMNS``: the file of each event among ``paths``, and its row there, from 0.
+
+    Returns
+    -------
+    DataFrame
+        One row per event. After a join, ``table.attrs["join"]`` has the number of events, of events in only one of
+        the two, and of duplicates, of which the first is kept.
+
+    Raises
+    ------
+    EventFileError
+        If a file is missing, damaged, of another format or another telescope than the others, or lacks a column.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from excess.io import read_events
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "events.csv")
+    ...     _ = path.write_text("night,width\n20131103,5.5\n20131103,7.25\n")
+    ...     read_events(path)
+          night  width
+    0  20131103   5.50
+    1  20131103   7.25
+    """
+    files = OpenedFiles("paths", paths, rows, columns)
+    if join is None:
+        return files.read(_as_columns(columns, files.columns), locate)
+    others = OpenedFiles("join", join, rows)
+    wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
+    for column in wanted:
+        if column not in files.columns and column not in others.columns:
+            known = (*files.columns, *others.columns)
+            raise EventFileError(f"{files.first}: {missing_column(column, known)} (nor has {others.first})")
+    of_files = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column in files.columns))))
+    of_others = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column not in files.columns))))
+    files.check(of_files)
+    others.check(of_others)
+    joined = _join(files.read(of_files, locate), others.read(of_others), files.first, others.first)
+    return joined[[*wanted, *(LOCATION_COLUMNS if locate else ())]]
+
+
+def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_path: Path) -> pd.DataFrame:
+    """Return the events that both tables have, in the order of the first; ``attrs["join"]`` counts the others."""
+    keys = list(JOIN_KEYS)
+    unique = [table.drop_duplicates(keys) for table in (first, second)]
+    try:
+        table = unique[0].merge(unique[1], on=keys, how="inner")
+    except ValueError as error:
+        raise EventFileError(
+            f"{second_path}: {', '.join(keys)} are of other types than in {first_path}, so the events cannot be joined"
+        ) from error
+    if table.empty and not (first.empty and second.empty):
+        raise EventFileError(f"{second_path}: has no event of {first_path}; {', '.join(keys)} never agree")
+    only_first, only_second = (len(one) - len(table) for one in unique)
+    n_duplicates = len(first) + len(second) - len(unique[0]) - len(unique[1])
+    if only_first or only_second or n_duplicates:
+        logger.warning(
+            f"{len(table)} events joined; {only_first} only in {first_path}, {only_second} only in {second_path}, "
+            f"{n_duplicates} duplicates dropped"
+        )
+    table.attrs["join"] = {
+        "n_events": len(table),
+        "n_only_first": only_first,
+        "n_only_second": only_second,
+        "n_duplicates": n_duplicates,
+    }
+    return table
+
+
+def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
+    """Raise EventFileError where files are of different telescopes."""
+    found = {}
+    for path in map(Path, paths):
+        name = recognise(path)
+        with wrap_errors(path, f"reading {name}"):
+            found[path] = FORMATS[name].origin(path).telescope
+    compare_telescopes(found)
+
+
+def _as_columns(columns: Sequence[str] | None, available: tuple[str, ...]) -> tuple[str, ...]:
+    if columns is None:
+        return available
+    if isinstance(columns, str):
+        raise TypeError(f"columns must be a sequence of names, got the text {columns!r}; write [{columns!r}]")
+    wanted = tuple(dict.fromkeys(columns))
+    if not wanted:
+        raise ValueError("columns is empty; name at least one column, or leave it out to read all")
+    return wanted

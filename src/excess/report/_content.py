@@ -1,0 +1,621 @@
+"""What the page says: the verdict, the number to quote, numbers with notes, tables, captions, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtr
+
+from excess.detection._diagnostics import Verdict, assess
+from excess.detection._null_test import NullTest
+from excess.detection._result import STATISTICS, Detection, Outcome, describe_limits, quoted_limits, quoted_significance
+from excess.detection._result import models_table as compare_models
+from excess.detection._simulation_check import SimulationAgreement
+from excess.estimators._hybrid import LABELS as FROM_LABELS
+from excess.estimators._hybrid import LABELS_AND_REFERENCES
+from excess.report._series import has_light_curve, has_score, light_curve
+from excess.stats._significance import OnOffCounts
+
+MAX_ROWS = 300
+"""Largest number of rows in a table of groups or folds; CSV files next to the report have all of them."""
+MAX_PANELS = 8
+"""Largest number of features of a simulated sample that are drawn; the table has all of them."""
+MAX_FEATURES, _MIN_FEATURES = 32, 5
+"""Features that are drawn for all models together, and at least for each model."""
+MAX_MAPS = 4
+"""Largest number of models with a map of the sky on the page."""
+
+_LABELS = {
+    "detected": ("found", "Source detected"),
+    "not confirmed": ("unconfirmed", "Not confirmed"),
+    "no detection": ("nothing", "No detection"),
+    "doubtful": ("doubt", "Do not trust this"),
+}
+"""Class of the verdict, which sets its colour, and its title, by the status."""
+_TO_QUOTE = "the one to quote"
+_COMPARES = "compares models"
+_MEANINGS = {
+    "detected": _TO_QUOTE,
+    "compared": "for comparison with the first model",
+    "not confirmed": "not confirmed",
+    "no detection": "no detection",
+    "doubtful": "not to be quoted before the warnings are explained",
+}
+"""Meaning of the value that could be quoted, by the status of the verdict; "compared": detected by another model."""
+_NOTHING_TO_QUOTE = {
+    "not confirmed": "There is no confirmed detection to quote.",
+    "no detection": "There is no detection to quote.",
+    "compared": "This model is for comparison: a detection is quoted by the first model of the list.",
+    "doubtful": "Quote nothing before the warnings are explained.",
+}
+_NAMES = {"pooled": "pooled", "forward": "forward", "applied": "new events"}
+_ABOUT = {
+    "likelihood": "all hold-out events, each by its signal ratio: how much more likely signal is there",
+    "cut": "hold-out events above the tuned thresholds, all with the same weight",
+}
+_FORWARD = "every event predicted by a model of earlier events only"
+_KINDS = {
+    FROM_LABELS: "learned from the labels alone",
+    LABELS_AND_REFERENCES: "learned from the labels, with the references as further features",
+}
+_SAMPLES = {"signal": ("Simulated gammas", "gammas"), "background": ("Simulated protons", "protons")}
+_TIMES = {
+    "livetime": "livetime of the files",
+    "ontime": "observation time of the files, dead time included",
+    "events": "first to last event of each run, so a little too short, dead time included",
+}
+"""Origin of observation times."""
+
+
+class Table(NamedTuple):
+    """A table of the page: the first cell of each row names the row."""
+
+    label: str
+    heads: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+
+class Number(NamedTuple):
+    """A number of the result, and whether it is the one to quote."""
+
+    label: str
+    value: str
+    note: str
+    quoted: bool = False
+
+
+class PageFigure(NamedTuple):
+    """A figure of the page as SVG, its numbers as CSV, and points ``[x, y, text]`` for hover."""
+
+    id: str
+    svg: str
+    csv: str
+    hover: list[list[Any]]
+
+
+@dataclass
+class ModelContent:
+    """Texts and tables of the page about one model, that of a number among several."""
+
+    name: str
+    detection: Detection
+    forward: Outcome | None = None
+    null_test: NullTest | None = None
+    verdict: Verdict | None = None
+    no_forward: str = ""
+    max_rows: int = MAX_ROWS
+    number: int = 0
+    n_models: int = 1
+    figures: dict[str, PageFigure] = field(default_factory=dict)
+    slider: dict[str, Any] | None = None
+    sky: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Find out what may be quoted; by another model than the first, which was chosen beforehand, nothing is."""
+        found = self.detection
+        judged = assess(found, self.forward, self.null_test) if self.verdict is None else self.verdict
+        self.warnings = judged.warnings
+        self.level, self.stamp = _LABELS[judged.status]
+        self.sentence = f"{_amount(found)}, {judged.sentence}"
+        limits = {} if judged.feasible else quoted_limits(found, self.forward)
+        self.limits = describe_limits(limits, found.required_significance)
+        self.status = "compared" if judged.feasible and self.number > 0 else judged.status
+        self.detected, self.quotable = judged.feasible, self.status == "detected"
+        self.reason = self.no_forward.strip().rstrip(".") or "it was not computed"
+        self.strategy, self.statistic = found.strategy, found.statistic
+        self.cross_validated, self.pooled = found.strategy != "applied", found.strategy == "pooled"
+        self.significances = found.outcome.significances
+        self.n_features = max(_MIN_FEATURES, MAX_FEATURES // self.n_models)
+        self.tuned = counts_text(found.counts)
+        self.tables = {
+            table.label: shorten(table, f"{table.label}.csv", self.max_rows) for table in _tables(found) if table.rows
+        }
+
+    @property
+    def rates(self) -> str:
+        """The observation time and its origin."""
+        exposure = self.detection.exposure
+        return "" if exposure is None else f"{exposure.total:.2f} hours in all. Times: {_TIMES[exposure.source]}."
+
+    def _ahead(self, statistic: str) -> float | None:
+        """Return the forward significance by a statistic that was found next to a pooled one; None if there is none."""
+        quoted = quoted_significance(self.detection, self.forward, statistic)
+        return quoted.value if quoted.strategy != self.strategy else None
+
+    @property
+    def headline(self) -> dict[str, Any]:
+        """The largest number of the page with its label, values that are shown smaller, and notes."""
+        value, meaning, notes = f"{self.detection.significance:.1f} σ", _MEANINGS[self.status], [self._statistics()]
+        ahead = self._ahead(self.statistic)
+        if ahead is not None:
+            beside = [(value, f"pooled: {_COMPARES}")]
+            return {"value": f"{ahead:.1f} σ", "label": f"forward: {meaning}", "beside": beside, "notes": notes}
+        if self.strategy == "pooled":
+            absent = "There is no forward value"
+            if self.quotable:
+                meaning = f"{_COMPARES}, not {_TO_QUOTE}"
+                absent += ", which would be the one to quote"
+            notes.insert(0, f"{absent}: {self.reason}.")
+        elif self.quotable:
+            meaning = self._to_quote
+        return {"value": value, "label": f"{_NAMES[self.strategy]}: {meaning}", "beside": [], "notes": notes}
+
+    @property
+    def _to_quote(self) -> str:
+        """That a number is the one to quote, and on which condition."""
+        return _TO_QUOTE + ("" if self.cross_validated else ", if the model was chosen before they were looked at")
+
+    def _statistics(self) -> str:
+        """Return which statistic was declared, and the significances by the other one."""
+        name = {"likelihood": "By the likelihood of all hold-out events", "cut": "By the cut"}[self.statistic]
+        [(other, value)] = [one for one in self.detection.outcome.significances.items() if one[0] != self.statistic]
+        if np.isnan(value):
+            return f"{name}."
+        ahead = self._ahead(other)
+        values = [] if ahead is None else [f"{ahead:.1f} σ forward"]
+        values.append(f"{value:.1f} σ {_NAMES[self.strategy]}")
+        return f"{name}, declared beforehand. By the {other}, for comparison: {', '.join(values)}."
+
+    @property
+    def quote(self) -> str:
+        """Which number to quote and why: that of the declared statistic, forward if there is one."""
+        parts = [_NOTHING_TO_QUOTE.get(self.status, ""), *self._values()]
+        if self.detection.likelihood is not None:
+            other = "cut" if self.statistic == "likelihood" else "likelihood"
+            parts.append(
+                f"The {self.statistic} was declared beforehand; the {other} stands beside it. To quote the larger of "
+                "the two would be biased."
+            )
+        if self.detection.n_permutations:
+            parts.append(
+                "The permutation p-value tests something else: whether the features separate On from Off at all."
+            )
+        parts += [f"{remark}." for remark in self.detection.remarks]
+        return " ".join(part for part in parts if part)
+
+    def _values(self) -> list[str]:
+        """Return a sentence about the value to quote, and one about the pooled value."""
+        by_cut, value = self.statistic == "cut", f"{self.detection.significance:.1f} sigma"
+        if self.strategy == "applied":
+            chosen = "this model and its threshold were" if by_cut else "this model was"
+            what = f"Quote {value}," if self.quotable else f"{value} counts"
+            return [
+                f"{what} if {chosen} chosen before these events were looked at, and none of these events was used for "
+                "training."
+            ]
+        fixed = "the selection of every block of events was fixed by earlier blocks"
+        if not by_cut:
+            fixed = "the likelihood ratio of every event was fixed by earlier blocks of events"
+        normal = "so without a source it follows the normal distribution"
+        if self.strategy == "forward":
+            what = f"Quote this value, {value}" if self.quotable else f"This value, {value}, is a forward one"
+            return [f"{what}: {fixed}, {normal}."]
+        pooled = (
+            f"The pooled value, {value}, compares models: it uses all events, but its models were trained on each "
+            "other's hold-out events, so without a source it scatters a little more than a significance should."
+        )
+        ahead = self._ahead(self.statistic)
+        if ahead is None:
+            what = "The value to quote would be the forward one" if self.quotable else "There is no forward value"
+            why = "for which every event is predicted by a model of earlier events only"
+            return [f"{what}, {why}; here, {self.reason}.", pooled]
+        what = f"The forward value, {ahead:.1f} sigma, is the one that counts"
+        if self.quotable:
+            what = f"Quote the forward value, {ahead:.1f} sigma"
+        smaller = ""
+        if ahead < self.detection.significance:
+            smaller = (
+                "It is smaller than the pooled one, because early models have few training events; before the first "
+                "of them, events are only counted."
+            )
+        return [f"{what}: {fixed}, {normal}.", smaller, pooled]
+
+    @property
+    def thresholds(self) -> str:
+        """Which thresholds select the events of the result."""
+        if not has_score(self.detection).any():
+            return "There are no scores, so no other threshold can be shown."
+        known = self.detection.thresholds[~np.isnan(self.detection.thresholds)]
+        if len(known) == 0:
+            return "The models select events by their own rules, without a threshold on the score."
+        low, high = _threshold_text(known.min()), _threshold_text(known.max())
+        if len(known) == 1:
+            where = low
+        elif low == high:
+            where = f"{low} in all {len(known)} folds"
+        else:
+            where = f"each of {len(known)} folds its own, {low} to {high}"
+        return f"The cut uses thresholds that were tuned on training events only ({where})."
+
+    @property
+    def numbers(self) -> list[dict[str, Any]]:
+        """The numbers of the result in groups, each number with a label and a note; the declared statistic first."""
+        found, groups = self.detection, []
+        for name in sorted(STATISTICS, key=lambda one: one != self.statistic):
+            if name == "likelihood" and found.likelihood is None:
+                continue
+            rows = [
+                *self._significances(name),
+                *self._amounts(name),
+                *(self._tests(name) if self.cross_validated else ()),
+            ]
+            declared = "declared beforehand" if name == self.statistic else "for comparison"
+            groups.append({"title": name.capitalize(), "declared": declared, "about": _ABOUT[name], "rows": rows})
+        uncut, ratio = found.uncut, "exposure ratio On/Off"
+        if found.event_alpha is not None:
+            low, high = found.event_alpha.min(), found.event_alpha.max()
+            ratio = f"mean exposure ratio On/Off; each event counts with its own, {low:.4g} to {high:.4g}"
+        n_held_out, beyond = int(np.count_nonzero(found.held_out)), found.in_likelihood & ~found.held_out
+        rows = [
+            Number("Hold-out events", f"{n_held_out:,}", f"On {uncut.n_on:,.0f}, Off {uncut.n_off:,.0f}"),
+            Number("alpha", f"{found.alpha:.4g}", ratio),
+            Number("Without a cut", f"{uncut.significance:.2f} σ", "all hold-out events as one bin"),
+        ]
+        if n_beyond := int(np.count_nonzero(beyond)):
+            note = "not counted; they enter the likelihood by their angle to the centre of their own region"
+            rows.append(Number("Beyond the cut in θ²", f"{n_beyond:,}", note))
+        return [*groups, {"title": "Events", "declared": "", "about": "", "rows": rows}]
+
+    def _significances(self, statistic: str) -> list[Number]:
+        """Return the significances by one statistic, the forward one first, and its p-value."""
+        label, note = {
+            "pooled": ("Pooled significance", f"{_COMPARES}: every event judged by a model that has not seen it"),
+            "forward": ("Forward significance", _FORWARD),
+            "applied": ("Significance", "new events, judged by a model that was trained before"),
+        }[self.strategy]
+        repeats, spread = self.detection.repeats[statistic], ""
+        if len(repeats) > 1:
+            spread = f" ± {repeats.std(ddof=1):.2f}"
+            note += f"; ± is the scatter over {len(repeats)} seeds"
+        best, which = self.detection.outcome.significances[statistic], label.lower()
+        rows = [Number(label, f"{best:.2f}{spread} σ", note)]
+        quoted, ahead = self.quotable and statistic == self.statistic, self._ahead(statistic)
+        if ahead is not None:
+            best, which = ahead, "forward significance"
+            rows.insert(0, Number("Forward significance", f"{best:.2f} σ", _FORWARD))
+        elif self.strategy == "pooled":
+            rows.append(Number("Forward significance", "not computed", self.no_forward))
+            quoted = False
+        if quoted:
+            rows[0] = rows[0]._replace(note=f"{self._to_quote}: {rows[0].note}", quoted=True)
+        return [*rows, Number("p-value", _p_text(float(ndtr(-best))), f"of the {which}: upper tail of the normal law")]
+
+    def _amounts(self, statistic: str) -> list[Number]:
+        """Return the signal that the likelihood finds, or the counts of the cut."""
+        counts, likelihood = self.detection.counts, self.detection.likelihood
+        if statistic == "cut" or likelihood is None:
+            return [
+                Number("On", f"{counts.n_on:,.0f}", "selected events from the On region"),
+                Number("Off", f"{counts.n_off:,.0f}", "selected events from the Off regions"),
+                Number("Excess", f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}", "On − alpha × Off"),
+            ]
+        low, high = likelihood.strength_interval
+        amount = f"{likelihood.n_signal:,.1f} ± {likelihood.n_signal_error:,.1f}"
+        strength = f"{likelihood.strength:.3g} ({low:.3g} to {high:.3g})".replace("inf", "∞")
+        rows = [
+            Number("Signal events", amount, "expected number among the On events"),
+            Number("Signal strength", strength, "signal events per Off event, with the interval of one sigma"),
+        ]
+        if self.detected and self.detection.containment_radius is not None:
+            radius, error = self.detection.containment_radius
+            note = "radius with 68 % of the signal, by the fitted point spread function"
+            rows.append(Number("Containment radius", f"{radius:.3f} ± {error:.3f} deg", note))
+        return rows
+
+    def _tests(self, statistic: str) -> list[Number]:
+        """Return permutations and null tests by one statistic."""
+        n = self.detection.n_permutations
+        value, note = "not computed", "see excess detect --permutations"
+        if n:
+            value = f"{self.detection.permutation_p_values[statistic]:.3g}"
+            note = f"{n:,} permutations of On and Off; the smallest possible value is {1 / (n + 1):.2g}"
+        rows = [Number("Permutation p-value", value, note)]
+        value, note = "not made", "see excess detect --null-test; it needs two Off regions"
+        if self.null_test is not None:
+            value, note = f"{_null_text(self.null_test, statistic)} σ", "a search in each Off region"
+        return [*rows, Number("Null tests", value, note)]
+
+    @property
+    def missing(self) -> Iterator[str]:
+        """Yield sentences about what the page cannot show."""
+        found = self.detection
+        judged, known = found.held_out, has_score(found)
+        if n_without := int(np.count_nonzero(judged & ~known)):
+            yield (
+                f"{n_without:,} hold-out events have no score. They count in the result if they were selected, but are "
+                "left out of the score histogram and of everything that follows the slider."
+            )
+        if n_trained_on := int(np.count_nonzero(~found.in_likelihood)):
+            yield f"{n_trained_on:,} of {len(judged):,} events were used for training only, and are not counted."
+        if found.event_alpha is not None:
+            beyond = "Those of events beyond the cut in θ² are not known, so the θ² plot scales them by the mean there."
+            yield (
+                "Exposure ratios differ between events, and each event counts with its own. "
+                f"{beyond if found.theta is not None else ''} The curve above the slider has the significance at 250 "
+                "thresholds."
+            )
+        groups = found.counts_by_group
+        if found.groups is None:
+            yield "There are no groups, such as nights, so there is no table of them."
+        elif len(groups) == 1:
+            yield f"There is one group only, {next(iter(groups))}, so groups cannot be compared."
+        if found.likelihood is None:
+            yield (
+                "This model has no signal ratio, which says how much more likely signal is at an event. So there is no "
+                "likelihood, no plot of it, and no light curve."
+            )
+        elif not has_light_curve(found) and len(groups) > 1:
+            yield "The mean strength of the source is not a positive number, so there is no light curve."
+        for by, counts in (("group", groups), ("night", found.counts_by_night)):
+            if has_light_curve(found, by) and (n_left_out := len(counts) - len(light_curve(found, by))):
+                yield (
+                    f"The source is not bounded, or the observation time not known, in {n_left_out:,} of "
+                    f"{len(counts):,} {by}s, which are left out of the light curve."
+                )
+        if found.exposure is None:
+            yield "Observation times are not known, so there are no signal events per hour."
+        if found.theta is None or found.theta_squared_cut is None:
+            yield "Angles between events and regions are not known, so there is no θ² plot."
+        elif found.nearby is None or found.nearby.theta is None:
+            yield "Events around the regions are not known, so the θ² plot ends at the cut."
+        if not known.any():
+            yield "No event has a score, so there is no threshold to explore and no score histogram."
+        if not judged.any():
+            yield "No event was judged."
+        elif found.time is None or not np.isfinite(found.time[judged]).all():
+            yield "Times of the events are not known, so the significance is shown against hold-out events."
+        if found.importances is None:
+            yield "This model has no importances of features."
+        if not found.features:
+            yield (
+                "Values of the features are not known (folders of older runs do not hold them), so On and Off are not "
+                "compared in every feature."
+            )
+        elif len(found.features) > self.n_features:
+            n_all = len(found.features)
+            yield f"On and Off are compared in {self.n_features} of {n_all} features; result.json has all of them."
+        sky = found.sky
+        if sky is None or not sky.layers:
+            yield (
+                "There is no map of the sky: it needs sky positions of events and of the pointing, the position of the "
+                "source, and at least 100 events around it."
+            )
+        elif self.number >= MAX_MAPS:
+            yield f"The maps of the sky of the first {MAX_MAPS} models are on the page."
+        elif "selected" not in sky.layers:
+            yield "Too few events are selected for a map of them."
+        if self.null_test is None and self.cross_validated:
+            yield "No null test was made, which searches in the Off regions, where there is no source."
+
+
+def _amount(detection: Detection) -> str:
+    """Return how many events the declared statistic finds: signal events of the likelihood, or the excess of a cut."""
+    counts, likelihood = detection.counts, detection.likelihood
+    if detection.statistic == "likelihood" and likelihood is not None:
+        word, amount, error = "A signal", likelihood.n_signal, likelihood.n_signal_error
+    elif counts.n_on + counts.n_off == 0:
+        return "Nothing was selected"
+    else:
+        word, amount, error = "An excess", counts.excess, counts.excess_error
+    return f"{word if amount >= 0 else 'A deficit'} of {abs(amount):,.0f} ± {error:,.0f} events"
+
+
+def _threshold_text(value: float) -> str:
+    """Return a threshold with four decimals; infinity as a symbol, nothing for NaN."""
+    return "" if np.isnan(value) else f"{value:.4f}".replace("-inf", "−∞").replace("inf", "∞")
+
+
+def _known_text(template: str, *values: float) -> str:
+    """Return numbers as text; nothing where one of them is not a number."""
+    return "" if np.isnan(values).any() else template.format(*values).replace("inf", "∞").replace("-", "−")
+
+
+def _p_text(p_value: float) -> str:
+    return f"{p_value:.2g}" if p_value > 1e-300 else "below 1e-300"
+
+
+def _null_text(null_test: NullTest, statistic: str) -> str:
+    """Return the significance in each Off region by one statistic; a dash where there is none."""
+    found = [replace(outcome, statistic=statistic) for outcome in null_test.outcomes.values()]
+    return ", ".join("-" if one.empty or np.isnan(one.significance) else f"{one.significance:.1f}" for one in found)
+
+
+def _tables(detection: Detection) -> list[Table]:
+    """Return the tables about one model, some of them without rows."""
+    found = [_trust_table(detection), _group_table(detection), _fold_table(detection)]
+    likely = [] if detection.likelihood is None else ["Likelihood / σ"]
+    heads = ["Cut / σ", "On", "Off", "Excess", *likely]
+    several = detection.outcomes_by_observation
+    if len(several) > 1:
+        outcomes = {**several, "joint": detection.outcome}
+        rows = [[str(name), f"{one.counts.alpha:.4g}", *_outcome_cells(one, likely)] for name, one in outcomes.items()]
+        note = "One model for all observations. These are the numbers of the tuned cut; they do not follow the slider."
+        found.append(Table("observations", ["Observation", "alpha", *heads], rows, note))
+    if bins := detection.bins:
+        outcomes, notes = (
+            {**dict(zip(bins.labels, bins.outcomes, strict=True)), "joint": detection.outcome},
+            [*bins.notes, ""],
+        )
+        rows = [
+            [name, *_outcome_cells(one, likely), note]
+            for (name, one), note in zip(outcomes.items(), notes, strict=True)
+        ]
+        found.append(Table("bins", [bins.column, *heads, "Note"], rows))
+    return found
+
+
+def shorten(table: Table, file: str, max_rows: int) -> Table:
+    """Return the first rows of a table, with a note where there are more."""
+    n_rows = len(table.rows)
+    if n_rows <= max_rows:
+        return table
+    note = f"The first {max_rows} of {n_rows} {table.label}; {file} has all of them. {table.note}"
+    return table._replace(rows=table.rows[:max_rows], note=note)
+
+
+def _count_cells(counts: OnOffCounts) -> list[str]:
+    """Return significance, On, Off and excess with its error."""
+    texts = counts_text(counts)
+    return [texts["significance"], texts["n_on"], texts["n_off"], f"{texts['excess']} ± {texts['excess_error']}"]
+
+
+def _outcome_cells(outcome: Outcome, likely: list[str]) -> list[str]:
+    """Return counts, and the significance by the likelihood if the table has it."""
+    return [
+        *_count_cells(outcome.counts),
+        *(_known_text("{:.2f}", outcome.significances["likelihood"]) for _ in likely),
+    ]
+
+
+def _group_table(detection: Detection) -> Table:
+    """Return counts, strength and rate of each group."""
+    heads, note = ["Group", "Cut / σ", "On", "Off", "Excess"], ""
+    if detection.groups is None:
+        return Table("groups", heads, [])
+    frame = detection.groups_frame()
+    columns = [[str(group), *_count_cells(counts)] for group, counts in detection.counts_by_group.items()]
+    more: dict[str, tuple[str, ...]] = {}
+    if detection.likelihood is not None:
+        more["Likelihood / σ"] = ("{:.2f}", "likelihood_significance")
+        strength = [f"relative_strength{end}" for end in ("", "_low", "_high")]
+        more["Strength / mean"] = ("{:.2f} ({:.2f} to {:.2f})", *strength)
+        note = "The likelihood has no threshold: its columns do not follow the slider."
+    if "hours" in frame and frame["hours"].notna().any():
+        more["Hours"] = ("{:.2f}", "hours")
+        if detection.likelihood is not None:
+            more["Signal / h"] = ("{:,.2f} ({:,.2f} to {:,.2f})", "rate", "rate_low", "rate_high")
+    for template, *names in more.values():
+        for row, values in zip(columns, frame[names].to_numpy(dtype=np.float64), strict=True):
+            row.append(_known_text(template, *values))
+    return Table("groups", [*heads, *more], columns, note)
+
+
+def _trust_table(detection: Detection) -> Table:
+    """Return how far a hybrid trusts each of its members."""
+    rows = [
+        [
+            name,
+            _KINDS.get(name, "reference"),
+            f"{trust.mean:.2f}",
+            f"{trust.low:.2f} to {trust.high:.2f}" if len(detection.folds) > 1 else "",
+        ]
+        for name, trust in detection.reference_weights.items()
+    ]
+    return Table("trust", ["Member", "Kind", "Trust", "Range over folds"], rows)
+
+
+def _fold_table(detection: Detection) -> Table:
+    """Return the events, threshold and counts of each fold."""
+    heads = ["Fold", "Trained on", "Judged", "Threshold", "Tuned-on σ", "On", "Off", "Cut, hold-out σ"]
+    likely = [] if detection.likelihood is None else ["Likelihood, hold-out σ"]
+    rows, without = [], "elsewhere" if detection.strategy == "applied" else "no model yet"
+    for number, fold in enumerate(detection.folds):
+        significance, n_on, n_off, _ = _count_cells(fold.held_out)
+        tuned = "" if fold.tuned is None else f"{fold.tuned.significance:.2f}"
+        trained = f"{fold.n_train:,}" if fold.n_train else without
+        row = [str(number), trained, f"{fold.n_held_out:,}", _threshold_text(fold.threshold), tuned, n_on, n_off]
+        rows.append([*row, significance, *(_known_text("{:.2f}", fold.likelihood_significance) for _ in likely)])
+    note = "Tuned-on values belong to the events that a threshold was tuned on. They are not a result."
+    return Table("folds", [*heads, *likely], rows, note)
+
+
+def models_table(
+    detections: Mapping[str, Detection], forwards: Mapping[str, Outcome], tests: Mapping[str, NullTest], *, pooled: bool
+) -> Table:
+    """Return one row for each model, and one for all events without a cut."""
+    likely = any(found.likelihood is not None for found in detections.values())
+    value = "pooled σ" if pooled else "σ"
+    heads = ["Model", *([f"Likelihood {value}", "Likelihood forward σ", "Signal events"] if likely else [])]
+    heads += [f"Cut {value}", "Cut forward σ", "On", "Off", "Excess", "Permutation p", "Null tests / σ"]
+    rows = []
+    row: Any
+    for row in compare_models(detections, forwards, tests).itertuples():
+        cells = [str(row.Index)]
+        for statistic in STATISTICS if likely else ("cut",):
+            cells.append(_known_text("{:.1f}", getattr(row, statistic)))
+            cells[-1] += _known_text(" ± {:.1f}", getattr(row, f"{statistic}_spread"))
+            cells.append(_known_text("{:.1f}", getattr(row, f"{statistic}_forward")))
+            if statistic == "likelihood":
+                cells.append(_known_text("{:,.0f} ± {:,.0f}", row.n_signal, row.n_signal_error))
+        cells += [f"{row.n_on:,.0f}", f"{row.n_off:,.0f}", f"{row.excess:,.0f} ± {row.excess_error:,.0f}"]
+        cells.append(_known_text("{:.3g}", row.permutation_p_value))
+        cells.append(", ".join("-" if np.isnan(one) else f"{one:.1f}" for one in row.null_significances))
+        rows.append(cells)
+    return Table("models", heads, rows)
+
+
+def simulation_content(agreement: SimulationAgreement) -> dict[str, Any]:
+    """Return the texts and tables of the simulation check."""
+    samples = []
+    heads = ["Feature", "Shift / standard deviation", "p-value", "Adjusted", "Differs"]
+    for sample, (title, what) in _SAMPLES.items():
+        rows = []
+        for one in agreement.of_sample(sample):
+            shift = _known_text("{:+.2f} ± {:.2f}", one.shift, one.shift_error)
+            p_values = [_p_text(one.p_value), _p_text(one.adjusted_p_value)]
+            rows.append([one.feature, shift, *p_values, "yes" if one.flagged else "no"])
+        if rows:
+            n = agreement.n_simulated_signal if sample == "signal" else agreement.n_simulated_background
+            samples.append(
+                {"title": title, "about": f"{n:,} {what}", "table": Table(f"features of {title.lower()}", heads, rows)}
+            )
+    flagged = any(one.flagged for one in agreement.comparisons)
+    return {
+        "title": "Differences found." if flagged else "Agreement." if samples else "Not checked.",
+        "verdict": agreement.verdict,
+        "confidence": f"{100 * agreement.confidence:g} %",
+        "excess": f"{agreement.excess:,.1f} ± {agreement.excess_error:,.1f}",
+        "samples": samples,
+    }
+
+
+def files_table(files: list[Mapping[str, Any]]) -> Table:
+    """Return the input files of a run."""
+    rows = [[one["path"], one.get("kind", ""), f"{one['bytes']:,}", one["sha256"]] for one in files]
+    return shorten(Table("input files", ["File", "Holds", "Bytes", "SHA-256"], rows), "result.json", MAX_ROWS)
+
+
+def counts_text(counts: OnOffCounts) -> dict[str, str]:
+    """Return counts as texts, which the page shows without computing anything."""
+    return {name: texts[0] for name, texts in counts_texts([counts]).items()}
+
+
+def counts_texts(counts: Iterable[OnOffCounts]) -> dict[str, list[str]]:
+    """Return lists of texts of counts."""
+    found = [one.summary() for one in counts]
+    return format_counts(**{name: [one[name] for one in found] for name in found[0]})
+
+
+def format_counts(n_on: Any, n_off: Any, excess: Any, excess_error: Any, significance: Any) -> dict[str, list[str]]:
+    """Return lists of texts of counts and what follows from them."""
+    return {
+        "n_on": [f"{one:,.0f}" for one in n_on],
+        "n_off": [f"{one:,.0f}" for one in n_off],
+        "excess": [f"{one:,.1f}" for one in excess],
+        "excess_error": [f"{one:,.1f}" for one in excess_error],
+        "significance": [f"{one:.2f}" for one in significance],
+    }

@@ -1,0 +1,311 @@
+"""Style of the figures: colours, sizes, axes, files, and shapes that several figures share."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from excess._utils.checks import FloatArray
+from excess._utils.errors import require
+from excess._utils.files import replacing
+from excess.detection._result import Detection
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+PathLike = str | os.PathLike[str]
+
+ON = "#d55e00"
+"""Colour of On events; colour-blind readers can distinguish this one from the next two."""
+OFF = "#0072b2"
+"""Colour of Off events."""
+OTHER = "#009e73"
+"""Colour of what is neither On nor Off."""
+GREY = "#666666"
+"""Colour of marks and expectations."""
+
+FIGURE_SIZE = (3.4, 2.6)
+"""Width and height of a figure in inches: one column of a paper."""
+TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])
+"""Size of a figure with two panels."""
+
+PAPER_STYLE: Mapping[str, Any] = {
+    **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8),
+    **dict.fromkeys(("xtick.labelsize", "ytick.labelsize"), 7),
+    **dict.fromkeys(("legend.fontsize", "legend.title_fontsize"), 6.5),
+    **dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.6),
+    **dict.fromkeys(("xtick.minor.width", "ytick.minor.width"), 0.4),
+    "legend.frameon": False,
+    "legend.handlelength": 1.6,
+    "lines.linewidth": 1.0,
+    "lines.markersize": 3,
+}
+"""Settings of matplotlib for new figures; the axes of a caller keep the caller's."""
+
+FORMATS: dict[str, dict[str, Any]] = {
+    ".png": {"format": "png", "dpi": 300, "metadata": {"Software": None}},
+    ".pdf": {"format": "pdf", "metadata": {"Creator": None, "Producer": None, "CreationDate": None}},
+    ".svg": {"format": "svg", "metadata": {"Creator": None, "Date": None}},
+}
+"""Arguments of ``savefig`` for each suffix; without dates and versions, so that the same plot gives the same file."""
+
+_FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}
+"""Repeatable identifiers in SVG files; fonts in PDF files that journals accept."""
+_FORMULAS = {"σ": r"\sigma", "α": r"\alpha", "θ": r"\theta", "²": "^2", "×": r"\times", "±": r"\pm", "−": "-"}
+"""Letters that LaTeX writes as formulas."""
+_MOST_TICKS = 3
+"""Largest number of tick labels of a logarithmic axis."""
+_PANEL_WIDTH, _COLUMNS = 1.75, 4
+"""Width of a panel in inches, and panels in a row: four are as wide as a page of a paper."""
+_LABEL_SIZE, _LONG_NAME = 7.0, 22
+"""Font size of feature names in points, and number of characters above which it is smaller."""
+
+
+def check_detection(detection: Any) -> None:
+    """Raise TypeError unless this is a detection."""
+    if not isinstance(detection, Detection):
+        raise TypeError(f"detection must be a Detection, got {type(detection).__name__}{pick_one(detection)}")
+
+
+def pick_one(value: Any) -> str:
+    """Return a hint for results of several models."""
+    return f"; pick one of {', '.join(map(repr, value))}" if isinstance(value, dict) and value else ""
+
+
+def as_text(name: Any) -> str:
+    """Return a name that matplotlib does not read as a formula."""
+    return str(name).replace("$", r"\$")
+
+
+def alpha_label(alpha: float | None) -> str:
+    """Return an exposure ratio as text for axes and legends; None where each event has its own."""
+    return "its own α" if alpha is None else f"α = {alpha:.3g}"
+
+
+@contextmanager
+def paper_axes(
+    ax: Axes | None, path: PathLike | None, size: tuple[float, float] = FIGURE_SIZE, *, bottom: float | None = 0.38
+) -> Iterator[Axes]:
+    """Yield the axes to draw on, by default of a new figure, and save the figure at the end if there is a path.
+
+    Margins are fixed, that below the axes in inches, because a layout engine takes half as long as all else; with None
+    they follow the labels.
+    """
+    target = None if path is None else Path(path)
+    if target is not None:
+        _check_target(target)
+    require("matplotlib.figure", "plotting")
+    mpl = require("matplotlib", "plotting")
+    with mpl.rc_context(PAPER_STYLE if ax is None else {}):
+        if ax is None:
+            figure = mpl.figure.Figure(figsize=size, layout="constrained" if bottom is None else "none")
+            ax = figure.add_subplot()
+            if bottom is not None:
+                figure.subplots_adjust(left=0.16, right=0.97, bottom=bottom / size[1], top=1 - 0.18 / size[1])
+            ax.locator_params(nbins=6)
+        ax.spines[["top", "right"]].set_visible(False)
+        yield ax
+        if mpl.rcParams["text.usetex"]:
+            for text in ax.figure.findobj(mpl.text.Text):
+                text.set_text(re.sub(f"[{''.join(_FORMULAS)}]", lambda one: f"${_FORMULAS[one[0]]}$", text.get_text()))
+    if target is not None:
+        _save(ax, target)
+
+
+_SHARED = """
+    ax : Axes or None, default=None
+        Axes to draw on; by default of a new figure as wide as a column of a paper.
+    path : path-like or None, default=None
+        File to save the figure to, as PNG, PDF or SVG by its suffix.
+
+    Returns
+    -------
+    Axes
+        The axes; the figure is ``ax.figure``.
+
+    Examples
+"""
+"""Documentation of the parameters that `figure` adds."""
+_OPTIONS = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{kind} | None")
+    for name, kind in (("ax", "Axes"), ("path", "PathLike"))
+]
+
+
+def figure(
+    size: tuple[float, float] = FIGURE_SIZE, *, bottom: float | None = 0.38
+) -> Callable[..., Callable[..., Axes]]:
+    """Turn a function that draws on axes into a plot with the options ``ax`` and ``path``; see `paper_axes`."""
+
+    def decorate(draw: Callable[..., None]) -> Callable[..., Axes]:
+        @wraps(draw)
+        def plot(*given: Any, ax: Axes | None = None, path: PathLike | None = None, **options: Any) -> Axes:
+            if first == "detection":
+                check_detection(given[0] if given else options.get(first))
+            with paper_axes(ax, path, size, bottom=bottom) as axes:
+                draw(axes, *given, **options)
+            return axes
+
+        own = list(inspect.signature(draw).parameters.values())[1:]
+        first = own[0].name
+        plot.__signature__ = inspect.Signature([*own, *_OPTIONS], return_annotation="Axes")  # type: ignore[attr-defined]
+        plot.__doc__ = (draw.__doc__ or "").replace("\n\n    Examples\n", _SHARED, 1)
+        return plot
+
+    return decorate
+
+
+@contextmanager
+def paper_panels(
+    places: Sequence[tuple[int, int]], rows: Sequence[tuple[float, float, float]], path: PathLike | None
+) -> Iterator[list[Axes]]:
+    """Yield axes at rows, each with the space above, height and space below in inches, and columns, with one legend."""
+    n_columns = 1 + max(column for _, column in places)
+    ends = np.cumsum([0.3, *(sum(row) for row in rows)])
+    width, height = _PANEL_WIDTH * max(n_columns, 2), ends[-1]  # a single panel needs room for its legend
+    with paper_axes(None, path, (width, height)) as first:
+        figure: Any = first.figure
+        axes = [first, *(figure.add_axes((0, 0, 1, 1)) for _ in places[1:])]
+        for ax, (row, column) in zip(axes, places, strict=True):
+            _, inside, below = rows[row]
+            bottom, left = height - ends[row + 1] + below, 0.5 + _PANEL_WIDTH * column
+            ax.set_position((left / width, bottom / height, (_PANEL_WIDTH - 0.55) / width, inside / height))
+            ax.spines[["top", "right"]].set_visible(False)
+            ax.tick_params(pad=2)
+            ax.locator_params(nbins=3)
+        yield axes
+        drawn = [zip(*ax.get_legend_handles_labels(), strict=True) for ax in axes]
+        handles = {label: handle for own in drawn for handle, label in reversed(list(own))}
+        where = {"loc": "upper left", "bbox_to_anchor": (0.4 / width, 1), "ncols": max(n_columns, 2)}
+        figure.legend(list(handles.values()), list(handles), **where)
+
+
+def panel_places(n_panels: int) -> list[tuple[int, int]]:
+    """Return row and column of each panel, four in a row."""
+    return [divmod(number, _COLUMNS) for number in range(n_panels)]
+
+
+def split_axes(ax: Axes, share: float = 0.42) -> Axes:
+    """Divide axes into two panels with a common first axis, and return the lower one, a share of the height."""
+    figure: Any = ax.figure
+    place = ax.get_subplotspec()
+    if place is not None:
+        grid = place.subgridspec(2, 1, height_ratios=(1 - share, share), hspace=0.08)
+        ax.set_subplotspec(grid[0])
+        below: Axes = figure.add_subplot(grid[1], sharex=ax)
+    else:  # axes that were placed by hand
+        left, bottom, width, height = ax.get_position().bounds
+        ax.set_position((left, bottom + share * height, width, (1 - share) * height))
+        below = figure.add_axes((left, bottom, width, 0.92 * share * height), sharex=ax)
+    below.spines[["top", "right"]].set_visible(False)
+    ax.xaxis.set_visible(False)
+    return below
+
+
+def draw_steps(ax: Axes, values: FloatArray, edges: FloatArray, **style: Any) -> Any:
+    """Draw a histogram as ``ax.stairs`` does, but without limits of the axes, which take longer than the drawing."""
+    from matplotlib.patches import StepPatch
+
+    return ax.add_artist(StepPatch(values, edges, **style))
+
+
+def draw_off(ax: Axes, edges: FloatArray, values: FloatArray, error: FloatArray, label: str) -> Any:
+    """Draw scaled Off as filled steps with a band of its error, and return the line for the legend."""
+    draw_steps(ax, values, edges, fill=True, color=OFF, alpha=0.25, linewidth=0)
+    draw_steps(ax, values + error, edges, baseline=values - error, fill=True, color=OFF, alpha=0.35, linewidth=0)
+    return draw_steps(ax, values, edges, fill=False, color=OFF, linewidth=0.8, label=label)
+
+
+def draw_points(
+    ax: Axes, x: NDArray[Any], y: NDArray[Any], error: Any, color: str, label: str | None = None, **style: Any
+) -> Any:
+    """Draw points with one error, or a lower and an upper one; all bars are one line, which is faster than many."""
+    low, high = (y + sign * one for sign, one in zip((-1, 1), np.broadcast_to(error, (2, len(y))), strict=True))
+    bars = np.column_stack([low, high, np.full(len(y), np.nan)]).ravel()
+    ax.plot(np.repeat(x, 3), bars, color=color, linewidth=0.8)
+    return ax.plot(x, y, "o", color=color, label=label, **style)[0]
+
+
+def draw_logarithmic(ax: Axes, low: float, high: float) -> None:
+    """Make the first axis logarithmic, with a few round numbers between two positive ones below it."""
+    ax.set_xscale("log")
+    ax.set_xticks(_logarithmic_ticks(low, high))
+    ax.set_xticks([], minor=True)
+    ax.xaxis.set_major_formatter("{x:g}")
+
+
+def draw_logarithmic_counts(ax: Axes, low: float, high: float, room: float) -> None:
+    """Make the second axis logarithmic, from a little below a number to one with room for the legend above it."""
+    ax.set_yscale("log", nonpositive="clip")
+    ax.set_ylim(0.5 * low, high ** (1 + room) / (0.5 * low) ** room)
+    ax.set_yticks([], minor=True)  # each tick takes as long as a line
+    # short, because the margin is fixed
+    ax.yaxis.set_major_formatter(lambda x, _: f"{x:g}" if x < 10_000 else f"{x / 1000:g}k")
+
+
+def _logarithmic_ticks(low: float, high: float) -> FloatArray:
+    """Return a few round numbers between two positive ones: powers of ten, with 2 and 5 where there is room."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for factors in ((1, 2, 3, 4, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        ticks = np.outer(decades, factors).ravel()
+        ticks = ticks[(ticks >= low) & (ticks <= high)]
+        if len(ticks) <= _MOST_TICKS:
+            return ticks
+    return ticks[:: -(-len(ticks) // _MOST_TICKS)]
+
+
+def bin_centers(edges: FloatArray, *, logarithmic: bool = False) -> FloatArray:
+    """Return the middle of each bin, on a logarithmic axis the geometric mean of its edges."""
+    return np.sqrt(edges[1:] * edges[:-1]) if logarithmic else (edges[1:] + edges[:-1]) / 2
+
+
+def label_feature(ax: Axes, name: str) -> None:
+    """Label the first axis of a panel with the name of a feature, smaller if it is long."""
+    ax.set_xlabel(as_text(name), fontsize=_LABEL_SIZE * min(1.0, _LONG_NAME / len(name)), labelpad=2)
+
+
+def label_significance(ax: Axes, alpha: float, *, differs: bool = False) -> None:
+    """Label the second axis: significance with its unit and the exposure ratio, the mean where it differs."""
+    ax.set_ylabel(f"significance / σ ({'mean ' if differs else ''}{alpha_label(alpha)})")
+
+
+def mark_exploration(ax: Axes, threshold: float | None) -> None:
+    """Mark the plot as exploration if a threshold was given."""
+    if threshold is not None:
+        ax.set_title(f"exploration: score > {threshold:.3g}")
+
+
+def rotate_labels(ax: Axes) -> None:
+    """Rotate the labels of the first axis."""
+    for label in ax.get_xticklabels():
+        label.set(rotation=30, ha="right", rotation_mode="anchor")
+
+
+def _check_target(path: Path) -> None:
+    """Raise an error for a file that cannot be written, before anything is drawn."""
+    if path.suffix.lower() not in FORMATS:
+        known = list(FORMATS)
+        raise ValueError(
+            f"{path}: a plot is saved as {', '.join(known[:-1])} or {known[-1]}; choose one of these suffixes"
+        )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
+
+
+def _save(ax: Axes, path: Path) -> None:
+    """Write the figure of the axes, completely or not at all."""
+    figure: Any = ax.figure
+    whole: Figure = figure if hasattr(figure, "savefig") else figure.figure  # axes may be part of a subfigure
+    with require("matplotlib", "plotting").rc_context(_FILE_STYLE), replacing(path) as temporary:
+        whole.savefig(temporary, **FORMATS[path.suffix.lower()])

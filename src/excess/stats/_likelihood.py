@@ -1,0 +1,832 @@
+r"""The On/Off likelihood: a significance that uses every event by how signal-like it is.
+
+Let On events at x come with the density :math:`\mu s(x) + \alpha b(x)`, Off events with :math:`b(x)`, and let
+:math:`r(x) = s(x) / b(x)` be the signal ratio. An event at x is On with the odds :math:`\mu r + \alpha`, whatever b is,
+so that, given where the events are,
+
+.. math:: \ln L(\mu) = \sum_{On} \ln(\mu r_i + \alpha_i) - \sum_{all} \ln(\mu r_i + \alpha_i + 1)
+
+and :math:`S = \mathrm{sign}(\hat\mu) \sqrt{2 (\ln L(\hat\mu) - \ln L(0))}`. Where r is the same for some events and
+0 for all others, this is the significance of Li & Ma. ``docs/likelihood.md`` has derivation, limits and references.
+
+Limits on the signal follow from the same likelihood by the asymptotic formulae of Cowan et al. (2011), Eur. Phys. J.
+C 71, 1554: on the signal strength, for which the positions of the events are given, and on the number of signal events,
+for which all counts are Poisson numbers. With equal ratios the latter is WStat.
+
+An uncertain exposure ratio, :math:`\alpha_i (1 + \delta \eta)` with a relative error :math:`\delta`, adds
+:math:`-\eta^2 / 2` for each :math:`\eta`, and :math:`\ln L(\mu)` is its maximum over them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import chdtrc, ndtr, ndtri
+
+from excess._utils import checks
+from excess._utils.checks import BoolArray, FloatArray
+from excess.stats import _kernels
+
+_MAX_FINE = 2000
+"""Cells beyond which maxima and interval are found with coarser ones; the best maximum is then followed with all."""
+_PER_DECADE = 4  # signal strengths per factor of ten at which the maxima are looked for
+_MAX_SORTED_APART = 100  # different exposure ratios up to which the events of each are sorted apart, which is faster
+_SMALLEST_RATIO = 1e-100  # smallest ratio in units of the largest; below it, sums would leave the range of floats
+_INFINITE = 1e12  # factor beyond the largest strength of the search that is as good as infinity
+_EPSILON = np.finfo(np.float64).eps
+LIMIT_METHODS = ("profile", "cls")
+"""Methods for upper limits: profile likelihood, and CLs, which never excludes a signal that cannot be seen."""
+_LARGEST_FACTOR = 1e6  # largest multiple of the exposure for which a significance is predicted
+
+AlphaError = float | Mapping[Any, float]
+"""Relative error of alpha: one for all events, which then are wrong by a common factor, or one for each group."""
+
+
+@dataclass(frozen=True)
+class OnOffLikelihood:
+    """What the On/Off likelihood says about some events.
+
+    Attributes
+    ----------
+    significance : float
+        Signed square root of twice the log-likelihood ratio, in sigma; negative for a deficit.
+    strength : float
+        Signal strength at the maximum, in units of the signal ratio. For ratios of normalised densities, as
+        ``signal_ratio`` of the classifiers gives them, it is the number of signal events for each Off event. Infinite
+        where no Off event has a positive ratio.
+    strength_interval : tuple of float
+        Signal strengths whose log-likelihood is at most 1/2 below the maximum: the interval of one sigma.
+    n_signal : float
+        Expected number of signal events among the On events.
+    n_signal_error : float
+        Its standard error: half the width of ``n_signal_interval``, or its upper part where the lower one is cut off at
+        the smallest possible number.
+    n_signal_interval : tuple of float
+        Numbers of signal events whose log-likelihood is at most 1/2 below the maximum.
+    """
+
+    significance: float
+    strength: float
+    strength_interval: tuple[float, float]
+    n_signal: float
+    n_signal_error: float
+    n_signal_interval: tuple[float, float] = (-math.inf, math.inf)
+
+    @property
+    def p_value(self) -> float:
+        """One-sided p-value: the upper tail of the normal law at the significance."""
+        return float(ndtr(-self.significance))
+
+    def summary(self) -> dict[str, float]:
+        """Return the numbers by name, to be put into a table or a file."""
+        values = self.significance, self.strength, *self.strength_interval, self.n_signal, self.n_signal_error
+        return dict(zip(self.names(), (*values, *self.n_signal_interval), strict=True))
+
+    @staticmethod
+    def names() -> tuple[str, ...]:
+        """Return the names in a ``summary``."""
+        signal = "n_signal", "n_signal_error", "n_signal_low", "n_signal_high"
+        return "significance", "strength", "strength_low", "strength_high", *signal
+
+    @classmethod
+    def from_summary(cls, numbers: dict[str, Any]) -> OnOffLikelihood:
+        """Return the likelihood whose ``summary`` this is; infinities may be texts, as JSON has none."""
+        significance, strength, *others = (float(numbers.get(name, math.nan)) for name in cls.names())
+        low, high, n_signal, error, fewest, most = others
+        return cls(significance, strength, (low, high), n_signal, error, (fewest, most))
+
+    def __str__(self) -> str:
+        """Say signal events, strength and significance in one line."""
+        low, high = self.strength_interval
+        return (
+            f"{self.n_signal:.1f} +- {self.n_signal_error:.1f} signal events, strength {self.strength:.3g} "
+            f"({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
+        )
+
+
+def on_off_likelihood(
+    y: ArrayLike,
+    ratio: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    alpha_error: AlphaError | None = None,
+    groups: ArrayLike | None = None,
+) -> OnOffLikelihood:
+    """Significance and strength of a signal from all events, each by how signal-like it is.
+
+    Parameters
+    ----------
+    y : array-like of shape (n_events,)
+        Noisy labels of at most two classes; the larger one in sorted order is On. Labels that are all the same must be
+        0 and 1, or bools.
+    ratio : array-like of shape (n_events,)
+        Signal ratio of each event: density of signal over that of the background, 0 or more, in any common unit. It
+        must not have been learned from these events; see ``signal_ratio`` of the classifiers.
+    alpha : float or array-like of shape (n_events,)
+        Exposure ratio On/Off: of all events, or of each, such as that of its run.
+    alpha_error : float or mapping of group to float, default=None
+        Relative error of alpha, such as 0.05, as a nuisance parameter with a normal distribution. One value is a factor
+        common to all events; a mapping has an independent one for each group. Events of ratio 0 then count as well:
+        they measure the background.
+    groups : array-like of shape (n_events,), default=None
+        Group of each event, for a mapping.
+
+    Returns
+    -------
+    OnOffLikelihood
+        Significance, signal strength with its interval, and expected number of signal events. Without any event of
+        positive ratio the significance is 0 and the interval is not bounded.
+
+    Examples
+    --------
+    >>> from excess import on_off_likelihood
+    >>> print(on_off_likelihood([1] * 20 + [0] * 25, [1] * 45, alpha=0.2))
+    15.0 +- 4.6 signal events, strength 0.6 (0.391 to 0.879), 4.4 sigma
+    >>> round(on_off_likelihood([1] * 20 + [0] * 25, [1] * 45, alpha=0.2, alpha_error=0.5).significance, 3)
+    3.014
+    """
+    return compute_likelihood(*check_events(y, ratio, alpha, alpha_error, groups))
+
+
+def check_events(
+    y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike, alpha_error: AlphaError | None, groups: ArrayLike | None
+) -> tuple[BoolArray, FloatArray, FloatArray, Nuisance | None]:
+    """Return checked events as arguments of `compute_likelihood`."""
+    on = _as_on(y)
+    ratios = checks.as_column("ratio", checks.as_counts("ratio", ratio))
+    checks.check_same_length(y=on, ratio=ratios)
+    alphas = checks.as_alpha(alpha)
+    if alphas.ndim > 0:
+        alphas = checks.as_column("alpha", alphas)
+        checks.check_same_length(y=on, alpha=alphas)
+    return on, ratios, alphas, as_nuisance(alpha_error, groups, len(on))
+
+
+class Nuisance(NamedTuple):
+    """Relative errors of alpha, and the number of the one of each event; None for a common one."""
+
+    errors: FloatArray
+    number: NDArray[np.intp] | None = None
+
+    def select(self, mask: BoolArray) -> Nuisance:
+        """Return the errors of some events."""
+        return self._replace(number=None if self.number is None else self.number[mask])
+
+
+def as_nuisance(alpha_error: AlphaError | None, groups: ArrayLike | None, n_events: int) -> Nuisance | None:
+    """Return checked errors of alpha; None if there are none."""
+    if alpha_error is None:
+        return None
+    if not isinstance(alpha_error, Mapping):
+        error = checks.as_scalar("alpha_error", checks.as_counts("alpha_error", alpha_error))
+        return Nuisance(np.array([error])) if error > 0 else None
+    if groups is None:
+        raise ValueError("alpha_error of each group needs groups")
+    names, number = np.unique(checks.as_column("groups", groups), return_inverse=True)
+    if len(number) != n_events:
+        raise ValueError(f"groups must have one entry per event: len(groups) = {len(number)}, {n_events} events")
+    given = {str(name): value for name, value in alpha_error.items()}
+    if missing := [str(name) for name in names if str(name) not in given]:
+        raise ValueError(f"alpha_error has no value for the groups {', '.join(missing)}")
+    errors = checks.as_counts("alpha_error", [given[str(name)] for name in names])
+    return Nuisance(np.asarray(errors), number) if np.any(errors > 0) else None
+
+
+def compute_likelihood(
+    on: BoolArray, ratio: FloatArray, alpha: FloatArray | float, nuisance: Nuisance | None = None
+) -> OnOffLikelihood:
+    """Compute the likelihood of events that have been checked before (no validation)."""
+    cells = make_cells(on, ratio, np.asarray(alpha, dtype=np.float64), nuisance)
+    return OnOffLikelihood(0.0, 0.0, (-math.inf, math.inf), 0.0, 0.0) if cells is None else _maximise(*cells)
+
+
+class Cells(NamedTuple):
+    """Events counted where ratio and alpha are the same, and the errors of alpha.
+
+    Sorted, so that sums have the same bits; events of ratio 0 are left out unless alpha has an error.
+    """
+
+    ratio: FloatArray  # divided by the largest
+    alpha: FloatArray
+    n_on: FloatArray
+    n_off: FloatArray
+    starts: NDArray[np.int64]  # where the cells of each error begin, and the end
+    errors: FloatArray
+
+    def coarse(self) -> Cells:
+        """Return cells in which ratios are the same to a hundredth, where the likelihood is nearly the same."""
+        if len(self.ratio) <= _MAX_FINE:
+            return self
+        parts = [
+            np.array(_kernels.merge_similar(*(column[low:high] for column in self[:4])))
+            for low, high in zip(self.starts[:-1], self.starts[1:], strict=True)
+        ]
+        return _join_parts(parts, self.errors)
+
+    @property
+    def profiled(self) -> bool:
+        """Whether alpha has an error."""
+        return bool(self.errors.any())
+
+
+def _join_parts(parts: list[Any], errors: FloatArray) -> Cells:
+    """Return the cells of several errors of alpha one after the other."""
+    starts = np.cumsum([0, *(part.shape[1] for part in parts)])
+    ratio, alpha, n_on, n_off = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return Cells(ratio, alpha, n_on, n_off, starts, errors)
+
+
+def make_cells(
+    on: BoolArray, ratio: FloatArray, alpha: FloatArray, nuisance: Nuisance | None = None
+) -> tuple[Cells, float] | None:
+    """Return the cells of events, and the unit of their ratios; None without events of positive ratio."""
+    if not (some := ratio > 0).any():
+        return None
+    errors, number = (np.zeros(1), None) if nuisance is None else nuisance
+    parts = []
+    for part in range(len(errors)):
+        own = some if nuisance is None else np.ones(len(on), dtype=np.bool_) if number is None else number == part
+        if own.all():
+            parts.append(_count_cells(on, ratio, alpha))
+        else:
+            parts.append(_count_cells(on[own], ratio[own], alpha[own] if alpha.ndim else alpha))
+    cells = _join_parts(parts, errors)
+    unit = float(cells.ratio.max())
+    return cells._replace(ratio=np.maximum(cells.ratio / unit, _SMALLEST_RATIO)), unit
+
+
+def _count_cells(on: BoolArray, ratio: FloatArray, alpha: FloatArray) -> Any:
+    """Return ratio, alpha, On and Off counts of the cells of some events."""
+    # floats that are not negative sort like their bits, whose highest is 0 and makes room for the label
+    keys = (np.ascontiguousarray(ratio).view(np.uint64) << np.uint64(1)) | on.astype(np.uint64)
+    values, ends = alpha[None], np.array([0, len(keys)])
+    if alpha.ndim > 0:
+        values, numbers = _kernels.number_distinct(alpha, _MAX_SORTED_APART)
+        keys, ends = _kernels.divide_keys(keys, numbers, len(values)) if len(values) else (keys, ends)
+    if len(values):
+        parts = []
+        for part in np.argsort(values):
+            own = keys[ends[part] : ends[part + 1]]
+            own.sort()
+            parts.append(_kernels.merge_sorted_keys(own, values[part]))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    order = np.lexsort((ratio, alpha))
+    return _kernels.merge_sorted(ratio[order], alpha[order], on[order])
+
+
+def _maximise(cells: Cells, unit: float) -> OnOffLikelihood:
+    """Return all numbers at the maximum of the likelihood."""
+    curve = Curve(cells.coarse(), lowest=-float((cells.alpha / cells.ratio).min()))
+    strength = start = curve.find_maximum()
+    low, high = curve.find_interval(strength)
+    fewest, most = curve.find_signal_interval(strength)
+    exact = curve if curve.cells is cells else Curve(cells, curve.lowest)
+    if exact is not curve and math.isfinite(strength) and strength != curve.lowest:
+        strength = exact.climb(start, curve.lowest, math.inf)
+        low = low if low == curve.lowest else max(low + strength - start, curve.lowest)
+        high += strength - start
+    top, n_signal = exact.value_and_signal(strength)
+    if exact is not curve and math.isfinite(strength):
+        shift = n_signal - curve.value_and_signal(start)[1]
+        fewest, most = fewest + shift, most + shift
+    significance = math.copysign(math.sqrt(2 * max(top, 0.0)), strength)
+    cut_off = low == curve.lowest and fewest >= n_signal - 1e-9 * abs(n_signal)
+    error = most - n_signal if cut_off else (most - fewest) / 2
+    strength, low, high = (float(value) / unit for value in (strength, low, high))
+    return OnOffLikelihood(significance, strength, (low, high), n_signal, error, (fewest, most))
+
+
+class Curve:
+    """The likelihood of some cells as a function of the signal strength, which must not fall below ``lowest``."""
+
+    def __init__(self, cells: Cells, lowest: float | None = None) -> None:
+        self.cells = cells
+        self.counts = cells[:4]
+        self.lowest = lowest = -float((cells.alpha / cells.ratio).min()) if lowest is None else lowest
+        # an On event of this density would be impossible
+        at_border = cells.alpha <= -lowest * cells.ratio * (1 + 4 * _EPSILON)
+        self._border_possible = not cells.n_on[at_border].any()
+        self._with_signal = cells.ratio > _SMALLEST_RATIO
+
+    def value_and_slope(self, strength: float) -> tuple[float, float]:
+        """Return the log-likelihood above that without a signal and the given alpha, and its derivative."""
+        if self.cells.profiled:
+            return _kernels.profile_derivatives(strength, *self.cells)[:2]
+        return _kernels.value_and_slope(strength, *self.counts)
+
+    def derivatives(self, strength: float) -> tuple[float, float]:
+        """Return both derivatives of the log-likelihood."""
+        if self.cells.profiled:
+            return _kernels.profile_derivatives(strength, *self.cells)[1:]
+        return _kernels.derivatives(strength, *self.counts)
+
+    def alpha_at(self, strength: float) -> FloatArray:
+        """Return alpha of each cell with the best nuisance parameters for a signal strength."""
+        factors = _kernels.fit_nuisances(strength, strength, *self.cells)
+        return self.cells.alpha * np.repeat(factors, np.diff(self.cells.starts))
+
+    def value_and_signal(self, strength: float) -> tuple[float, float]:
+        """Return the log-likelihood ratio to no signal, and the number of signal events, at the maximum."""
+        cells = self.cells
+        if not cells.profiled:
+            if math.isinf(strength):
+                return float((cells.n_on * np.log1p(1 / cells.alpha)).sum()), float(cells.n_on.sum())
+            top, n_signal = _kernels.sums_at_maximum(strength, *self.counts)
+            return self.value_and_slope(strength)[0] if strength == self.lowest else top, n_signal
+        at = min(strength, _INFINITE * self._largest)
+        n_signal = _kernels.sums_at_maximum(at, cells.ratio, self.alpha_at(at), cells.n_on, cells.n_off)[1]
+        return self.value_and_slope(at)[0] - self.value_and_slope(0.0)[0], n_signal
+
+    @property
+    def _largest(self) -> float:
+        """Signal strength beyond which nothing changes."""
+        ratio = self.cells.ratio[self._with_signal] if self.cells.profiled else self.cells.ratio
+        return 1e3 * (1 + float(self.cells.alpha.max())) / float(ratio.min())
+
+    def find_maximum(self) -> float:
+        """Return the signal strength of the largest likelihood; infinite without Off events of positive ratio."""
+        if not self.cells.n_off[self._with_signal].any():
+            return math.inf
+        candidates = [self.climb(start, low, high) for start, low, high in self._brackets()]
+        candidates += [0.0] if self.cells.profiled else []  # its slope may jump where a nuisance parameter has a limit
+        if self._border_possible:
+            candidates.append(self.lowest)
+        return max(candidates, key=lambda strength: self.value_and_slope(strength)[0], default=0.0)
+
+    def _brackets(self) -> list[tuple[float, float, float]]:
+        """Return start, lower and upper end of each interval of signal strengths that has a maximum."""
+        smallest, largest = 1e-6 * float(self.cells.alpha.min()), self._largest
+        n_above = math.ceil(math.log10(largest / smallest) * _PER_DECADE) + 1
+        # close steps at both ends of the negative side: near 0, and near the border
+        steps = np.geomspace(1e-6, 0.5, 12)
+        below = self.lowest * np.concatenate([1 - steps, steps[::-1][1:]])
+        grid = np.concatenate([[self.lowest], below, [0.0], np.geomspace(smallest, largest, n_above), [math.inf]])
+        if self.cells.profiled:
+            inner = [self.derivatives(strength)[0] for strength in grid[:-1].tolist()]
+        else:
+            inner = _kernels.slopes_on_grid(grid[:-1], *self.counts)
+        slopes = np.append(inner, -1.0)  # far out, the Off events decide
+        down = np.flatnonzero((slopes[:-1] > 0) & (slopes[1:] <= 0))
+        return [(_between(low, high), low, high) for low, high in zip(grid[down], grid[down + 1], strict=True)]
+
+    def find_interval(self, strength: float, drop: float = 0.5) -> tuple[float, float]:
+        """Return the signal strengths around the best, where the log-likelihood is lower by ``drop``."""
+        if math.isinf(strength) and not self.cells.profiled:
+            wanted = float((self.cells.n_on * np.log1p(1 / self.cells.alpha)).sum()) - drop
+        else:
+            wanted = self.value_and_slope(min(strength, _INFINITE * self._largest))[0] - drop
+        low, high = self.lowest, math.inf
+        if not (self._border_possible and self.value_and_slope(low)[0] >= wanted):
+            low = self._cross(low, strength, wanted, up=False)
+        if not math.isinf(strength):
+            high = self._cross(strength, high, wanted, up=True)
+        return low, high
+
+    def _cross(self, low: float, high: float, wanted: float, *, up: bool) -> float:
+        """Return where the log-likelihood has a wanted value, between a maximum and a lower value."""
+        at = _between(low, high)
+        for _ in range(200):
+            value, slope = self.value_and_slope(at)
+            if (value > wanted) == up:
+                low = at
+            else:
+                high = at
+            stepped = at + (wanted - value) / slope if math.isfinite(value) and slope != 0 else math.nan
+            if not low < stepped < high:
+                stepped = _between(low, high)
+            if abs(stepped - at) <= 4 * _EPSILON * abs(at) or stepped in (low, high):
+                return stepped
+            at = stepped
+        return at
+
+    def climb(self, strength: float, low: float, high: float) -> float:
+        """Return the maximum between two strengths: Newton's method on the derivative, bisection where it fails."""
+        cells = self.cells
+        if low <= 0.0 <= high and abs(strength) <= 1e-5 * float(cells.alpha.max()):
+            slope = self.derivatives(0.0)[0]
+            # 1/49 has no exact binary form, so that exact balance may be missed by the last bits
+            if abs(slope) <= 4 * _EPSILON * float((cells.n_on * cells.ratio / cells.alpha).sum()):
+                return 0.0
+        for _ in range(200):
+            slope, curvature = self.derivatives(strength)
+            if slope > 0:
+                low = strength
+            else:
+                high = strength
+            stepped = strength - slope / curvature if curvature < 0 else math.nan
+            if not low < stepped < high:
+                stepped = _between(low, high)
+            if abs(stepped - strength) <= 2 * _EPSILON * abs(stepped) or stepped in (low, high):
+                return stepped
+            strength = stepped
+        return strength
+
+    def signal(self, strength: float) -> tuple[float, float]:
+        """Return the largest log-likelihood for a number of signal events, and this number.
+
+        The background is fitted to On and Off counts for the given number of signal events, not for the given signal
+        strength, as for a number of counts without ratios (WStat). The number grows with ``strength``. Strengths below
+        the lowest one, by up to 1, are numbers between that of this border and the first number beyond it.
+        """
+        if strength >= self.lowest:
+            return _kernels.balance_signal(strength, *self.cells)
+        value, n_signal, missing, _ = _kernels.signal_at(self.lowest, self.lowest, *self.cells)
+        last = self.lowest
+        if missing > 0:
+            last = brentq(lambda k: _kernels.signal_at(self.lowest, k, *self.cells)[2], last, 0.0, xtol=1e-300)
+        at = last + (self.lowest - strength) * (self.lowest - last)
+        value, n_signal, *_ = _kernels.signal_at(self.lowest, max(at, self.lowest), *self.cells)
+        return value, n_signal
+
+    def find_signal_interval(self, strength: float, drop: float = 0.5) -> tuple[float, float]:
+        """Return the numbers of signal events around the best, where the log-likelihood is lower by ``drop``."""
+        if math.isinf(strength):
+            return self._pure_interval(drop)
+        first = self.lowest - 1.0 if strength == self.lowest else strength
+        top, best = self.signal(first)
+
+        def excess(at: float) -> float:
+            # the square root is nearly linear
+            return math.sqrt(max(2 * (top - self.signal(at)[0]), 0.0)) - math.sqrt(2 * drop)
+
+        low = best
+        if first > self.lowest:
+            border = self.lowest + 1e-12 * (strength - self.lowest)
+            low = self.signal(brentq(excess, border, strength, rtol=1e-9) if excess(border) > 0 else border)[1]
+        width = max(abs(strength), 1e-3 * float(self.cells.alpha.min()))
+        far = max(strength, self.lowest) + width
+        while excess(far) < 0:
+            width *= 2
+            far += width
+        return low, self.signal(brentq(excess, first, far, xtol=1e-12 * width, rtol=1e-9))[1]
+
+    def _pure_interval(self, drop: float) -> tuple[float, float]:
+        """Return the interval of signal events where no Off event has a positive ratio: that of a Poisson number."""
+        n = float(self.cells.n_on[self._with_signal].sum())
+
+        def missing(s: float) -> float:
+            return s - n - n * math.log(s / n) - drop
+
+        smallest = n * math.exp(-1 - drop / n)
+        return brentq(missing, smallest, n), brentq(missing, n, n + 2 * drop + 2 * math.sqrt(2 * drop * n) + 1)
+
+
+def _between(low: float, high: float) -> float:
+    """Return a signal strength between two others: in the middle, or of the mean magnitude if both are far apart."""
+    if math.isinf(high):
+        return 10 * max(low, 0.0) + 1.0
+    return math.sqrt(low) * math.sqrt(high) if 0.0 < 4 * low < high else 0.5 * low + 0.5 * high
+
+
+def _as_on(y: ArrayLike) -> BoolArray:
+    """Return who is On: the larger of two classes, or 1 where all labels are 0, or all are 1."""
+    labels = checks.as_column("y", y)
+    if len(labels) == 0:
+        return np.empty(0, dtype=np.bool_)
+    checks.as_labels(labels)
+    if labels.dtype.kind in "biuf" and labels.min() == labels.max():
+        if labels[0] not in (0, 1):
+            raise ValueError(f"y must hold two classes, or only 0 (Off) or only 1 (On), got {labels[:1].tolist()} only")
+        return labels.astype(np.bool_)
+    return np.asarray(labels == checks.binary_classes(labels)[1])
+
+
+class Limits(NamedTuple):
+    """Interval, upper limit, and upper limit to expect without a source, of one quantity."""
+
+    low: float
+    high: float
+    upper: float
+    expected_low: float
+    expected: float
+    expected_high: float
+
+
+class SignalLimits(NamedTuple):
+    """Limits of the signal strength, and of the number of signal events."""
+
+    strength: Limits
+    n_signal: Limits
+
+
+class Sensitivity(NamedTuple):
+    """The weakest source that is detected in a time: its strength, signal events, and signal events per hour."""
+
+    strength: float
+    n_signal: float
+    rate: float
+
+
+def signal_limits(
+    y: ArrayLike,
+    ratio: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    confidence_level: float = 0.95,
+    method: str = "profile",
+    alpha_error: AlphaError | None = None,
+    groups: ArrayLike | None = None,
+) -> SignalLimits:
+    """Confidence interval, upper limit, and expected upper limit of a signal.
+
+    Parameters
+    ----------
+    y, ratio, alpha, alpha_error, groups
+        As for `on_off_likelihood`.
+    confidence_level : float, default=0.95
+        Probability that the interval has the true value, and that the upper limit is above it; more than 0.5. The limit
+        is gammapy's ``compute_upper_limit`` for ``n_sigma = norm.ppf(confidence_level)``.
+    method : {"profile", "cls"}, default="profile"
+        Upper limits by the profile likelihood, which may be negative after a downward fluctuation; or by CLs, which are
+        larger and never negative.
+
+    Returns
+    -------
+    SignalLimits
+        ``strength`` and ``n_signal``, each with ``low`` and ``high`` of the interval (possibly negative), the
+        limit ``upper``, and the limit to expect without a source: its median ``expected``, and the range of one sigma,
+        ``expected_low`` to ``expected_high``.
+
+    Examples
+    --------
+    >>> from excess import signal_limits
+    >>> y, ratio = [1] * 3 + [0] * 40, [1] * 43
+    >>> round(signal_limits(y, ratio, 0.2).n_signal.upper, 2)
+    -0.78
+    >>> found = signal_limits(y, ratio, 0.2, method="cls").n_signal
+    >>> round(found.upper, 2), round(found.expected, 2)
+    (3.88, 6.92)
+    """
+    if not 0.5 < confidence_level < 1:
+        raise ValueError(f"confidence_level must be above 0.5 and below 1, got {confidence_level!r}")
+    if method not in LIMIT_METHODS:
+        raise ValueError(f"method must be one of {', '.join(LIMIT_METHODS)}, got {method!r}")
+    return _as_signal(y, ratio, alpha, alpha_error, groups).limits(confidence_level, method)
+
+
+def hours_to_significance(
+    y: ArrayLike,
+    ratio: ArrayLike,
+    alpha: ArrayLike,
+    hours: float,
+    *,
+    significance: float = 5.0,
+    alpha_error: AlphaError | None = None,
+    groups: ArrayLike | None = None,
+) -> float:
+    """Observation time, in total, in which this signal is expected to reach a significance.
+
+    Parameters
+    ----------
+    y, ratio, alpha, alpha_error, groups
+        As for `on_off_likelihood`. A relative error of alpha does not decrease with time.
+    hours : float
+        Time in which the events were recorded.
+    significance : float, default=5.0
+        Significance in sigma.
+
+    Returns
+    -------
+    float
+        Time in hours; infinite for a deficit, and where the error of alpha prevents the significance.
+
+    Examples
+    --------
+    >>> from excess import hours_to_significance
+    >>> round(hours_to_significance([1] * 40 + [0] * 100, [1] * 140, 0.2, hours=10), 1)
+    20.3
+    """
+    return _as_signal(y, ratio, alpha, alpha_error, groups).hours_to(hours, significance)
+
+
+def sensitivity(
+    y: ArrayLike,
+    ratio: ArrayLike,
+    alpha: ArrayLike,
+    hours: float,
+    *,
+    target_hours: float = 50.0,
+    significance: float = 5.0,
+    min_signal: float = 0.0,
+    min_signal_to_background: float = 0.0,
+    alpha_error: AlphaError | None = None,
+    groups: ArrayLike | None = None,
+) -> Sensitivity:
+    """Weakest source that is expected to reach a significance in a given time with this background.
+
+    Parameters
+    ----------
+    y, ratio, alpha, alpha_error, groups
+        As for `on_off_likelihood`.
+    hours : float
+        Time in which the events were recorded.
+    target_hours : float, default=50.0
+        Time of the observation to predict.
+    significance : float, default=5.0
+        Significance in sigma.
+    min_signal : float, default=0.0
+        Smallest number of signal events; 10 by convention.
+    min_signal_to_background : float, default=0.0
+        Smallest number of signal events for each background event; 0.05 by convention. The background is that of a cut
+        with the same significance for weak signals.
+
+    Returns
+    -------
+    Sensitivity
+        Signal strength, signal events in ``target_hours``, and signal events per hour.
+
+    Examples
+    --------
+    >>> from excess import sensitivity
+    >>> round(sensitivity([1] * 20 + [0] * 100, [1] * 120, 0.2, hours=10).n_signal, 1)
+    60.5
+    """
+    signal = _as_signal(y, ratio, alpha, alpha_error, groups)
+    return signal.sensitivity(hours, target_hours, significance, min_signal, min_signal_to_background)
+
+
+class Signal:
+    """The signal of events that have been checked before: its limits and predictions."""
+
+    def __init__(
+        self, on: BoolArray, ratio: FloatArray, alpha: FloatArray | float, nuisance: Nuisance | None = None
+    ) -> None:
+        found = make_cells(on, ratio, np.asarray(alpha, dtype=np.float64), nuisance)
+        if found is None:
+            raise ValueError("ratio must be positive for at least one event, or nothing is known about a signal")
+        self._cells, self._unit = found[0].coarse(), found[1]
+        self._curve = Curve(self._cells)
+        self._best = self._curve.find_maximum()
+
+    def best(self, *, counts: bool) -> float:
+        """Return the best number of signal events, or signal strength; a finite one."""
+        if counts:
+            return self._curve.value_and_signal(self._best)[1]
+        return (1e3 if math.isinf(self._best) else self._best) / self._unit
+
+    def log_likelihood(self, value: float, *, counts: bool) -> float:
+        """Return the log-likelihood of a number of signal events, or of a strength, not negative, below its maximum."""
+        if not counts:
+            top = self._curve.value_and_slope(min(self._best, _INFINITE * self._curve._largest))[0]
+            return min(self._curve.value_and_slope(value * self._unit)[0] - top, 0.0)
+        if math.isinf(self._best):  # a Poisson number of signal events
+            n = self.best(counts=True)
+            return n * math.log(max(value, 1e-300) / n) - value + n
+        start = self._best if self._best > self._curve.lowest else self._curve.lowest - 1.0
+        return min(_value_at(self._curve, value) - self._curve.signal(start)[0], 0.0)
+
+    def limits(self, level: float, method: str) -> SignalLimits:
+        """Return the limits at a confidence level."""
+        interval = self._bounds(self._curve, self._best, ndtri((1 + level) / 2))
+        expected = self._background_only()
+        bands = []
+        for n_sigma in (-1.0, 0.0, 1.0):
+            z = n_sigma + (ndtri(1 - (1 - level) * ndtr(n_sigma)) if method == "cls" else ndtri(level))
+            bands.append([ends[int(z > 0)] for ends in self._bounds(expected, 0.0, z)])
+        if method == "cls":
+            upper = [self._cls_limit(expected, level, counts=counts) for counts in (False, True)]
+        else:
+            upper = [high for _, high in self._bounds(self._curve, self._best, ndtri(level))]
+        return SignalLimits(*(Limits(*interval[k], upper[k], *(one[k] for one in bands)) for k in (0, 1)))
+
+    def hours_to(self, hours: float, significance: float = 5.0) -> float:
+        """Return the time in which the signal reaches a significance."""
+        top = self._curve.value_and_signal(self._best)[0]
+        if self._best <= 0 or top <= 0:
+            return math.inf
+        if not self._cells.profiled:
+            return hours * significance**2 / (2 * top)
+
+        def missing(log_factor: float) -> float:
+            n_on, n_off = (math.exp(log_factor) * counts for counts in (self._cells.n_on, self._cells.n_off))
+            curve = Curve(self._cells._replace(n_on=n_on, n_off=n_off))
+            value = curve.value_and_signal(curve.find_maximum())[0]
+            return math.sqrt(2 * max(value, 0.0)) - significance
+
+        ends = -math.log(_LARGEST_FACTOR), math.log(_LARGEST_FACTOR)
+        return hours * math.exp(brentq(missing, *ends, xtol=1e-6)) if missing(ends[1]) > 0 else math.inf
+
+    def sensitivity(
+        self,
+        hours: float,
+        target_hours: float = 50.0,
+        significance: float = 5.0,
+        min_signal: float = 0.0,
+        min_signal_to_background: float = 0.0,
+    ) -> Sensitivity:
+        """Return the weakest source that is detected in a time."""
+        at = self._best if 0 < self._best < math.inf else 0.0
+        alpha, ratio = self._curve.alpha_at(at), self._cells.ratio
+        off = (self._cells.n_on + self._cells.n_off) / (1 + alpha + at * ratio) * (target_hours / hours)
+
+        def missing(log_strength: float) -> float:
+            strength = math.exp(log_strength)
+            curve = Curve(self._cells._replace(alpha=alpha, n_on=(strength * ratio + alpha) * off, n_off=off))
+            return math.sqrt(2 * max(curve.value_and_signal(strength)[0], 0.0)) - significance
+
+        of_signal = float((ratio * off).sum())
+        background = float((alpha * ratio * off).sum()) ** 2 / float((alpha * ratio**2 * off).sum())
+        low = high = math.log(significance**2 / of_signal)
+        while missing(high) < 0 and high < 50:
+            high += 1
+        while missing(low) > 0:
+            low -= 1
+        best = math.exp(brentq(missing, low, high, xtol=1e-9)) if high < 50 else math.inf
+        strength = max(best, min_signal / of_signal, min_signal_to_background * background / of_signal)
+        return Sensitivity(strength / self._unit, strength * of_signal, strength * of_signal / target_hours)
+
+    def _bounds(self, curve: Curve, best: float, n_sigma: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Return the interval of both quantities."""
+        low, high = curve.find_interval(best, n_sigma**2 / 2)
+        return (low / self._unit, high / self._unit), curve.find_signal_interval(best, n_sigma**2 / 2)
+
+    def _background_only(self) -> Curve:
+        """Return the likelihood of the counts that are expected without a signal (the Asimov data set)."""
+        cells, alpha = self._cells, self._curve.alpha_at(0.0)
+        n_off = (cells.n_on + cells.n_off) / (1 + alpha)
+        # alpha (1 + error eta) around the fitted alpha: the absolute error stays the same
+        factors = (alpha / cells.alpha)[np.minimum(cells.starts[:-1], len(alpha) - 1)]
+        return Curve(cells._replace(alpha=alpha, n_on=alpha * n_off, n_off=n_off, errors=cells.errors / factors))
+
+    def _cls_limit(self, expected: Curve, level: float, *, counts: bool) -> float:
+        """Return the value whose CLs, of the test statistic for values that are not negative, is ``1 - level``."""
+        curve = self._curve
+        if math.isinf(self._best) and not counts:
+            return math.inf
+        n_pure = self.best(counts=True)
+
+        def observe(at: float) -> tuple[float, float]:
+            """Return log-likelihood and value at a point of the scan."""
+            if math.isinf(self._best):  # a Poisson number of signal events
+                return n_pure * math.log(at / n_pure) - at + n_pure, at
+            return curve.signal(at) if counts else (curve.value_and_slope(at)[0], at)
+
+        def expect(value: float) -> float:
+            """Return the log-likelihood of a value without a signal."""
+            return _value_at(expected, value) if counts else expected.value_and_slope(value)[0]
+
+        start = n_pure if math.isinf(self._best) else max(self._best, 0.0)
+        top = observe(start)[0]
+
+        def missing(at: float) -> float:
+            log_likelihood, value = observe(at)
+            q, q_expected = max(2 * (top - log_likelihood), 0.0), max(-2 * expect(value), 1e-300)
+            root = math.sqrt(q_expected)
+            if q <= q_expected:
+                with_signal, without = ndtr(-math.sqrt(q)), ndtr(root - math.sqrt(q))
+            else:
+                with_signal, without = ndtr(-(q + q_expected) / (2 * root)), ndtr(-(q - q_expected) / (2 * root))
+            return float(with_signal / max(without, 1e-300)) - (1 - level)
+
+        step = max(start, 1e-3 * float(self._cells.alpha.min()))
+        high = start + step
+        while missing(high) > 0:
+            step *= 2
+            high += step
+        found = observe(brentq(missing, start, high, xtol=1e-12 * step, rtol=1e-9))[1]
+        return found if counts else found / self._unit
+
+
+def _value_at(curve: Curve, n_signal: float) -> float:
+    """Return the log-likelihood of a number of signal events that is not negative."""
+    high = float(curve.cells.alpha.max())
+    while curve.signal(high)[1] < n_signal:
+        high *= 4
+    return curve.signal(brentq(lambda at: curve.signal(at)[1] - n_signal, 0.0, high, rtol=1e-12))[0]
+
+
+class Constancy(NamedTuple):
+    """A test whether a source is steady: its mean, chi-squared, and the probability of a larger chi-squared."""
+
+    mean: float
+    chi_squared: float
+    n_degrees_of_freedom: int
+    p_value: float
+
+
+def compare_with_constant(signals: Sequence[Signal], hours: FloatArray | None = None) -> Constancy:
+    """Compare signals with one rate per hour, or with one strength, by the likelihood ratio to a value of each."""
+    weights = np.ones(len(signals)) if hours is None else hours
+    counts = hours is not None
+    largest = max(one.best(counts=counts) / weight for one, weight in zip(signals, weights, strict=True))
+
+    def chi_squared(rate: float) -> float:
+        pairs = zip(signals, weights.tolist(), strict=True)
+        return -2 * math.fsum(one.log_likelihood(rate * weight, counts=counts) for one, weight in pairs)
+
+    mean, value = 0.0, chi_squared(0.0)
+    if largest > 0:
+        found = minimize_scalar(chi_squared, bounds=(0.0, largest), method="bounded", options={"xatol": 1e-5 * largest})
+        mean, value = (float(found.x), float(found.fun)) if found.fun < value else (mean, value)
+    n_free = len(signals) - 1
+    return Constancy(mean, value, n_free, float(chdtrc(n_free, value)) if n_free else 1.0)
+
+
+def _as_signal(*events: Any) -> Signal:
+    return Signal(*check_events(*events))
