@@ -251,7 +251,7 @@ class BranchGrowth:
             x_log_x_table(min(TABLE_SIZE, self.max_weight * len(rows) + 1)), _MASK,
             rows, as_codes(rows, np.uint8), scratch, as_codes(scratch, np.uint8),
             np.empty(tree.max_features, dtype=np.int64),
-            np.zeros((tree.max_features, WIDTH), dtype=np.int64), None, np.empty(WIDTH + 1, dtype=np.int64),
+            np.zeros((tree.max_features, WIDTH), dtype=np.int64), None, np.empty((2, WIDTH + 1), dtype=np.int64),
         )  # fmt: skip
 
 
