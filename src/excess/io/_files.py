@@ -31,7 +31,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._utils.errors import EventFileError, require
+from excess._utils.errors import EventFileError as EventFileError
+from excess._utils.errors import require
 
 INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})
 """Columns that only number the rows, as written by table libraries."""
