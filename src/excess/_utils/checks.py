@@ -135,6 +135,11 @@ def as_scalar(name: str, array: FloatArray) -> float:
     return float(array)
 
 
+def as_count(name: str, value: Any) -> float:
+    """Return one number that is finite and not negative."""
+    return as_scalar(name, as_counts(name, value))
+
+
 def as_scalar_alpha(value: Any) -> float:
     """Return one exposure ratio as a float: finite and positive."""
     return as_scalar("alpha", as_alpha(value))

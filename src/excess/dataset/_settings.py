@@ -161,14 +161,17 @@ class Preset:
 
     def matches(self, found: Inspection) -> bool:
         """Return whether files satisfy all conditions of the preset, or any of them."""
-        needed = set(AnalysisConfig().columns_needed())
-        conditions = [
-            (self.formats, found.format.startswith(self.formats)),
-            (self.telescopes, found.telescope in self.telescopes),
-            (self.columns, set(self.columns) <= set(found.columns)),
-            (self.default_columns, len(needed & set(found.columns)) >= self.default_columns * len(needed)),
-        ]
-        return (any if self.any_of else all)(holds for given, holds in conditions if given)
+        conditions = []
+        if self.formats:
+            conditions.append(found.format.startswith(self.formats))
+        if self.telescopes:
+            conditions.append(found.telescope in self.telescopes)
+        if self.columns:
+            conditions.append(set(self.columns) <= set(found.columns))
+        if self.default_columns:
+            needed = set(AnalysisConfig().columns_needed())
+            conditions.append(len(needed.intersection(found.columns)) >= self.default_columns * len(needed))
+        return any(conditions) if self.any_of else all(conditions)
 
     def prefers(self, column: str) -> bool:
         """Return whether a column is among the usual features."""

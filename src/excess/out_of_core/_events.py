@@ -17,7 +17,7 @@ from os import PathLike
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,17 +40,6 @@ from excess.io._reading import iter_events
 from excess.out_of_core._executors import Executor, InMemory, read_only
 
 Chunk = tuple[Any, ...]
-
-
-class Partition(Protocol):
-    """Events that are read by one worker, chunk by chunk."""
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the events, the same ones in each call, as the chunks that `fit_forest` takes."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,6 @@ class EventFiles:
 
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
-        checks.as_int("chunk_rows", self.chunk_rows, minimum=1)
         if isinstance(self.features, str):
             raise TypeError(f"features must be a list of columns, got the text {self.features!r}")
         features = tuple(self.features)
@@ -106,7 +94,7 @@ class EventFiles:
         for name, column in (("label", self.label), ("sample_weight", self.sample_weight)):
             if column in features:
                 raise ValueError(f"features must not hold the {name}, {column!r}")
-        return [_File(str(path), replace(self, paths=())) for path in _as_paths(self.paths)]
+        return _partitions(self)
 
     def _read(self, path: str) -> Iterator[Chunk]:
         further = [name for name in (self.groups, self.sample_weight) if name is not None]
@@ -158,8 +146,7 @@ class ObservedFiles:
 
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
-        checks.as_int("chunk_rows", self.chunk_rows, minimum=1)
-        return [_File(str(path), replace(self, paths=())) for path in _as_paths(self.paths)]
+        return _partitions(self)
 
     def observe(self, path: str, groups: str) -> Iterator[OnOffDataset]:
         """Yield the events of a file that are used, with their groups if a column is named."""
@@ -180,6 +167,7 @@ class _File:
     files: EventFiles | ObservedFiles
 
     def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks, as `fit_forest` takes them."""
         return self.files._read(self.name)
 
 
@@ -195,6 +183,9 @@ class Pairs:
         return iter(self.pairs)
 
 
+Partition = _File | Pairs  # has a name for messages, and chunks, the same in each call
+
+
 def partitions_of(chunks: Any) -> list[Partition]:
     """Return the partitions of the ``chunks`` of `fit_forest`."""
     if callable(getattr(chunks, "partitions", None)):
@@ -208,15 +199,17 @@ def partitions_of(chunks: Any) -> list[Partition]:
     return [Pairs(chunks)]
 
 
-def _as_paths(paths: Any) -> list[Path]:
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+def _partitions(files: EventFiles | ObservedFiles) -> list[Partition]:
+    """Return one partition per file."""
+    checks.as_int("chunk_rows", files.chunk_rows, minimum=1)
+    given = [files.paths] if isinstance(files.paths, (str, PathLike)) else list(files.paths)
     if not given:
         raise ValueError("paths must hold at least one file")
     full = [Path(path).resolve() for path in given]  # workers have folders of their own
     for path, times in Counter(full).items():
         if times > 1:
             raise EventFileError(f"{path}: was given {times} times; give every file once")
-    return full
+    return [_File(str(path), replace(files, paths=())) for path in full]
 
 
 @dataclass(frozen=True)
@@ -325,8 +318,7 @@ class Survey:
     def add(self, chunk: CheckedChunk, first_row: int) -> None:
         """Add a chunk, whose first event has this number among all events."""
         n_rows, n_features = chunk.X.shape
-        hashes = np.empty(n_rows, dtype=np.uint64)
-        row_hashes(first_row, hashes)
+        hashes = _hashes(first_row, n_rows)
         cutoff = self.cutoff if len(self.hashes) < N_SAMPLED else self.hashes.max()
         rows = np.arange(n_rows) if cutoff is None else np.flatnonzero(hashes < np.uint64(cutoff))
         if len(rows) > N_SAMPLED:
@@ -467,6 +459,12 @@ def _survey_partition(partition: Partition, first_row: int, n_rows: int, limit: 
     return survey
 
 
+def _hashes(first_row: int, n_rows: int) -> NDArray[np.uint64]:
+    hashes = np.empty(n_rows, dtype=np.uint64)
+    row_hashes(first_row, hashes)
+    return hashes
+
+
 def _sample_cutoff(n_rows: int, n_sampled: int) -> int | None:
     """Return a hash with enough rows below it for the sample, so workers send few others; None for all rows."""
     wanted = n_sampled + 10 * n_sampled**0.5  # hashes are uniform over 64 bits: ten standard deviations more
@@ -528,8 +526,7 @@ class RowSample:
 
     def __call__(self, events: EventRecords) -> SampledRecords:
         """Return the sampled records of a part."""
-        hashes = np.empty(len(events.records), dtype=np.uint64)
-        row_hashes(events.first_row, hashes)
+        hashes = _hashes(events.first_row, len(events.records))
         cutoff = _sample_cutoff(self.n_events, self.n_sampled)
         rows = np.arange(len(hashes)) if cutoff is None else np.flatnonzero(hashes < np.uint64(cutoff))
         return SampledRecords(hashes[rows], events.records[rows], events.bag.part(rows))

@@ -44,6 +44,7 @@ from excess.estimators._tree import GrownTrees
 from excess.out_of_core._events import Binning, EventRecords, RowSample, partitions_of, record_bytes, survey_events
 from excess.out_of_core._executors import ArraySum, Executor, MapTasks, ignore_tick, open_executor, read_only
 from excess.stats import _thresholds
+from excess.stats._kernels import count_on_grid, count_resamples
 from excess.stats._thresholds import CountUnit, ScoreCells
 
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
@@ -450,8 +451,9 @@ class _Grid:
         return _thresholds.empty_grid()
 
     def add(self, total: ScoreCells, events: ScoredPart) -> ScoreCells:
-        units = _count_units(events, self.unit)
-        return _thresholds.add_to_grid(total, read_only(events.on), read_only(events.score), units)
+        on, score, units = read_only(events.on), read_only(events.score), _count_units(events, self.unit)
+        count_on_grid(on, score, units, _thresholds.N_GRID, *total)
+        return total
 
     def merge(self, total: ScoreCells, other: ScoreCells) -> ScoreCells:
         low, high = np.minimum(total.low, other.low), np.maximum(total.high, other.high)
@@ -475,8 +477,8 @@ class _Resamples(ArraySum):
 
     def add(self, total: NDArray[np.int64], events: ScoredPart) -> NDArray[np.int64]:
         on, score, cuts, keys = map(read_only, (events.on, events.score, self.cuts, self.keys))
-        units = _count_units(events, self.unit)
-        return total + _thresholds.resample(on, score, units, self.firsts[events.first_row], cuts, keys)
+        count_resamples(on, score, _count_units(events, self.unit), self.firsts[events.first_row], cuts, keys, total)
+        return total
 
 
 class ScoredParts:
