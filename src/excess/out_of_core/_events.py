@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from os import PathLike
@@ -261,10 +261,8 @@ def _check_chunk(X: Any, y: Any, groups: Any, sample_weight: Any, source: str) -
     if sample_weight is not None:
         weights = checks.as_counts("sample_weight", checks.as_column("sample_weight", sample_weight))
         checks.check_same_length(y=labels, sample_weight=weights)
-    names = getattr(blank, "feature_names_in_", None)
-    return CheckedChunk(
-        floats, labels, None if names is None else tuple(names), source, as_groups(groups, y=labels), weights
-    )
+    names = tuple(getattr(blank, "feature_names_in_", ())) or None
+    return CheckedChunk(floats, labels, names, source, as_groups(groups, y=labels), weights)
 
 
 def _items_of(chunk: Any) -> tuple[Any, Any, Any, Any]:
@@ -283,12 +281,10 @@ def _items_of(chunk: Any) -> tuple[Any, Any, Any, Any]:
 def _name_column(X: Any) -> str:
     """Return the end of a message that names the column with unusable values, if there is one."""
     for name in getattr(X, "columns", ()):
-        try:
-            bad = bool(np.isinf(np.asarray(X[name], dtype=np.float64)).any())
-        except (ValueError, TypeError):
-            bad = True
-        if bad:
-            return f" (column {name!r})"
+        with suppress(ValueError, TypeError):
+            if not np.isinf(np.asarray(X[name], dtype=np.float64)).any():
+                continue
+        return f" (column {name!r})"
     return ""
 
 
@@ -401,9 +397,8 @@ class Survey:
         if both.any_zero:
             raise ValueError("sample_weight must be positive for all events of chunks; leave out events of weight 0")
         if both.all_whole:
-            raise ValueError(
-                "sample_weight of whole numbers stands for repeated events; repeat them in the chunks, or fit in memory"
-            )
+            whole = "sample_weight of whole numbers stands for repeated events"
+            raise ValueError(f"{whole}; repeat them in the chunks, or fit in memory")
         return on, off
 
     def edges(self) -> list[FloatArray]:
@@ -474,10 +469,8 @@ def _sample_cutoff(n_rows: int, n_sampled: int) -> int | None:
 def _check_unchanged(partition: Partition, n_before: int, n_now: int) -> None:
     """Raise ValueError if the number of events of a partition has changed since it was read first."""
     if n_before != n_now:
-        raise ValueError(
-            f"{partition.name}: gave {n_before} events at first and {n_now} when read again; do not change it during "
-            "the fit"
-        )
+        gave = f"gave {n_before} events at first and {n_now} when read again"
+        raise ValueError(f"{partition.name}: {gave}; do not change it during the fit")
 
 
 def record_bytes(n_features: int) -> int:
@@ -591,10 +584,8 @@ class _RecordStore:
             free = disk_usage(self._folder).free
             if free < n_bytes:
                 self.close()
-                raise OSError(
-                    f"{self._folder.parent}: binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are free; "
-                    "set TMPDIR to a folder with more space"
-                )
+                sizes = f"binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are free"
+                raise OSError(f"{self._folder.parent}: {sizes}; set TMPDIR to a folder with more space")
 
     def close(self) -> None:
         """Remove the files."""
@@ -615,10 +606,8 @@ class _RecordStore:
                         with (self._folder / name).open("ab") as file:
                             column.tofile(file)
             except OSError as error:
-                raise OSError(
-                    f"{self._folder.parent}: the binned events cannot be written ({error}); is there enough space? "
-                    "TMPDIR sets another folder"
-                ) from error
+                problem = f"the binned events cannot be written ({error}); is there enough space?"
+                raise OSError(f"{self._folder.parent}: {problem} TMPDIR sets another folder") from error
         self.n_rows += len(records)
 
     def parts(self) -> list[Any]:
