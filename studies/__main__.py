@@ -125,7 +125,7 @@ def section(name: str) -> str:
 
 def write_page() -> None:
     """Write the validation page."""
-    top = "# Validation\n\nMeasured properties with date, commit and command. `make studies` repeats the measurements.\n"
+    top = "# Validation\n\nMeasured properties with date, commit and command. `make studies` repeats them.\n"
     PAGE.write_text("\n".join([top, *map(section, STUDIES)]), encoding="utf-8")
 
 
