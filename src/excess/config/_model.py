@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import has_magic
 from itertools import pairwise
 from os import PathLike
@@ -21,12 +22,9 @@ from excess._utils.errors import ArgumentError, EventFileError, missing_column, 
 from excess.config import _columns
 from excess.config._sources import find_source
 
-NO_GROUPS = "none"
-"""Name of the groups' column where there are no groups."""
-LARGEST_TEXT = 1 << 20
-"""Bytes of a YAML file."""
-MOST_VALUES = 50_000
-"""Values of a YAML file, including those that aliases stand for."""
+NO_GROUPS = "none"  # name of the groups' column where there are no groups
+LARGEST_TEXT = 1 << 20  # bytes of a YAML file
+MOST_VALUES = 50_000  # values of a YAML file, including those that aliases stand for
 _REASONS: dict[type[Exception], str] = {RecursionError: "nested too deeply", ValueError: "an impossible number or date"}
 
 
@@ -58,10 +56,8 @@ def _count_values(node: Any, known: dict[Any, float]) -> float:
     return known.get(node, 1)
 
 
-AUTO = "auto"
-"""As many regions as fit; or the method that the columns of a file allow."""
-MOST_REGIONS = 360
-"""Regions on a circle around the pointing: no more than one for each degree of it."""
+AUTO = "auto"  # as many regions as fit; or the method that the columns of a file allow
+MOST_REGIONS = 360  # on a circle around the pointing: no more than one for each degree of it
 MOST_EXCLUSIONS = 1000
 _LARGEST_RADIUS = 90
 _EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
@@ -85,7 +81,10 @@ class Exclusion(Settings):
     def parse(cls, text: str) -> Exclusion:
         """Return an exclusion from a text: a known source or a position, and the radius in deg."""
         where, _, last = " ".join(text.replace(",", " ").split()).rpartition(" ")
-        if _is_place(text) or not where:
+        with suppress(ArgumentError):
+            find_source(text)
+            where = ""  # a source or a position alone
+        if not where:
             raise ArgumentError("exclusion", f"{text!r} has no radius; give one in deg behind the place, {_EXAMPLES}")
         try:
             radius = float(last)
@@ -105,15 +104,6 @@ class Exclusion(Settings):
         """Return name, place and radius."""
         place = f"ra {self.ra:g}, dec {self.dec:g}, radius {self.radius:g} deg"
         return f"{self.name} ({place})" if self.name else place
-
-
-def _is_place(text: str) -> bool:
-    """Say whether a text is a source or a position alone."""
-    try:
-        find_source(text)
-    except ArgumentError:
-        return False
-    return True
 
 
 class Pair(Settings):
@@ -222,21 +212,13 @@ class RegionConfig(Settings):
         return {**others, "source_ra": position.ra, "source_dec": position.dec}
 
     @model_validator(mode="after")
-    def _one_way_to_match(self) -> Self:
+    def _check_together(self) -> Self:
         if self.pairs and self.match != "none":
             raise ValueError("pairs and match exclude each other; give one of them")
         if self.match_within is not None and self.match == "none":
             raise ValueError("match_within goes with match: zenith or time")
-        return self
-
-    @model_validator(mode="after")
-    def _both_coordinates(self) -> Self:
         if (self.source_ra is None) != (self.source_dec is None):
             raise ValueError("source_ra and source_dec belong together; give both or none")
-        return self
-
-    @model_validator(mode="after")
-    def _exclusion_needs_positions(self) -> Self:
         if self.method == "angles" and (self.exclusion or self.min_distance is not None):
             key = "exclusion" if self.exclusion else "min_distance"
             raise ValueError(
@@ -321,34 +303,15 @@ DERIVED_FEATURES = {
     "size_area": "size / area",
     "area_size_cut_var": "area / log(size)**2",
 }
-FEATURES = (
-    "concentration_cog",
-    "concentration_core",
-    "concentration_one_pixel",
-    "concentration_two_pixel",
-    "leakage1",
-    "leakage2",
-    "size",
-    "width",
-    "length",
-    "skewness_long",
-    "skewness_trans",
-    "kurtosis_long",
-    "kurtosis_trans",
-    "num_islands",
-    "num_pixel_in_shower",
-    "photoncharge_shower_mean",
-    "photoncharge_shower_variance",
-    "photoncharge_shower_max",
-    *DERIVED_FEATURES,
-)
+_COLUMNS = """
+    concentration_cog concentration_core concentration_one_pixel concentration_two_pixel leakage1 leakage2 size width
+    length skewness_long skewness_trans kurtosis_long kurtosis_trans num_islands num_pixel_in_shower
+    photoncharge_shower_mean photoncharge_shower_variance photoncharge_shower_max
+"""
+FEATURES = (*_COLUMNS.split(), *DERIVED_FEATURES)
 QUALITY_CUTS = (
-    "num_pixel_in_shower >= 10",
-    "num_islands < 8",
-    "length < 70",
-    "width < 35",
-    "leakage1 < 0.6",
-    "leakage2 < 0.85",
+    *("num_pixel_in_shower >= 10", "num_islands < 8", "length < 70", "width < 35"),
+    *("leakage1 < 0.6", "leakage2 < 0.85"),
 )
 MOST_FEATURES = 10_000
 MOST_CUTS = 1000
@@ -431,22 +394,14 @@ class AnalysisConfig(Settings):
         more = [name for name in given.get("references", ()) if name not in features]
         return {**given, "features": (*features, *more)} if more else given
 
-    @model_validator(mode="after")
-    def _features_besides_references(self) -> Self:
-        if set(self.features) <= set(self.references):
-            raise ValueError("all features are references; give features to learn from as well")
-        return self
-
     @field_validator("features", "references")
     @classmethod
     def _features_once(cls, features: tuple[str, ...]) -> tuple[str, ...]:
-        seen = set()
-        for name in features:
-            if not name:
-                raise ValueError("a feature has no name")
-            if name in seen:
+        if "" in features:
+            raise ValueError("a feature has no name")
+        for name, number in Counter(features).items():
+            if number > 1:
                 raise ValueError(f"feature {name!r} is named twice")
-            seen.add(name)
         return features
 
     @field_validator("quality_cuts")
@@ -466,7 +421,9 @@ class AnalysisConfig(Settings):
         return derived
 
     @model_validator(mode="after")
-    def _no_origin(self) -> Self:
+    def _check_features(self) -> Self:
+        if set(self.features) <= set(self.references):
+            raise ValueError("all features are references; give features to learn from as well")
         if not self.allow_origin_features:
             _columns.check_no_origin(self.features, self.derived_features, self.references)
         return self
@@ -478,13 +435,8 @@ class AnalysisConfig(Settings):
     def names_needed(self) -> tuple[str, ...]:
         """Return the columns and derived features that features and cuts are computed from, themselves included."""
         inputs = _columns.inputs_of_derived(self.derived_features)
-        names: dict[str, None] = {}
-        for feature in self.features:
-            names |= dict.fromkeys((feature, *inputs.get(feature, ())))
-        for cut in self.quality_cuts:
-            for name in _columns.names_in(cut):
-                names |= dict.fromkeys((name, *inputs.get(name, ())))
-        return tuple(names)
+        used = (*self.features, *(name for cut in self.quality_cuts for name in _columns.names_in(cut)))
+        return tuple(dict.fromkeys(one for name in used for one in (name, *inputs.get(name, ()))))
 
     def inputs_of(self, feature: str) -> tuple[str, ...]:
         """Return all names that a derived feature is computed from; none for a column of a file."""
@@ -573,8 +525,7 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
 def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
     """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
     content = parse_yaml(text, source)
-    if content is None:
-        content = {}
+    content = {} if content is None else content
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise EventFileError(f"{source}: must hold names and values, such as {example}")
     return content
