@@ -21,7 +21,8 @@ from excess._utils.errors import ArgumentError, EventFileError
 from excess._utils.version import versions
 from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_of_events
 from excess.dataset._regions import theta_columns
-from excess.detection._diagnostics import FeatureHistogram, SkyMap, Verdict, assess_models
+from excess.detection._diagnostics import Verdict, assess_models
+from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import (
     Detection,

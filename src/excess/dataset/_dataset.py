@@ -20,7 +20,7 @@ from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_obse
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
-from excess.detection._diagnostics import FeatureBinning, SkyMap, map_sky
+from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
 from excess.io._coordinates import seconds_of

@@ -20,7 +20,7 @@ from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, MismatchError
 from excess._utils.rng import row_hashes
 from excess.config._model import Exclusion, RegionConfig, describe_error
-from excess.detection._diagnostics import cluster_pointings
+from excess.detection._histograms import cluster_pointings
 from excess.stats._significance import OnOffCounts
 
 _P_OF_CHANCE = 0.05  # probability above which chance explains how Off regions differ

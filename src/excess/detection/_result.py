@@ -14,7 +14,8 @@ from scipy.special import ndtr
 
 from excess._utils.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length, number_groups
 from excess._utils.threads import Row, html_table
-from excess.detection._diagnostics import AlphaFit, FeatureBinning, FeatureHistogram, SkyMap, Verdict, assess, fit_alpha
+from excess.detection._diagnostics import AlphaFit, Verdict, assess, fit_alpha
+from excess.detection._histograms import FeatureBinning, FeatureHistogram, SkyMap
 from excess.estimators._binned import TunedBin
 from excess.stats._direction import PointSpread
 from excess.stats._likelihood import (
