@@ -62,6 +62,7 @@ def cross_val_detect(
     time: ArrayLike | None = None,
     runs: ArrayLike | None = None,
     direction: Direction | None = None,
+    sample_weight: ArrayLike | None = None,
     cv: Any = None,
     strategy: str = "pooled",
     statistic: str = "likelihood",
@@ -109,6 +110,10 @@ def cross_val_detect(
         Angle between each event and the centre of its own region. The likelihood ratio is multiplied by a point spread
         function over a flat background, which is learned from the training part of each fold. Events beyond the cut
         on theta^2 are not counted; they enter the likelihood, and those labelled Off the training of forests.
+    sample_weight : array-like of shape (n_events,), default=None
+        Weights of events in training, for classifiers whose ``fit`` takes them. Hold-out events count once each:
+        significances are for counts. ``alpha`` has to be right for the weighted events, as it is for weights that do
+        not depend on the label.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
         in turn, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
@@ -183,7 +188,7 @@ def cross_val_detect(
     )
     events = check_events(X, y, alpha, groups, nearby, observations, time)
     events = _with_error(events, alpha_error)
-    events = _with_direction(events, runs, direction)
+    events = _with_weights(_with_direction(events, runs, direction), sample_weight, models)
     settings = (cv, strategy, n_repeats, n_permutations, n_jobs, random_state, return_estimator, verbose)
     found = _run_folds(models, events, *settings)
     remarks: tuple[str, ...] = ()
@@ -278,6 +283,7 @@ class Events(NamedTuple):
     alpha_error: AlphaError | None = None
     runs: NDArray[Any] | None = None
     direction: Direction | None = None
+    weights: FloatArray | None = None  # of events in training
     share: FloatArray | None = None  # signal expected at the angle of each event, where those beyond the cut train
 
     @property
@@ -370,6 +376,18 @@ def _with_error(events: Events, alpha_error: AlphaError | None) -> Events:
     """Return events with a checked error of the exposure ratio."""
     check_alpha_error(alpha_error, events.groups, len(events.labels))
     return events._replace(alpha_error=alpha_error)
+
+
+def _with_weights(events: Events, sample_weight: ArrayLike | None, models: Mapping[str, Any]) -> Events:
+    """Return events with checked weights, which all models have to take."""
+    if sample_weight is None:
+        return events
+    weights = checks.as_counts("sample_weight", checks.as_column("sample_weight", sample_weight))
+    checks.check_same_length(y=events.labels, sample_weight=weights)
+    for model in models.values():
+        if _base.weight_parameter(model) is None:
+            raise TypeError(f"sample_weight is given, but {type(model).__name__}.fit takes no weights of events")
+    return events._replace(weights=weights)
 
 
 def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction | None) -> Events:
@@ -651,6 +669,8 @@ def _fit_and_predict(
         fitted, rows = _fit_forest(estimator, events, labels, part.train, fit_params.get("groups"), chosen)
         X_held_out = _safe_indexing(events.X, part.held_out)
     else:
+        if events.weights is not None and (name := _base.weight_parameter(model)) is not None:
+            of_training = {name: events.weights[train] * of_training.get(name, 1.0)}
         for name, values in of_training.items():
             fit_params[name] = np.zeros(len(labels))
             fit_params[name][train] = values
@@ -691,6 +711,8 @@ def _fit_forest(
     for own in rows:
         alpha = events.alpha[own] if isinstance(events.alpha, np.ndarray) else events.alpha
         model, ratio, fit_params = _base.with_exposure(forest, on[own], alpha)
+        if events.weights is not None:
+            fit_params["sample_weight"] = events.weights[own] * fit_params.get("sample_weight", 1.0)
         weights = fit_params.get("sample_weight", np.ones(len(own)))
         if groups is not None:
             fit_params["groups"] = groups[own]
@@ -703,7 +725,8 @@ def _fit_forest(
         model.fit(_safe_indexing(events.X, own), labels[own], **fit_params)
         weights = weights[: len(inside)]
         if len(own) > len(inside):
-            model.retune(on[own], np.arange(len(inside)), ratio, weights if isinstance(alpha, np.ndarray) else None)
+            weighted = isinstance(alpha, np.ndarray) or events.weights is not None
+            model.retune(on[own], np.arange(len(inside)), ratio, weights if weighted else None)
         gain = _log_likelihood(model, on[inside], weights) if len(rows) > 1 else 0.0
         found.append((gain, model, own))
     return max(found, key=lambda one: one[0])[1:]

@@ -243,6 +243,8 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "attributes": {name: _as_number(value) for name, value in numbers.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
+    if categories := getattr(model, "_categories", None):
+        header["categories"] = as_json({str(number): values for number, values in categories.items()}, "categories")
     if tuned:
         arrays |= to_state(model._get_tuned())[1]
     _write(Path(path), json.dumps(header, allow_nan=False), arrays)
@@ -441,6 +443,13 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
         known = len(names) == n_features and all(type(name) is str for name in names)
         ensure(known, f"feature_names are not {n_features} texts")
         model.feature_names_in_ = np.array(names, dtype=object)
+    if (categories := header.get("categories")) is not None:
+        ensure(hasattr(model, "_categories") and isinstance(categories, dict), "its categories are not those of trees")
+        numbers = [own == str(int(own)) and 0 <= int(own) < n_features for own in categories]
+        scalar = [type(own) in (str, int, float, bool) for values in categories.values() for own in values]
+        differ = [type(values) is list and len(set(values)) == len(values) for values in categories.values()]
+        ensure(all(numbers) and all(differ) and all(scalar), "its categories are not those of its features")
+        model._categories = {int(own): values for own, values in categories.items()}
     ensure(alpha is not None and header["threshold"] is not None, "it has no alpha or no threshold")
     as_scalar_alpha(alpha)
     model.threshold_ = as_threshold("threshold", header["threshold"])
@@ -480,7 +489,7 @@ def _parse_header(text: str) -> dict[str, Any]:
         if isinstance(header[name], dict):
             header[name] = {key: _parse_number(value) for key, value in header[name].items()}
     header["threshold"] = _parse_number(header["threshold"])
-    unknown = [name for name in header if name not in _FIELDS and name != "format_version"]
+    unknown = [name for name in header if name not in (*_FIELDS, "format_version", "categories")]
     ensure(not unknown, f"has a header with {len(unknown):,} entries that are not known, such as {unknown[:1]!r:.40}")
     wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
     ensure(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")

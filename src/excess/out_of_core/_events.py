@@ -252,6 +252,8 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
 def _check_chunk(X: Any, y: Any, groups: Any, sample_weight: Any, source: str) -> CheckedChunk:
     labels = checks.as_labels(column_or_1d(y, warn=True))
     blank = OnOffForestClassifier()
+    if any(getattr(dtype, "name", "") == "category" for dtype in getattr(X, "dtypes", ())):
+        raise TypeError("X of a chunk must have numbers, not categories, whose order is not known before all chunks")
     try:
         floats = validate_data(blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     except (ValueError, TypeError) as error:
