@@ -31,7 +31,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._utils.errors import EventFileError, require
+from excess._utils.errors import EventFileError, handle_once, require
 
 INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})
 """Columns that only number the rows, as written by table libraries."""
@@ -236,18 +236,26 @@ _FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Handle interrupts at the end of the block: the HDF5 library crashes if its file object raises an exception."""
+    """Handle an interrupt at the end of the block: the HDF5 library crashes if its file object raises an exception."""
     if threading.current_thread() is not threading.main_thread():  # where no handler runs
         yield
         return
     caught: list[int] = []
-    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    usual = {number: signal.signal(number, lambda number, frame: caught.append(number)) for number in numbers}
+    alarm = getattr(signal, "SIGALRM", signal.SIGINT)  # repeats an interrupt in the command line
+    known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, alarm)}
+    # as in the command line, a second signal ends the process
+    usual = {
+        number: (handler, handle_once if hasattr(handler, "once") else signal.signal)
+        for number, handler in known.items()
+        if callable(handler)
+    }
+    for number, (_, install) in usual.items():
+        install(number, lambda number, frame: caught.append(number))
     try:
         yield
     finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
+        for number, (handler, install) in usual.items():
+            install(number, handler)
         if caught:
             signal.raise_signal(caught[0])
 
