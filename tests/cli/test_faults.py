@@ -81,7 +81,7 @@ def test_write_replaces_a_run_only_when_asked_to(found, tmp_path):
         found.write(tmp_path)
     found.write(tmp_path, overwrite=True)
     assert contents(tmp_path) == before
-    assert sorted(before) == sorted(set(RUN_FILES) - {"report.html"})
+    assert sorted(before) == sorted(set(RUN_FILES) - {"report.html", "fold_models.zip"})
 
 
 def test_simulated_files_are_replaced_only_when_asked_to(tmp_path, capsys):

@@ -684,13 +684,12 @@ def _write(
 ) -> list[Path]:
     """Write all files and return their names; without matplotlib all but the plots."""
     try:
-        written = found.write(output, of=of, plots=_plots(pdf), overwrite=overwrite)
+        return found.write(output, of=of, plots=_plots(pdf), areas=aeff, overwrite=overwrite)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
-        written = found.write(output, of=of, plots=(), overwrite=True)
         out.say(f"No plot was written: {error}", silent)
-    return written + [found.correct_effective_area(path, output, of=of, overwrite=overwrite) for path in aeff]
+        return found.write(output, of=of, plots=(), areas=aeff, overwrite=overwrite)
 
 
 # in the order of the help
