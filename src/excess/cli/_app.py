@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperCommand
 
 from excess import analysis
-from excess._utils.errors import ArgumentError, MismatchError
+from excess._utils.errors import ArgumentError, MismatchError, handle_once
 from excess.cli import _options as opt
 from excess.cli import _printing as out
 
@@ -684,13 +684,12 @@ def _write(
 ) -> list[Path]:
     """Write all files and return their names; without matplotlib all but the plots."""
     try:
-        written = found.write(output, of=of, plots=_plots(pdf), overwrite=overwrite)
+        return found.write(output, of=of, plots=_plots(pdf), areas=aeff, overwrite=overwrite)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
-        written = found.write(output, of=of, plots=(), overwrite=True)
         out.say(f"No plot was written: {error}", silent)
-    return written + [found.correct_effective_area(path, output, of=of, overwrite=overwrite) for path in aeff]
+        return found.write(output, of=of, plots=(), areas=aeff, overwrite=overwrite)
 
 
 # in the order of the help
@@ -715,10 +714,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         faulthandler.enable()  # a library that crashes at a damaged file shows where; --debug shows the file
     received: list[int] = []
-    usual = _install_handlers(received)
+    hook, usual = sys.unraisablehook, _install_handlers(received)
     try:
         code = _run(sys.argv[1:] if arguments is None else list(arguments), received)
     finally:
+        sys.unraisablehook = hook
+        if received and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         # until the process ends, a signal must not change the exit code of a finished command
         last = signal.SIG_DFL if received else signal.SIG_IGN
         for number, handler in usual.items():
@@ -738,11 +740,20 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
             signal.signal(handled, signal.SIG_DFL)
         raise KeyboardInterrupt
 
+    def repeat(found: Any, usual: Any = sys.unraisablehook) -> None:
+        if found.exc_type is not KeyboardInterrupt or not hasattr(signal, "setitimer"):
+            return usual(found)
+        # Python drops exceptions of destructors and of callbacks of weak references: raise it again a moment later
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        return None
+
     if threading.current_thread() is not threading.main_thread():
         return {}
+    sys.unraisablehook = repeat
     # a signal that is ignored, as in the background of a shell script, stays ignored
     numbers = [number for number in _WORDS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-    return {number: signal.signal(number, interrupt) for number in numbers}
+    return {number: handle_once(number, interrupt) for number in numbers}
 
 
 def _run(words: list[str], received: list[int]) -> int:

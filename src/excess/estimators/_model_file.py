@@ -261,7 +261,8 @@ def load(path: PathLike) -> Any:
     Returns
     -------
     estimator
-        Fitted, of the class and with the parameters that were saved. It lacks ``oob_decision_function_``.
+        Fitted, of the class and with the parameters that were saved, except ``n_jobs``, which has its default. It lacks
+        ``oob_decision_function_``.
 
     Raises
     ------
@@ -435,8 +436,9 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
         return model
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
     ensure(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
-    # a parameter that an older release did not have yet takes its default
-    model = estimator(**header["parameters"])
+    # a parameter that an older release did not have yet takes its default; how many threads are started is not for the
+    # file to decide
+    model = estimator(**{name: value for name, value in header["parameters"].items() if name != "n_jobs"})
     ensure(n_features >= 1, f"n_features is {n_features}")
     model.n_features_in_, model.classes_ = n_features, classes
     if names is not None:

@@ -32,6 +32,7 @@ from excess.io._files import CopySink, as_native, decompress, slices
 
 BLOCK = 2880
 MOST_UNITS = 10_000  # headers of a file, each with its data
+MOST_INDEX_ROWS = 200_000  # rows of an index, several for each run
 MOST_AXES = 999  # axes, and columns of a table, by the FITS standard
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -476,6 +477,8 @@ def _open_table(path: Path) -> Iterator[Any]:
     with wrap_errors(path, "reading the index of the runs"), open_fits(path) as hdus:
         if len(hdus) < 2 or not isinstance(hdus[1], require("astropy.io.fits", "reading FITS").BinTableHDU):
             raise ValueError("its first extension is not a table")
+        if (n_rows := hdus[1].header["NAXIS2"]) > MOST_INDEX_ROWS:  # a row becomes objects of half a kilobyte
+            raise ValueError(f"it has {n_rows:,} rows; {MOST_INDEX_ROWS:,} are the most")
         yield hdus[1]
 
 
