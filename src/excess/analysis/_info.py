@@ -21,6 +21,7 @@ from excess.dataset._settings import config_of as config_of
 from excess.dataset._settings import propose_config as propose_config
 from excess.dataset._simulate import simulate_labelled, simulate_observation
 from excess.estimators._model_file import is_model_file, read_header
+from excess.io._fits import GOOD_TIME
 from excess.io._reading import describe, iter_events, list_columns
 from excess.io._writing import write_events
 from excess.stats._significance import OnOffCounts
@@ -81,7 +82,8 @@ def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], reg
     method, names = choose_method(list_columns(given[0]), regions)
     if method != "angles" and regions.source_ra is None:
         raise _no_source(given[0])
-    counts = [find_regions(table, regions).counts for table in iter_events(given, names)]
+    columns = [*names, *({GOOD_TIME} & set(list_columns(given[0])))]
+    counts = [find_regions(table, regions).counts for table in iter_events(given, columns)]
     return sum(counts[1:], start=counts[0])
 
 
@@ -107,7 +109,8 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig, *, requ
     selections = [found.selected for found in OutputColumns.found_in(columns)]
     counts: dict[str, OnOffCounts] = {}
     numbers: set[int] = set()
-    for table in iter_events(path, list(dict.fromkeys([*names, *selections]))):
+    wanted = [*names, *selections, *({GOOD_TIME} & set(columns))]
+    for table in iter_events(path, list(dict.fromkeys(wanted))):
         parts = find_regions(table, regions)
         chosen = {name: parts.take(table[name].to_numpy(dtype=bool)).counts for name in selections}
         for name, value in {"without a cut": parts.counts, **chosen}.items():

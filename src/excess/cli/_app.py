@@ -218,6 +218,7 @@ def info(
     source: opt.Source = None,
     method: opt.RegionMethod = None,
     exclusion: opt.Exclusions = None,
+    theta2: opt.Theta2 = None,
     as_json: opt.Json = False,
 ) -> None:
     """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
@@ -226,14 +227,26 @@ def info(
             f"takes one file, got {len(files)}; 'excess init' and 'excess detect' look at several", param_hint="FILE"
         )
     file = files[0]
-    found = analysis.info(file, config, source=source, regions=opt.region_settings(method, exclusion))
+    found = analysis.info(file, config, source=source, regions=opt.region_settings(method, exclusion, theta2=theta2))
     if as_json:
         out.print_json(found)
     else:
         out.print_info(str(file), found)
 
 
-_OF_ONE = ("off", "alpha", "join", "source", "source_ra", "source_dec", "bins", "method", "exclusion", "match")
+_OF_ONE = (
+    "off",
+    "alpha",
+    "join",
+    "source",
+    "source_ra",
+    "source_dec",
+    "bins",
+    "method",
+    "exclusion",
+    "theta2",
+    "match",
+)
 """Options that a list of observations has for each."""
 
 

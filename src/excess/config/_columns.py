@@ -385,7 +385,7 @@ _RULES = tuple(
         (r"(.*_)?(alt|az|ra|dec)_(uncert|uncertainty|err|error)", "it is the error of a direction"),
         (r"reco_type|(.*_)?particle_type", "it is the output of a classifier, which may know the position"),
         (r"(.*_)?(event_type|trigger_type|calibration_id|event_quality)", "it is a type, not a measurement"),
-        (r"(.*_)?(is_valid|is_good_event|quality_flag)", "it is a flag, not a measurement"),
+        (r"(.*_)?(is_valid|is_good_event|quality_flag)|in_gti", "it is a flag, not a measurement"),
         (r"(.*_)?weights?", "it is a weight"),
     )
 )
