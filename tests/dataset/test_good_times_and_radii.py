@@ -95,7 +95,7 @@ def test_no_good_time_at_all(tmp_path):
     path = tmp_path / "run.fits"
     write_gadf_run(path)
     set_good_times(path, [])
-    with pytest.raises(EventFileError, match="run.fits"):
+    with pytest.raises(EventFileError, match=r"run\.fits"):
         OnOffDataset.from_files(path, **FEATURES)
 
 
@@ -172,7 +172,7 @@ def test_impossible_cuts(given, tmp_path, capsys):
 
 
 def test_no_radius_in_a_table():
-    table = pd.DataFrame(dict.fromkeys(("ra", "dec", "pointing_ra", "pointing_dec", "energy"), [22.0]))
+    table = pd.DataFrame(22.0, index=[0], columns=["ra", "dec", "pointing_ra", "pointing_dec", "energy"])
     with pytest.raises(EventFileError, match="RAD_MAX"):
         find_regions(table, RegionConfig(source_ra=22, source_dec=22, rad_max=True))
 

@@ -91,11 +91,24 @@ Overwrite = Annotated[
 ]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
-_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV"
-Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.")]
+_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV, or folders of them"
+
+
+def _expand_folders(paths: list[Path]) -> list[Path]:
+    if not any(path.is_dir() for path in paths):
+        return paths
+    from excess.analysis import expand_folders
+
+    return expand_folders(paths)
+
+
+Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.", callback=_expand_folders)]
 FilesOrList = Annotated[
     list[Path],
-    typer.Argument(help=f"{_FORMATS}; or one YAML file that lists several observations and the files of each."),
+    typer.Argument(
+        help=f"{_FORMATS}; or one YAML file that lists several observations and the files of each.",
+        callback=_expand_folders,
+    ),
 ]
 Config = Annotated[
     Path | None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -16,8 +17,9 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, MismatchError, missing_column, nearest
-from excess.io._images import origin_of
+from excess.io._images import NAMED_ONLY, origin_of
 
+logger = logging.getLogger("excess.config")
 Values = NDArray[Any]
 LONGEST = 2000
 DEEPEST = 100
@@ -320,19 +322,21 @@ def checked_expression(argument: str, columns: Iterable[str], given: str) -> str
     return given
 
 
-def choose_features(wanted: Sequence[str], available: Collection[str], refused: Collection[str] = ()) -> list[str]:
-    """Return the columns that names and patterns stand for."""
+def choose_features(wanted: Sequence[str], available: Collection[str], reasons: Mapping[str, str]) -> list[str]:
+    """Return the columns that names and patterns stand for, those that there are reasons against by name alone."""
     chosen: dict[str, None] = {}
     for word in _words("features", wanted):
         found = _matches(word, available)
         if not found:
             raise MismatchError("features", _no_match(word, available))
-        allowed = [name for name in found if name == word or name not in refused]
+        allowed = [name for name in found if name == word or name not in reasons]
         if not allowed:
             raise MismatchError(
                 "features",
                 f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features; 'excess init' says why",
             )
+        if word in allowed and reasons.get(word):
+            logger.warning("feature %s is used because it is named, although %s", word, reasons[word])
         chosen |= dict.fromkeys(allowed)
     return list(chosen)
 
@@ -525,7 +529,8 @@ def check_no_origin(features: Sequence[str], derived: Mapping[str, str], referen
     inputs = inputs_of_derived(derived)
     for feature in features:
         for name in (feature, *inputs.get(feature, ())):
-            if reason := origin_of(name, is_reference=name in references):
+            reason = origin_of(name, is_reference=name in references)
+            if reason is not None and reason not in NAMED_ONLY:
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 raise ValueError(
                     f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "

@@ -731,11 +731,9 @@ def with_choice(
     available = list(dict.fromkeys([*columns, *config.derived_features]))
     chosen = list(config.features)
     if features:
+        reasons = {name: reason for name in columns if (reason := _columns.reason_by_name(name))}
         references = [name for name in config.references if name not in features]
-        chosen = [
-            *_columns.choose_features(features, available, [name for name in columns if _columns.reason_by_name(name)]),
-            *references,
-        ]
+        chosen = [*_columns.choose_features(features, available, reasons), *references]
     if exclude:
         chosen = _columns.exclude_features(exclude, chosen, available)
     return make_config(**{**config.model_dump(), "features": chosen})

@@ -27,7 +27,7 @@ from excess.config._sources import SourcePosition, find_source, source_of_object
 from excess.dataset import _regions
 from excess.io._coordinates import add_night
 from excess.io._fits import read_rad_max
-from excess.io._reading import check_one_telescope, describe, iter_events, list_columns
+from excess.io._reading import check_one_telescope, describe, expand_folders, iter_events, list_columns
 
 _MAX_FILES = 12  # files that are looked at, spread over all that are given
 _MAX_EVENTS = 20_000  # events of the sample, from the beginnings of these files
@@ -123,7 +123,7 @@ def as_input(given: Any) -> Any:
     paths = [given] if isinstance(given, (str, PathLike)) else list(given)
     if not paths:
         raise ValueError("events must hold at least one file")
-    return tuple(Path(path) for path in paths)
+    return tuple(expand_folders(paths))
 
 
 def _common_columns(first: tuple[str, ...], others: Sequence[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -450,6 +450,15 @@ class Proposal:
             else f"No features among {len(self.reasons)} columns"
         )
         return f"{self.kind}\n{found}\nOn and Off: {self.on_off}; groups: {self.grouping}"
+
+    def describe_rejected(self) -> str:
+        """Return the columns that are no features, by reason."""
+        by_reason: dict[str, list[str]] = {}
+        for name, reason in self.reasons.items():
+            by_reason.setdefault(reason, []).append(name)
+        lines = [f"  {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
+        title = "Columns that are no features; --features takes any by its name but positions, times and labels:"
+        return "\n".join([title, *lines]) if lines else ""
 
     def no_features(self) -> str:
         """Say why no column can be a feature, and what can be had without."""
