@@ -66,11 +66,11 @@ class Command(TyperCommand):
 
 
 class FilesCommand(Command):
-    """A command whose options --off and --join take all files up to the next option."""
+    """A command whose options --off, --join and --aeff take all files up to the next option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with an option for each file."""
-        taking = [parameter for parameter in self.params if parameter.name in ("off", "join")]
+        taking = [parameter for parameter in self.params if parameter.name in ("off", "join", "aeff")]
         several = tuple(name for parameter in taking for name in parameter.opts)
         if not ctx.resilient_parsing:  # which is for completion in a shell, while the line is not finished
             _check_files(args, several)
@@ -162,6 +162,8 @@ def init(
         events.files, output, groups=events.groups, overwrite=overwrite, **events.proposal_settings
     )
     out.say(proposal.describe(), as_json)
+    if proposal.reasons:
+        out.say(proposal.describe_rejected(), as_json)
     if proposal.references:
         names = ", ".join(proposal.references)
         out.say(f"Scores of other classifiers, for --reference: {names}", as_json)
@@ -213,27 +215,38 @@ def _say_assumed(proposal: analysis.Proposal, events: opt.EventOptions, silent: 
 
 
 def info(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Event file, or model file.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Event files, folders of them, or one model file.")
+    ],
     config: opt.Config = None,
     source: opt.Source = None,
     method: opt.RegionMethod = None,
     exclusion: opt.Exclusions = None,
+    theta2: opt.Theta2 = None,
+    columns: Annotated[bool, typer.Option("--columns", help="List all columns, and why one is not a feature.")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
-    if len(files) > 1:
-        raise typer.BadParameter(
-            f"takes one file, got {len(files)}; 'excess init' and 'excess detect' look at several", param_hint="FILE"
-        )
-    file = files[0]
-    found = analysis.info(file, config, source=source, regions=opt.region_settings(method, exclusion))
+    """Describe files: format, events, columns, and On and Off counts; or the header of a model."""
+    found = analysis.info(files, config, source=source, regions=opt.region_settings(method, exclusion, theta2=theta2))
     if as_json:
         out.print_json(found)
     else:
-        out.print_info(str(file), found)
+        out.print_info(str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", found, columns)
 
 
-_OF_ONE = ("off", "alpha", "join", "source", "source_ra", "source_dec", "bins", "method", "exclusion", "match")
+_OF_ONE = (
+    "off",
+    "alpha",
+    "join",
+    "source",
+    "source_ra",
+    "source_dec",
+    "bins",
+    "method",
+    "exclusion",
+    "theta2",
+    "match",
+)
 """Options that a list of observations has for each."""
 
 
@@ -618,8 +631,9 @@ def efficiency(
     aeff: Annotated[
         list[Path] | None,
         typer.Option(
-            help="FITS file with an effective area; a copy with that area times the efficiency is written to the "
-            "output folder. May be given several times."
+            help="FITS files with an effective area; copies with that area times the efficiency are written to the "
+            "output folder. All files up to the next option.",
+            metavar="FILES...",
         ),
     ] = None,
     of: Annotated[
@@ -701,7 +715,7 @@ app.command(cls=FilesCommand)(detect)
 app.command(cls=Command)(report)
 app.command(cls=FilesCommand)(train)
 app.command(cls=Command)(apply)
-app.command(cls=Command)(efficiency)
+app.command(cls=FilesCommand)(efficiency)
 app.command(cls=Command)(export)
 
 

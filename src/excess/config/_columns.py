@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -17,8 +18,9 @@ from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, MismatchError, missing_column, nearest
-from excess.io._images import origin_of
+from excess.io._images import NAMED_ONLY, origin_of
 
+logger = logging.getLogger("excess.config")
 Values = NDArray[Any]
 LONGEST, DEEPEST, LARGEST_EXPONENT = 2000, 100, 64.0
 CONSTANTS = {"pi": np.pi}
@@ -294,16 +296,18 @@ def checked_expression(argument: str, columns: Iterable[str], given: str) -> str
     return given
 
 
-def choose_features(wanted: Sequence[str], available: Collection[str], refused: Collection[str] = ()) -> list[str]:
-    """Return the columns that names and patterns stand for."""
+def choose_features(wanted: Sequence[str], available: Collection[str], reasons: Mapping[str, str]) -> list[str]:
+    """Return the columns that names and patterns stand for, those that there are reasons against by name alone."""
     chosen: dict[str, None] = {}
     for word, found in _matches("features", wanted, available, available):
-        allowed = [name for name in found if name == word or name not in refused]
+        allowed = [name for name in found if name == word or name not in reasons]
         if not allowed:
             raise MismatchError(
                 "features",
                 f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features; 'excess init' says why",
             )
+        if word in allowed and reasons.get(word):
+            logger.warning("feature %s is used because it is named, although %s", word, reasons[word])
         chosen |= dict.fromkeys(allowed)
     return list(chosen)
 
@@ -346,7 +350,7 @@ _RULES = tuple(
         (r"(.*_)?(alt|az|ra|dec)_(uncert|uncertainty|err|error)", "it is the error of a direction"),
         (r"reco_type|(.*_)?particle_type", "it is the output of a classifier, which may know the position"),
         (r"(.*_)?(event_type|trigger_type|calibration_id|event_quality)", "it is a type, not a measurement"),
-        (r"(.*_)?(is_valid|is_good_event|quality_flag)", "it is a flag, not a measurement"),
+        (r"(.*_)?(is_valid|is_good_event|quality_flag)|in_gti", "it is a flag, not a measurement"),
         (r"(.*_)?weights?", "it is a weight"),
     )
 )
@@ -472,7 +476,8 @@ def check_no_origin(features: Sequence[str], derived: Mapping[str, str], referen
     inputs = inputs_of_derived(derived)
     for feature in features:
         for name in (feature, *inputs.get(feature, ())):
-            if reason := origin_of(name, is_reference=name in references):
+            reason = origin_of(name, is_reference=name in references)
+            if reason is not None and reason not in NAMED_ONLY:
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 raise ValueError(
                     f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "

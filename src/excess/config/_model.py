@@ -155,6 +155,12 @@ class RegionConfig(Settings):
     theta_squared_cut: float = Field(
         default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
     )
+    rad_max: bool = Field(
+        default=False,
+        strict=True,
+        description="Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 "
+        "is the largest one then.",
+    )
     method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = Field(
         default="auto",
         description="Where Off is: angles takes the columns of angles in the files; reflected, ring and "
@@ -227,11 +233,21 @@ class RegionConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _radius_of_reflected(self) -> Self:
+        if self.rad_max and self.method not in (AUTO, "reflected"):
+            raise ValueError(
+                f"rad_max does not go with method: {self.method}; choose reflected, or give theta_squared_cut"
+            )
+        return self
+
     def with_settings(self, given: Mapping[str, Any]) -> RegionConfig:
         """Return regions in which given settings take the place of these."""
         own = self.model_dump()
         if "source" in given:
             del own["source_ra"], own["source_dec"]
+        if "theta_squared_cut" in given or given.get("method", AUTO) not in (AUTO, "reflected"):
+            own["rad_max"] = False
         return RegionConfig.model_validate({**own, **given})
 
     @property
@@ -628,6 +644,7 @@ class Features(NamedTuple):
     X: FloatArray
     valid: BoolArray
     names: tuple[str, ...]
+    missing: Mapping[str, int] = {}  # events without a value, by feature
 
 
 def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
@@ -643,15 +660,19 @@ def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
     # column-major, as in files and trees: each feature is copied in one piece
     X = np.empty((len(table), len(config.features)), order="F")
     valid = np.ones(len(table), dtype=np.bool_)
+    missing: dict[str, int] = {}
     for position, name in enumerate(config.features):
         X[:, position] = columns[name]
-        valid &= np.isfinite(X[:, position])
+        known = np.isfinite(X[:, position])
+        if n_missing := len(known) - int(np.count_nonzero(known)):
+            missing[name] = n_missing
+            valid &= known
     for cut in config.quality_cuts:
         passed = _columns.compute(cut, columns, len(table))
         if passed.dtype != np.bool_:
             raise ValueError(f"quality cut {cut!r} is not a condition, such as 'width < 35'")
         valid &= passed
-    return Features(X, valid, config.features)
+    return Features(X, valid, config.features, missing)
 
 
 def with_choice(
@@ -661,11 +682,9 @@ def with_choice(
     available = list(dict.fromkeys([*columns, *config.derived_features]))
     chosen = list(config.features)
     if features:
+        reasons = {name: reason for name in columns if (reason := _columns.reason_by_name(name))}
         references = [name for name in config.references if name not in features]
-        chosen = [
-            *_columns.choose_features(features, available, [name for name in columns if _columns.reason_by_name(name)]),
-            *references,
-        ]
+        chosen = [*_columns.choose_features(features, available, reasons), *references]
     if exclude:
         chosen = _columns.exclude_features(exclude, chosen, available)
     return make_config(**{**config.model_dump(), "features": chosen})
