@@ -13,6 +13,7 @@ from excess._utils.errors import EventFileError, MismatchError
 from excess._utils.files import check_outputs, locked, prepare_folder, replacing_together, undo_unfinished, write_text
 from excess.analysis._apply import OutputColumns
 from excess.config._model import Exclusion, RegionConfig, load_observation_list
+from excess.dataset._intervals import make_intervals as make_intervals
 from excess.dataset._regions import choose_method, find_regions
 from excess.dataset._settings import Proposal as Proposal
 from excess.dataset._settings import as_config, propose_for_list
@@ -79,7 +80,7 @@ def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], reg
     """Count the On and Off events of files, without any cut but that on theta^2."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     method, names = choose_method(list_columns(given[0]), regions)
-    if method != "angles" and regions.source_ra is None:
+    if method not in ("angles", "intervals") and regions.source_ra is None:
         raise _no_source(given[0])
     counts = [find_regions(table, regions).counts for table in iter_events(given, names)]
     return sum(counts[1:], start=counts[0])
@@ -100,7 +101,7 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig, *, requ
         if required:
             raise EventFileError(f"{path}: {error}") from error
         return _selected(path, columns)
-    if method != "angles" and regions.source_ra is None:
+    if method not in ("angles", "intervals") and regions.source_ra is None:
         if required:
             raise _no_source(path)
         return _selected(path, columns)

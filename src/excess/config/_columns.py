@@ -23,6 +23,15 @@ LONGEST = 2000
 DEEPEST = 100
 LARGEST_EXPONENT = 64.0
 CONSTANTS = {"pi": np.pi}
+
+
+def _separation(ra: Values, dec: Values, other_ra: Values, other_dec: Values) -> Values:
+    """Return the angle between two directions on the sky, all in deg."""
+    turn, one, other = np.radians(ra - other_ra), np.radians(dec), np.radians(other_dec)
+    haversine = np.sin((one - other) / 2) ** 2 + np.cos(one) * np.cos(other) * np.sin(turn / 2) ** 2
+    return np.asarray(np.degrees(2 * np.arcsin(np.sqrt(np.clip(haversine, 0.0, 1.0)))))
+
+
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "sqrt": (1, np.sqrt),
     "log": (1, np.log),
@@ -37,6 +46,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     "minimum": (2, np.minimum),
     "maximum": (2, np.maximum),
     "where": (3, np.where),
+    "separation": (4, _separation),
 }
 """Functions of expressions: the number of arguments, and the implementation."""
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -386,7 +396,7 @@ _RULES = tuple(
         (r"reco_type|(.*_)?particle_type", "it is the output of a classifier, which may know the position"),
         (r"(.*_)?(event_type|trigger_type|calibration_id|event_quality)", "it is a type, not a measurement"),
         (r"(.*_)?(is_valid|is_good_event|quality_flag)", "it is a flag, not a measurement"),
-        (r"(.*_)?weights?", "it is a weight"),
+        (r"(.*_)?weights?|psr_?j?\d{4}.*|[34]fgl.*", "it is a weight"),
     )
 )
 _TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
@@ -504,6 +514,9 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     return found
 
 
+_ON_THE_SKY = re.compile("position|direction|distance|pointing|relative to the source")
+
+
 def _ranks(values: FloatArray) -> FloatArray:
     """Return the rank of each value, equal ones alike, missing ones first."""
     _, inverse = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True)
@@ -520,12 +533,25 @@ def _correlate(columns: list[FloatArray]) -> FloatArray:
     return np.asarray(np.abs(table @ table.T))
 
 
-def check_no_origin(features: Sequence[str], derived: Mapping[str, str], references: Collection[str]) -> None:
-    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from."""
+def check_no_origin(
+    features: Sequence[str], derived: Mapping[str, str], references: Collection[str], interval: str | None = None
+) -> None:
+    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from.
+
+    Where On and Off are intervals of a column, they share the sky, and only the column itself is such a feature.
+    """
     inputs = inputs_of_derived(derived)
     for feature in features:
         for name in (feature, *inputs.get(feature, ())):
-            if reason := origin_of(name, is_reference=name in references):
+            if interval is not None and name.lower() == interval.lower():
+                through = "" if name == feature else " is computed from it, and"
+                raise ValueError(
+                    f"feature {feature!r}{through} is the column {name!r} that On and Off are intervals of"
+                )
+            reason = origin_of(name, is_reference=name in references)
+            if reason and interval is not None and _ON_THE_SKY.search(reason):
+                continue
+            if reason:
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 raise ValueError(
                     f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
