@@ -13,7 +13,7 @@ from excess._utils.errors import EventFileError, MismatchError
 from excess._utils.files import check_outputs, locked, prepare_folder, replacing_together, undo_unfinished, write_text
 from excess.analysis._apply import OutputColumns
 from excess.config._model import Exclusion, RegionConfig, load_observation_list
-from excess.dataset._intervals import make_intervals as make_intervals
+from excess.config._model import make_intervals as make_intervals
 from excess.dataset._regions import choose_method, find_regions
 from excess.dataset._settings import Proposal as Proposal
 from excess.dataset._settings import as_config, propose_for_list

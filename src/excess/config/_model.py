@@ -232,6 +232,24 @@ class IntervalConfig(Settings):
         return f"{self.column} {on} is On, {off} is Off"
 
 
+def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
+    """Return the intervals that texts describe; ArgumentError that names the one that is wrong."""
+    if off is None or not isinstance(on, str) or not isinstance(off, str):
+        raise ArgumentError("off", 'must be intervals of the column of `on`, such as "mass 9:9.25,9.65:9.85"')
+    given = {"on": on, "off": off, **({} if alpha is None else {"alpha": alpha})}
+    try:
+        return IntervalConfig.model_validate(given)
+    except ValidationError as error:
+        problem: Any = error.errors()[0]
+        known = problem.get("ctx", {}).get("error")
+        if isinstance(known, ArgumentError):
+            raise known from error
+        if problem["loc"][:1] == ("column",):
+            raise ArgumentError("on", f'must begin with a column, as in "mass 9.3:9.6", got {on!r}') from error
+        where = str(problem["loc"][0]) if problem["loc"] else "on"
+        raise ArgumentError(where, f"is wrong: {describe_error(problem)}") from error
+
+
 def _parse_exclusion(given: Any) -> Any:
     """Return an exclusion from a text; anything else as it is."""
     try:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, EventFileError, MismatchError, prefix_errors
-from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list
+from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list, make_intervals
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
@@ -301,8 +301,6 @@ class OnOffDataset:
         from excess.dataset._settings import as_input, check_input, settle_config
 
         if on is not None:
-            from excess.dataset._intervals import make_intervals
-
             regions = {**(regions or {}), "intervals": make_intervals(on, off, alpha)}
             off = alpha = None
         elif isinstance(alpha, str):
@@ -388,7 +386,7 @@ class OnOffDataset:
 
         Examples
         --------
-        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list
+        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list, make_intervals
         >>> from excess.dataset import OnOffDataset, simulate_observation
         >>> crab = OnOffDataset.from_files(simulate_observation(60_000, 200, random_state=0))
         >>> few_regions = AnalysisConfig(regions={"n_regions": 3})

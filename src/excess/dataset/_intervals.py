@@ -6,18 +6,16 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
 from excess._utils.checks import FloatArray
-from excess._utils.errors import ArgumentError, EventFileError, MismatchError
+from excess._utils.errors import EventFileError, MismatchError
 from excess._utils.rng import row_hashes
-from excess.config._model import IntervalConfig, describe_error
+from excess.config._model import IntervalConfig
 from excess.dataset._dataset import OnOffDataset
-from excess.dataset._regions import Regions, expose_intervals, find_column
+from excess.dataset._regions import expose_intervals, find_column
 from excess.io._fits import GZIP_MAGIC, open_fits
 from excess.io._reading import FITS_MAGIC
 from excess.stats._sideband import fit_sidebands
@@ -31,24 +29,6 @@ _Z_WARNING = 4.0
 _MIN_EVENTS = 100
 
 
-def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
-    """Return the intervals that texts describe; ArgumentError that names the one that is wrong."""
-    if off is None or not isinstance(on, str) or not isinstance(off, str):
-        raise ArgumentError("off", 'must be intervals of the column of `on`, such as "mass 9:9.25,9.65:9.85"')
-    given = {"on": on, "off": off, **({} if alpha is None else {"alpha": alpha})}
-    try:
-        return IntervalConfig.model_validate(given)
-    except ValidationError as error:
-        problem: Any = error.errors()[0]
-        known = problem.get("ctx", {}).get("error")
-        if isinstance(known, ArgumentError):
-            raise known from error
-        if problem["loc"][:1] == ("column",):
-            raise ArgumentError("on", f'must begin with a column, as in "mass 9.3:9.6", got {on!r}') from error
-        where = str(problem["loc"][0]) if problem["loc"] else "on"
-        raise ArgumentError(where, f"is wrong: {describe_error(problem)}") from error
-
-
 def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> OnOffDataset:
     """Return the events of intervals with their exposure ratio, after checks of intervals and features."""
     intervals = dataset.config.regions.intervals
@@ -59,9 +39,8 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
     note = f"alpha {regions.alpha:.4g} from the widths of the intervals"
     if isinstance(method, float):
         note = f"alpha {method:g} as given"
-        regions = (
-            expose_intervals(regions, np.full(1, 1 / method)) if regions.n_regions == 2 else _scaled(regions, method)
-        )
+        shares = np.ones(regions.n_regions - 1) if regions.exposure is None else regions.exposure[0]
+        regions = expose_intervals(regions, shares / shares.sum() / method)
     elif method == "livetime":
         found = _live_times(intervals, files)
         if found is not None:
@@ -88,13 +67,6 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
         row_hashes(0, hashes)
         found_dataset = found_dataset.take(np.argsort(hashes, kind="stable"))
     return found_dataset
-
-
-def _scaled(regions: Regions, alpha: float) -> Regions:
-    """Return regions with a given exposure ratio, shared among Off intervals by their widths."""
-    assert regions.exposure is not None or regions.n_regions > 2
-    shares = np.ones(regions.n_regions - 1) if regions.exposure is None else regions.exposure[0]
-    return expose_intervals(regions, shares / shares.sum() / alpha)
 
 
 def _check_inside(intervals: IntervalConfig, values: FloatArray, region: NDArray[np.int64]) -> None:
