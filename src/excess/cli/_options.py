@@ -91,7 +91,7 @@ Overwrite = Annotated[
 ]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
-_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV"
+_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV"
 Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.")]
 FilesOrList = Annotated[
     list[Path],
