@@ -13,6 +13,7 @@ from excess._utils.errors import EventFileError, MismatchError
 from excess._utils.files import check_outputs, locked, prepare_folder, replacing_together, undo_unfinished, write_text
 from excess.analysis._apply import OutputColumns
 from excess.config._model import Exclusion, RegionConfig, load_observation_list
+from excess.config._model import make_intervals as make_intervals
 from excess.dataset._regions import choose_method, find_regions
 from excess.dataset._settings import Proposal as Proposal
 from excess.dataset._settings import as_config, propose_for_list
@@ -98,7 +99,7 @@ def _method(path: Any, columns: Sequence[str], regions: RegionConfig) -> tuple[s
         method, names = choose_method(columns, regions)
     except ValueError as error:
         raise EventFileError(f"{path}: {error}") from error
-    if method != "angles" and regions.source_ra is None:
+    if method not in ("angles", "intervals") and regions.source_ra is None:
         needed = "the position of the source is needed to count On and Off events"
         raise EventFileError(f"{path}: {needed}: give source (--source), or a configuration that has it")
     return method, names

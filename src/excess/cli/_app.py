@@ -189,11 +189,11 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
     settings = events.proposal_settings  # which may be given wrongly
     if events.config is not None:
         return events.config
-    analysis.check_input(events.files, off=events.off or None, alpha=events.alpha, join=events.join or None)
+    analysis.check_input(events.files, off=events.off_files, alpha=events.given_alpha, join=events.join or None)
     proposal = analysis.propose_config(events.files, **settings)
     if like is not None and proposal.obstacle is None:
         return proposal.with_features_of(like)
-    if proposal.config is None and proposal.obstacle is None and not events.off:
+    if proposal.config is None and proposal.obstacle is None and not events.off_files:
         counts = analysis.count_on_off(events.files, proposal.regions)
         out.say(f"{proposal.no_features()}.", silent)
         if silent:
@@ -235,6 +235,7 @@ def info(
 
 
 _OF_ONE = (
+    "on",
     "off",
     "alpha",
     "join",
@@ -252,7 +253,7 @@ _OF_ONE = (
 
 def given_files(events: opt.EventOptions, references: opt.ReferenceOptions) -> list[Path]:
     """Return all files that a command is given, those of a list of observations included."""
-    given = [*events.files, *(events.off or []), *(events.join or []), *(references.simulated or ())]
+    given = [*events.files, *(events.off_files or []), *(events.join or []), *(references.simulated or ())]
     given += [Path(one) for one in references.reference or [] if Path(one).exists()]
     if events.config is not None:
         given.append(events.config)
@@ -272,8 +273,8 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     return analysis.OnOffDataset.from_files(
         events.files,
         config,
-        off=events.off or None,
-        alpha=events.alpha,
+        off=events.off_files,
+        alpha=events.given_alpha,
         join=events.join or None,
         source=events.position,
         bins=events.bins,
@@ -521,7 +522,7 @@ def _check_chunked(events: opt.EventOptions, references: opt.ReferenceOptions) -
     if events.lists_observations:
         raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
     for option, given in (vars(events) | vars(references)).items():
-        if given and option in ("join", "off", "alpha", "bins", "simulated", "reference"):
+        if given and option in ("join", "on", "off", "alpha", "bins", "simulated", "reference"):
             raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
 
 

@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.errors import EventFileError, prefix_errors
-from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError, prefix_errors
+from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list, make_intervals
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
@@ -86,7 +86,7 @@ class Census:
             raise EventFileError(f"{where}there are no events")
         if self.n_without_off:
             self._say_without_off(where)
-        if self.n_inside == 0:
+        if self.n_inside == 0 and config.regions.intervals is None:
             raise EventFileError(
                 f"{where}none of {self.n_read:,} events lies in a region (theta^2 < "
                 f"{config.regions.theta_squared_cut:g} deg^2); check the units of the angles, or the position of the "
@@ -102,6 +102,10 @@ class Census:
                 f"{', '.join(config.quality_cuts)}, and that {needed}{found}"
             )
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
+            if number == 0 and config.regions.intervals is not None:
+                raise MismatchError(
+                    name.lower(), f"has no events: {where}{config.regions.intervals}; {self}. Choose other intervals"
+                )
             if number == 0:
                 raise EventFileError(
                     f"{where}no {name} events are left of {self.n_read:,} events read "
@@ -237,8 +241,9 @@ class OnOffDataset:
         events: pd.DataFrame | Paths,
         config: AnalysisConfig | str | PathLike[str] | None = None,
         *,
+        on: str | None = None,
         off: Paths | None = None,
-        alpha: float | Mapping[Any, float] | None = None,
+        alpha: float | Mapping[Any, float] | str | None = None,
         join: Paths | None = None,
         groups: str | None = None,
         references: Sequence[str] = (),
@@ -261,6 +266,9 @@ class OnOffDataset:
         config : AnalysisConfig, path or None, default=None
             Features, cuts, regions and groups, or the YAML file that holds them; by default what the content of the
             files suggests, which is FACT's open Crab analysis where they have its columns. See `propose_config`.
+        on : str or None, default=None
+            A column and its On intervals, such as ``"mass 9.3:9.6"`` or ``"PULSE_PHASE 0.15:0.2,0.55:0.65"``; ``off``
+            has the Off intervals then, in the same way. Columns whose names end with phase have the period 1.
         off : path, sequence of paths or None, default=None
             Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold
             sky positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off
@@ -269,7 +277,9 @@ class OnOffDataset:
             Exposure ratio On/Off, with ``off``. A mapping has one for each group, such as a night. By default it is the
             ratio of live times, which files then need (columns ``livetime``, or ``ontime`` and ``deadc``), for all runs
             or for each match of runs (``regions.match`` and ``regions.pairs`` of the configuration). Without ``off``,
-            it follows from the regions.
+            it follows from the regions. With ``on``, it may be a number, ``"width"`` for the widths of the intervals,
+            ``"fit"`` for a smooth density that is fitted to the Off intervals (see `fit_sidebands`), or ``"livetime"``
+            for good time intervals; by default width for phases, livetime for times, and fit for others.
         join : path, sequence of paths or None, default=None
             Files to join event by event; see `read_events`. These are read at once, not in chunks.
         groups : str or None, default=None
@@ -309,6 +319,11 @@ class OnOffDataset:
         from excess.dataset._build import Pipeline, select_events
         from excess.dataset._settings import as_input, check_input, settle_config
 
+        if on is not None:
+            regions = {**(regions or {}), "intervals": make_intervals(on, off, alpha)}
+            off = alpha = None
+        elif isinstance(alpha, str):
+            raise ArgumentError("alpha", "must be a number, unless `on` gives intervals")
         events, off, join = as_input(events), as_input(off), as_input(join)
         files = check_input(events, off=off, alpha=alpha, join=join)
         settings = settle_config(
@@ -390,7 +405,7 @@ class OnOffDataset:
 
         Examples
         --------
-        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list
+        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list, make_intervals
         >>> from excess.dataset import OnOffDataset, simulate_observation
         >>> crab = OnOffDataset.from_files(simulate_observation(60_000, 200, random_state=0))
         >>> few_regions = AnalysisConfig(regions={"n_regions": 3})
@@ -605,7 +620,9 @@ class OnOffDataset:
 
     @property
     def time(self) -> FloatArray | None:
-        """Time of each event in seconds; None if the files hold no times."""
+        """Time of each event in seconds; None if the files hold no times, or On and Off are intervals of time."""
+        if self.config.regions.intervals is not None and self.config.regions.intervals.is_time:
+            return None
         return seconds_of(self.table)
 
     def summary(self) -> dict[str, Any]:

@@ -236,6 +236,14 @@ def choose_regions(
             _regions.choose_method(found.columns, wanted.model_copy(update={"method": method, "n_regions": number}))
         except ValueError as error:  # columns are missing
             return RegionChoice(wanted, "cannot be told apart", f"{found.name}: {error}")
+    if wanted.intervals is not None:
+        if separate:
+            raise ArgumentError("off", "must be intervals of the same column, not files")
+        _regions.choose_method(found.columns, wanted)
+        position = find_source(source)[1:] if isinstance(source, str) else source
+        if position is not None:
+            wanted = wanted.model_copy(update=dict(zip(("source_ra", "source_dec"), position, strict=True)))
+        return RegionChoice(wanted, str(wanted.intervals))
     chosen, on_off, obstacle = _choose(found, replace(preset, **own), source, separate)
     located = chosen.source_ra is not None and all(name in found.columns for name in _regions.SKY_COLUMNS)
     if separate and wanted.exclusion and obstacle is None and not located:
@@ -387,6 +395,7 @@ def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
     return min(2 if preset.n_regions == _model.AUTO else int(preset.n_regions), n_fitting) if n_fitting > 1 else 0
 
 
+SOURCE_ANGLE = "source_angle"  # feature for intervals: distance of events from the source in deg
 GROUP_COLUMNS = ("night", "obs_id", "run_id", "run_number", "run")  # columns that may be the groups, the best first
 _MAX_NAMED = 6
 _LINE = 40  # letters of a line in which the names of features may stand
@@ -541,12 +550,20 @@ def propose_config(
     """
     found = inspect_events(events, join, off)
     preset = find_preset(found)
-    chosen, reasons = _features(found, preset, features, exclude)
     chosen_regions, on_off, obstacle = choose_regions(found, preset, source, separate=off is not None, given=regions)
+    derived, intervals = _derived(preset, found), chosen_regions.intervals
+    if intervals is not None:
+        own = _regions.choose_method(found.columns, chosen_regions)[1][0]
+        exclude = exclude if own in features else [*exclude, own]
+        groups = _model.NO_GROUPS if groups is None else groups
+        if chosen_regions.source_ra is not None and {"ra", "dec"} <= set(found.columns):
+            # On and Off share the sky, so that the distance to the source is a feature like any other
+            place = f"{chosen_regions.source_ra!r}, {chosen_regions.source_dec!r}"
+            derived = {**derived, SOURCE_ANGLE: f"separation(ra, dec, {place})"}
+    chosen, reasons = _features(found, preset, derived, features, exclude)
     column, grouping = _groups(found, groups)
     config, usual = None, False
     if chosen:
-        derived = _derived(preset, found)
         config = _model.make_config(
             features=tuple(chosen),
             derived_features=derived,
@@ -574,7 +591,7 @@ def propose_config(
 
 
 def _features(
-    found: Inspection, preset: Preset, wanted: Sequence[str], unwanted: Sequence[str]
+    found: Inspection, preset: Preset, known: Mapping[str, str], wanted: Sequence[str], unwanted: Sequence[str]
 ) -> tuple[list[str], dict[str, str]]:
     """Return the features, and why the other columns are none."""
     usual = [name for name in found.columns if preset.prefers(name)]
@@ -584,7 +601,7 @@ def _features(
         reasons = _columns.reasons_against(found.columns, found.sample, found.file_numbers, usual)
         reasons |= dict.fromkeys(found.only_in_some, "some of the files lack it")
     allowed = [name for name in found.columns if name not in reasons]
-    derived = list(_derived(preset, found))
+    derived = list(known)
     if wanted:
         chosen = _columns.choose_features(wanted, [*found.columns, *derived], reasons)
         why = "it is not among the features that were asked for"
@@ -593,7 +610,8 @@ def _features(
         why = "it is not among the features of FACT's open Crab analysis"
     else:
         preferred = [name for name in allowed if name in usual]
-        chosen = [*preferred, *(name for name in derived if name not in preferred)] if preferred else allowed
+        chosen = preferred or allowed
+        chosen = [*chosen, *(name for name in derived if name not in chosen and (preferred or name == SOURCE_ANGLE))]
         why = f"it is not among the usual features of {preset.name} files"
     if unwanted:
         chosen = _columns.exclude_features(unwanted, chosen, found.columns)
@@ -759,6 +777,8 @@ def _with_default_groups(
     """Return a configuration that says nothing of groups with those that the events have: nights, else runs."""
     if "groups" in config.model_fields_set:
         return config
+    if config.regions.intervals is not None:
+        return config.model_copy(update={"groups": _model.NO_GROUPS})
     present = _columns_of(events, join)
     found = next((name for name in (config.groups, "obs_id", "run_id") if name in present), config.groups)
     return config if found == config.groups else config.model_copy(update={"groups": found})

@@ -411,7 +411,7 @@ def _location(file: Any) -> Location | None:
     values = [None if node is None else _files.read_attribute(node, f"reference_itrs_{axis}", None) for axis in "xyz"]
     if any(value is None for value in values):
         return None
-    found = Location.from_geocentric(*map(float, values))
+    found = Location.from_geocentric(*(float(value) for value in values if value is not None))
     # ctapipe writes a place on the equator where the location is not known
     return None if abs(found.longitude) < 1e-6 and abs(found.latitude) < 1e-6 else found
 
