@@ -67,7 +67,7 @@ _EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
 class Settings(BaseModel):
     """Base of settings: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Exclusion(Settings):
@@ -263,6 +263,9 @@ def _check_number(given: Any) -> Any:
     return given
 
 
+_Exclusion = Annotated[Exclusion, BeforeValidator(_parse_exclusion)]
+
+
 class RegionConfig(Settings):
     """Settings of the On region and the Off regions; ``docs/regions.md`` says what each method does.
 
@@ -279,59 +282,36 @@ class RegionConfig(Settings):
     39.7602
     """
 
-    theta_squared_cut: float = Field(
-        default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
-    )
-    rad_max: bool = Field(
-        default=False,
-        strict=True,
-        description="Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 "
-        "is the largest one then.",
-    )
-    method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = Field(
-        default="auto",
-        description="Where Off is: angles takes the columns of angles in the files; reflected, ring and "
-        "same_declination compute it from sky positions; auto takes the columns where there are some, else reflected.",
-    )
-    n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = Field(
-        default=6, description="The On region and the Off regions, together; auto for as many as fit."
-    )
-    overlap: Literal["on_first", "drop", "error"] = Field(
-        default="on_first",
-        description="What happens to an event inside On and Off: it is On, it is dropped, or it is an error.",
-    )
-    source_ra: float | None = Field(
-        default=None, ge=0, le=360, strict=True, description="Right ascension of the source, in degrees."
-    )
-    source_dec: float | None = Field(
-        default=None, ge=-90, le=90, strict=True, description="Declination of the source, in degrees."
-    )
-    min_distance: float | None = Field(
-        default=None,
-        gt=0,
-        lt=180,
-        description="Smallest distance between the source and the centre of an Off region, in degrees. By default, "
-        "regions do not overlap, and with n_regions: auto half a radius is free between On and the nearest Off region.",
-    )
-    exclusion: tuple[Annotated[Exclusion, BeforeValidator(_parse_exclusion)], ...] = Field(
-        default=(),
-        max_length=MOST_EXCLUSIONS,
-        description="Parts of the sky without Off regions: other sources, bright stars.",
-    )
-
-    alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = Field(
-        default=None,
-        description="Relative error of the exposure ratio, such as 0.03; one value, or one for each group.",
-    )
-    match: Literal["none", "zenith", "time"] = Field(
-        default="none",
-        description="How runs of Off files are matched with On runs: all with all, or those of the nearest zenith "
-        "distance, or of the nearest time.",
-    )
-    match_within: float | None = Field(
-        default=None, gt=0, description="Largest difference of matched runs, in degrees of zenith distance or in hours."
-    )
-    pairs: tuple[Pair, ...] = Field(default=(), description="On runs and the Off runs that belong to them.")
+    theta_squared_cut: float = Field(default=0.025, gt=0, strict=True)
+    """Largest squared distance to the centre of a region, in deg^2."""
+    rad_max: bool = Field(default=False, strict=True)
+    """Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 is the largest
+    one then."""
+    method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = "auto"
+    """Where Off is: angles takes the columns of angles in the files; reflected, ring and same_declination compute it
+    from sky positions; auto takes the columns where there are some, else reflected."""
+    n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = 6
+    """The On region and the Off regions, together; auto for as many as fit."""
+    overlap: Literal["on_first", "drop", "error"] = "on_first"
+    """What happens to an event inside On and Off: it is On, it is dropped, or it is an error."""
+    source_ra: float | None = Field(default=None, ge=0, le=360, strict=True)
+    """Right ascension of the source, in degrees."""
+    source_dec: float | None = Field(default=None, ge=-90, le=90, strict=True)
+    """Declination of the source, in degrees."""
+    min_distance: float | None = Field(default=None, gt=0, lt=180)
+    """Smallest distance between the source and the centre of an Off region, in degrees. By default, regions do not
+    overlap, and with n_regions: auto half a radius is free between On and the nearest Off region."""
+    exclusion: Annotated[tuple[_Exclusion, ...], Field(max_length=MOST_EXCLUSIONS)] = ()
+    """Parts of the sky without Off regions: other sources, bright stars."""
+    alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    """Relative error of the exposure ratio, such as 0.03; one value, or one for each group."""
+    match: Literal["none", "zenith", "time"] = "none"
+    """How runs of Off files are matched with On runs: all with all, or those of the nearest zenith distance, or of the
+    nearest time."""
+    match_within: float | None = Field(default=None, gt=0)
+    """Largest difference of matched runs, in degrees of zenith distance or in hours."""
+    pairs: tuple[Pair, ...] = ()
+    """On runs and the Off runs that belong to them."""
 
     intervals: IntervalConfig | None = Field(
         default=None, description="On and Off as intervals of a column, in the place of regions on the sky."
@@ -408,15 +388,12 @@ class BinConfig(Settings):
     """
 
     column: str = Field(min_length=1, description="Column, or derived feature, that the bins are of.")
-    edges: tuple[float, ...] = Field(
-        default=(), max_length=_MAX_BINS - 1, description="Edges between the bins; the first and the last bin are open."
-    )
-    n_bins: int | None = Field(
-        default=None, ge=2, le=_MAX_BINS, strict=True, description="Number of bins with equally many events."
-    )
-    feature: bool | None = Field(
-        default=None, strict=True, description="Whether models learn from the column; by default if it is a feature."
-    )
+    edges: tuple[float, ...] = Field(default=(), max_length=_MAX_BINS - 1)
+    """Edges between the bins; the first and the last bin are open."""
+    n_bins: int | None = Field(default=None, ge=2, le=_MAX_BINS, strict=True)
+    """Number of bins with equally many events."""
+    feature: bool | None = Field(default=None, strict=True)
+    """Whether models learn from the column; by default if it is a feature."""
 
     @model_validator(mode="after")
     def _edges_or_number(self) -> Self:
@@ -480,37 +457,22 @@ class AnalysisConfig(Settings):
       Value error, feature 'theta_deg' encodes where an event came from ...
     """
 
-    features: tuple[str, ...] = Field(
-        default=FEATURES,
-        min_length=1,
-        max_length=MOST_FEATURES,
-        description="Columns and derived features that a model is trained on.",
-    )
-    derived_features: dict[str, str] = Field(
-        default_factory=lambda: dict(DERIVED_FEATURES), description="Further features: names and their expressions."
-    )
-    quality_cuts: tuple[str, ...] = Field(
-        default=QUALITY_CUTS, max_length=MOST_CUTS, description="Conditions that an event has to meet, as expressions."
-    )
-    groups: str = Field(
-        default="night",
-        min_length=1,
-        description="Column of the groups, which are not split between training and hold-out.",
-    )
-    regions: RegionConfig = Field(default_factory=RegionConfig, description="The On region and the Off regions.")
-    allow_origin_features: bool = Field(
-        default=False, strict=True, description="Allow features that encode where an event came from."
-    )
-
-    references: tuple[str, ...] = Field(
-        default=(),
-        description="Features that are scores of another analysis, such as gammaness; a model learns how far to trust "
-        "them.",
-    )
-
-    bins: BinConfig | None = Field(
-        default=None, description="Bins with thresholds and calibrations of their own, such as those of energy."
-    )
+    features: tuple[str, ...] = Field(default=FEATURES, min_length=1, max_length=MOST_FEATURES)
+    """Columns and derived features that a model is trained on."""
+    derived_features: dict[str, str] = DERIVED_FEATURES
+    """Further features: names and their expressions."""
+    quality_cuts: tuple[str, ...] = Field(default=QUALITY_CUTS, max_length=MOST_CUTS)
+    """Conditions that an event has to meet, as expressions."""
+    groups: str = Field(default="night", min_length=1)
+    """Column of the groups, which are not split between training and hold-out."""
+    regions: RegionConfig = RegionConfig()
+    """The On region and the Off regions."""
+    allow_origin_features: bool = Field(default=False, strict=True)
+    """Allow features that encode where an event came from."""
+    references: tuple[str, ...] = ()
+    """Features that are scores of another analysis, such as gammaness; a model learns how far to trust them."""
+    bins: BinConfig | None = None
+    """Bins with thresholds and calibrations of their own, such as those of energy."""
 
     @model_validator(mode="before")
     @classmethod
@@ -709,14 +671,11 @@ class ObservationEntry(Settings):
 
     events: _Paths = Field(min_length=1, description="Event files; of On events only if there are files of Off events.")
     off: _Paths | None = Field(default=None, description="Files of Off events.")
-    alpha: _Ratio | dict[Any, _Ratio] | None = Field(
-        default=None,
-        description="Exposure ratio On/Off, or that of each group, with `off`; by default from live times.",
-    )
+    alpha: _Ratio | dict[Any, _Ratio] | None = None
+    """Exposure ratio On/Off, or that of each group, with `off`; by default from live times."""
     join: _Paths | None = Field(default=None, description="Files to join event by event.")
-    regions: dict[str, Any] = Field(
-        default_factory=dict, description="What its regions have other than those of the configuration."
-    )
+    regions: dict[str, Any] = {}
+    """What its regions have other than those of the configuration."""
 
     def settings(self, config: AnalysisConfig) -> AnalysisConfig:
         """Return the settings of the observation: those of a configuration, with regions of its own."""
