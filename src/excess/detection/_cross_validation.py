@@ -20,8 +20,11 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.rng import NO_SKETCH, share_sketched
 from excess._utils.threads import map_threaded, n_threads, progress_bar
+from excess.detection._diagnostics import WarningSign
 from excess.detection._result import STATISTICS, Detection, Fold, Nearby, check_alpha_error
+from excess.detection._support import check_features
 from excess.estimators import _base
 from excess.estimators._base import ExposedEstimator, OnOffMixin, score_events
 from excess.estimators._binned import OnOffBinnedClassifier
@@ -44,6 +47,7 @@ _SMALLEST_SHARE = 0.05  # expected signal beyond the cut, in units of that at th
 _GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
 _WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
 _WIDE_SHARE = 0.3  # of these events in the bag of a tree
+_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
 _MIN_TRAINING = 20  # On and Off events from which a model is trained
 _LARGEST_PROBABILITY = 0.98
 """Bound on the probability of On of a classifier without a calibration, and so on the weight of one event."""
@@ -194,9 +198,11 @@ def cross_val_detect(
     remarks: tuple[str, ...] = ()
     if strategy == "forward" and _base.forward_blocks(events.on, events.groups, events.time, events.runs, cv)[1]:
         remarks = (_DRAWN_BLOCKS,)
+    findings = _compare_features(events)
     detections = {
         name: replace(
             _make_detection(events, runs, n_repeats, strategy, statistic, required),
+            findings=findings,
             remarks=(*(() if models[name] is given[name] else (_describe_tuning(given[name]),)), *remarks),
         )
         for name, runs in found.items()
@@ -220,7 +226,8 @@ def holdout_detect(
 ) -> Detection:
     """Predict new events by a fitted model, and compute the significance of a source.
 
-    The events, and all others of their nights, must be new to the model, which this function cannot check.
+    The events, and all others of their nights, must be new to the model. Training events are recognised by a sample of
+    their hashes in the model, which makes the verdict doubtful; other events of their nights are not.
 
     Parameters
     ----------
@@ -265,7 +272,31 @@ def holdout_detect(
         spread = PointSpread.expected(direction.cut)
         held_out = result.held_out._replace(ratio=result.held_out.ratio * direction.ratio(spread))
         result = result._replace(held_out=held_out, spread=spread)
-    return _make_detection(events, [_evaluate(events, events.on, [result])], 1, "applied", statistic, required)
+    found = _make_detection(events, [_evaluate(events, events.on, [result])], 1, "applied", statistic, required)
+    return replace(found, findings=(*_recognise_events(model, events.X), *_compare_features(events)))
+
+
+def _recognise_events(model: Any, X: Any) -> tuple[WarningSign, ...]:
+    """Return a warning if a fitted model was trained on some of the events."""
+    innermost, steps = _unwrap(model)
+    for step in steps:
+        X = step.transform(X)
+    share = share_sketched(getattr(innermost, "training_sketch_", NO_SKETCH), X)
+    if share < _LARGEST_OVERLAP:
+        return ()
+    sentence = (
+        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among "
+        "them, and a model knows the labels of its training events. Give it events of other nights, or use "
+        "cross_val_detect."
+    )
+    return (WarningSign("training-events", sentence, {"share": share}),)
+
+
+def _compare_features(events: Events) -> tuple[WarningSign, ...]:
+    """Return what no source explains in the features of the counted events."""
+    core = np.flatnonzero(events.core)
+    alpha = events.alpha[core] if isinstance(events.alpha, np.ndarray) else events.alpha
+    return check_features(_safe_indexing(events.X, core), events.on[core], alpha)
 
 
 class Events(NamedTuple):

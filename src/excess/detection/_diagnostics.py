@@ -36,8 +36,9 @@ _CERTAIN = 5.0  # significance from which selected events have more than 1/alpha
 _P_OF_GROUPS = 1e-5  # probability below which groups contradict one ratio of On to Off
 _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as variable
 _LARGEST_FACTOR = 20.0  # by which alpha is changed to bring a significance below the required one
-_LARGEST_DEVIATION = 4.0  # between the given alpha and that of the background, in standard errors
-_LARGEST_LEAK = 0.25  # signal among the background by inexact likelihood ratios, as a fraction of the signal
+_LOWEST = 0.2  # share of the events, by score, that are least like signal
+_LARGEST_DEVIATION = 4.0  # between the given alpha and that of the events that are least like signal, in sigma
+_LARGEST_LEAK = 0.3  # excess per Off event there, in units of that of all events, up to which a source explains it
 _MAX_CELLS = 40  # groups that are compared; neighbours are merged where there are more
 _MIN_EXPECTED = 10.0  # expected On events from which a group, or several neighbours together, enter the chi-squared
 
@@ -259,7 +260,7 @@ def _find_warnings(found: Detection) -> tuple[WarningSign, ...]:
     signs = [totals, rejected, groups]
     if not any(signs):  # each of them is also a reason for another alpha
         signs = [_check_alpha(found)]
-    return tuple(sign for sign in signs if sign is not None)
+    return (*found.findings, *(sign for sign in signs if sign is not None))
 
 
 def _check_totals(found: Detection) -> WarningSign | None:
@@ -302,27 +303,28 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 
 def _check_alpha(found: Detection) -> WarningSign | None:
-    """Check alpha against the events that are no signal by their features and angles."""
-    fit = found.alpha_fit
-    if fit is None or not fit.error > 0:
+    """Check alpha against On/Off of the events that are least like signal, those beyond the cut on theta^2 included."""
+    quiet = _background_like(found, _LOWEST)
+    counts, everything = found.count(quiet), found.uncut
+    # of a source, few events are there, unless features do not show it; angles may show it then
+    leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
+    if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
-    deviation = np.log(fit.factor) / fit.error
-    expected = np.broadcast_to(found.exposure_ratio, found.on.shape)[found.in_likelihood & ~found.on].sum()
-    # likelihood ratios that are not exact leave some signal among the background
-    leaked = (fit.factor - 1) * float(expected) <= _LARGEST_LEAK * fit.n_signal
-    # without a visible signal, a source like the background is as good an explanation
-    unclear = fit.significance < _SMALLEST_CONTRAST or leaked
-    # inexact likelihood ratios also change the fit, but not the counts of events that are least like signal
-    counted = found.count(_background_like(found) & found.held_out).significance
-    if min(deviation * np.sign(counted), abs(counted)) < _LARGEST_DEVIATION or (deviation > 0 and unclear):
-        return None
-    given = found.alpha
+    given = counts.alpha
+    ratio = counts.n_on / max(counts.n_off, 1)
+    error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
     return WarningSign(
         "alpha",
-        f"Events that are no signal by their features and angles suggest alpha = {given * fit.factor:.3g} +- "
-        f"{given * fit.factor * fit.error:.2g}, and {given:.3g} is given: they differ by {abs(deviation):.0f} sigma. "
+        f"The fifth of the events that is least like signal suggests alpha = {ratio:.3g} +- {error:.2g}, and "
+        f"{given:.3g} is given: they differ by {counts.significance:.0f} sigma, and a source has few events there. "
         "Check the exposure of On and Off, and whether both passed the same cuts.",
-        {**found.uncut.summary(), "alpha": given, "fitted_alpha": given * fit.factor, "deviation": float(deviation)},
+        {
+            **everything.summary(),
+            "alpha": given,
+            "background_alpha": ratio,
+            "background_alpha_error": error,
+            "deviation": counts.significance,
+        },
     )
 
 
@@ -343,10 +345,16 @@ def _signal_like(found: Detection) -> dict[str, BoolArray]:
     return chosen
 
 
+def _less_background_like(found: Detection) -> dict[str, BoolArray]:
+    """Return the events above the lowest scores, by what they are called in a sentence."""
+    names = {"are above the lowest fifth of scores": _LOWEST, "are above the median score": 0.5}
+    return {name: found.held_out & ~_background_like(found, share) for name, share in names.items()}
+
+
 def _check_rejected(found: Detection) -> WarningSign | None:
     """Check the rejected events: where they have a deficit, more excess was selected than there is."""
     worst = None
-    for what, mask in _signal_like(found).items():
+    for what, mask in (_signal_like(found) | _less_background_like(found)).items():
         selected, rejected = found.count(mask), found.count(found.held_out & ~mask)
         limit = _LARGEST_DEFICIT if worst is None else worst[2].significance
         if selected.excess > 0 and rejected.significance < limit:
@@ -359,7 +367,7 @@ def _check_rejected(found: Detection) -> WarningSign | None:
         f"Events that {what} have an excess of {_excess_text(selected)}, all events together only "
         f"{_excess_text(found.uncut)}: the others have a deficit of {-rejected.significance:.1f} sigma, and no source "
         "makes one. A feature differs between On and Off for another reason than a source: compare its distributions, "
-        "and leave it out.",
+        f"and leave it out; or alpha, which is {found.alpha:.3g}, is too large.",
         {
             "selected_excess": selected.excess,
             "selected_excess_error": selected.excess_error,
@@ -416,14 +424,14 @@ def _sum_observations(
     return sum(one[0] for one in compared), sum(one[1] for one in compared), relative
 
 
-def _background_like(found: Detection) -> BoolArray:
-    """Return the lower half of the events of each fold, by score; all of them where scores are equal."""
+def _background_like(found: Detection, share: float = 0.5) -> BoolArray:
+    """Return the lower half, or another share, of the events of each fold, by score; all where scores are equal."""
     chosen = np.zeros(len(found.on), dtype=np.bool_)
     for number in range(len(found.folds)):
         own = found.fold == number
         known = found.score[own & np.isfinite(found.score)]
         if len(known):
-            chosen |= own & (found.score <= np.median(known))
+            chosen |= own & (found.score <= np.quantile(known, share))
     return chosen
 
 
@@ -492,22 +500,23 @@ def _weigh_source(found: Detection) -> float:
     return max(free, features if np.isnan(angles) else max(features, (features + angles) / 2**0.5))
 
 
-def _inner_contrast(found: Detection) -> float:
+def _inner_contrast(found: Detection, among: BoolArray | None = None) -> float:
     """Return the significance with which On events are nearer to their centre than Off events; NaN if unknown.
 
     Where Off events have no centre, as in a ring, half of the On events would be in the inner half of the region.
     """
+    used = found.held_out if among is None else found.held_out & among
     angle, cut = found.own_theta, found.theta_squared_cut
     if angle is None and found.theta is not None:
         # not every pointing has every Off region, and its angle is NaN then
         angle = np.where(found.on, found.theta[:, 0], np.fmin.reduce(found.theta[:, 1:], axis=1))
-    if angle is None or cut is None:
+    counts = found.count(used)
+    if angle is None or cut is None or not counts.n_on or not counts.n_off:
         return float("nan")
-    inner = found.held_out & (angle**2 < cut / 2)
-    if np.isnan(angle[found.held_out & ~found.on]).any():
-        n_on = found.uncut.n_on
-        return float((2 * np.count_nonzero(inner & found.on) - n_on) / n_on**0.5) if n_on else float("nan")
-    return found.count(inner, found.balanced_alpha).significance
+    inner = used & (angle**2 < cut / 2)
+    if np.isnan(angle[used & ~found.on]).any():
+        return float((2 * np.count_nonzero(inner & found.on) - counts.n_on) / counts.n_on**0.5)
+    return found.count(inner, found.exposure_ratio * (counts.n_on / counts.background)).significance
 
 
 class Agreement(NamedTuple):

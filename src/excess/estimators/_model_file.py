@@ -45,6 +45,7 @@ from sklearn.utils.validation import check_is_fitted
 from excess._utils import files
 from excess._utils.checks import as_scalar_alpha, as_threshold, binary_classes, kind_of_file
 from excess._utils.errors import first_line
+from excess._utils.rng import NO_SKETCH
 from excess._utils.version import __version__
 
 _logger = logging.getLogger("excess")
@@ -425,6 +426,8 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
     """Make the estimator that a file describes."""
     n_features, names, alpha = header["n_features"], header["feature_names"], header["alpha"]
     classes = _restore_classes(header["classes"], header["classes_dtype"])
+    if _is_tuned(estimator):  # files of older releases have none
+        arrays.setdefault("sketch", NO_SKETCH)
     stored = StoredState(header["attributes"], arrays, n_features, alpha)
     kind = get_type_hints(estimator._get_state)["return"]
     if not _is_tuned(estimator):
@@ -455,7 +458,8 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
     ensure(alpha is not None and header["threshold"] is not None, "it has no alpha or no threshold")
     as_scalar_alpha(alpha)
     model.threshold_ = as_threshold("threshold", header["threshold"])
-    model.curve_, model.calibration_ = curve, _ = stored.take(get_type_hints(estimator._get_tuned)["return"])
+    tuned = stored.take(get_type_hints(estimator._get_tuned)["return"])
+    model.curve_, model.calibration_, model.training_sketch_ = curve, *_ = tuned
     columns = (curve.thresholds, curve.significance, curve.n_on, curve.n_off)
     ensure({len(own) for own in columns} == {len(curve.scores) + 1}, "the columns of its curve have different lengths")
     model._set_state(stored.take(kind))

@@ -27,7 +27,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import EventFileError, prefix_errors
-from excess._utils.rng import LARGEST_FACTOR, row_hashes
+from excess._utils.rng import LARGEST_FACTOR, N_SKETCHED, row_hashes, sketch_rows
 from excess._utils.threads import progress_bar, read_ahead
 from excess.config._model import NO_GROUPS, AnalysisConfig
 from excess.dataset._build import Pipeline
@@ -379,6 +379,10 @@ class Survey:
         except TypeError as error:
             raise ValueError("y mixes labels that cannot be ordered") from error
         return np.array(checks.binary_classes(checks.as_binary_target(labels)))
+
+    def sketch(self) -> NDArray[np.uint64]:
+        """Return the hashes of some events, the same as of all events in memory."""
+        return sketch_rows(self.sample[np.argsort(self.hashes)[:N_SKETCHED]])
 
     def group_names(self) -> list[Any]:
         """Return the groups in order; none where there are fewer than two, because a single one cannot be left out."""
