@@ -1,10 +1,12 @@
-"""Errors about event files, settings and arguments, and context managers that add the place to a message."""
+"""Errors about event files, settings and arguments, context managers that add the place to a message, and signals."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import logging
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -63,6 +65,19 @@ def ignore_local_settings() -> Iterator[None]:
             yield
         finally:
             os.path.exists = usual
+
+
+def handle_once(number: int, handler: Any) -> Any:
+    """Handle a signal once, return the former handler; the next signal ends the process, also inside a C library."""
+    handler.once = True
+    former = signal.signal(number, handler)
+    # Python calls the handler when a library returns. Only the system can restore the default action before that: by
+    # the semantics of System V, where a handler is for one signal. Other C libraries than that of GNU have none.
+    system = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(system, "sysv_signal"):
+        system.signal.restype = ctypes.c_void_p
+        system.sysv_signal(number, ctypes.c_void_p(system.signal(number, None)))
+    return former
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

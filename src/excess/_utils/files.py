@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
@@ -16,6 +17,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from excess._utils.errors import EventFileError
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 UNFINISHED = ".excess-unfinished"  # folder in an output folder, for files that are not complete yet
 _REPLACED = "replaced"  # in there: the files whose places are taken
@@ -29,10 +35,15 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
     temporary = path.with_name(f".{path.name}.{token_hex(4)}{path.suffix}")
+    for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}{escape(path.suffix)}"):
+        with suppress(OSError), left.open("rb") as file:  # of a process that was killed, if it is not locked any more
+            if left.is_file() and _lock(file):
+                left.unlink()
     try:
-        temporary.touch(exist_ok=False)
-        mode = temporary.stat().st_mode
-        yield temporary
+        with temporary.open("xb") as file:
+            _lock(file)
+            mode = temporary.stat().st_mode
+            yield temporary
         temporary.chmod(mode)  # safetensors writes files that others cannot read
         temporary.replace(path)
     except BaseException as error:
@@ -42,6 +53,15 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def _lock(file: Any) -> bool:
+    """Lock an open file until it is closed or the process ends; False if that is not possible."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 @contextmanager
@@ -56,6 +76,12 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         _take_places(temporary, folder, names)
+    except EventFileError as error:  # which names a file of the temporary folder
+        raise EventFileError(str(error).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")) from error.__cause__
+    except OSError as error:
+        if error.filename is not None:
+            error.filename = str(error.filename).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")
+        raise
     finally:
         undo_unfinished(folder, names)
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from excess._utils.checks import BoolArray, FloatArray, as_choice, as_floats, as_int, as_probability
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
-from excess._utils.files import check_outputs, made_folder, prepare_folder, replacing
+from excess._utils.files import check_outputs, locked, made_folder, prepare_folder, replacing_together, undo_unfinished
 from excess._utils.threads import progress_bar
 from excess.analysis._apply import TrainedModel, load_model, score_features, score_showers
 from excess.analysis._detect import check_simulated_columns
@@ -191,26 +191,29 @@ class Efficiency:
         *,
         of: str = "all",
         plots: tuple[str, ...] = ("png",),
+        areas: Sequence[str | PathLike[str]] = (),
         overwrite: bool = False,
     ) -> list[Path]:
-        """Write the tables as CSV and FITS and the plot in the given formats into a folder; return the files."""
-        target = Path(folder)
-        check_outputs(_files_in(target, self.model_bins is not None, plots), self._inputs, overwrite=overwrite)
-        named = {_TABLE: self.table, _BIN_TABLE: self.model_bin_table}
-        tables = {target / name: table for name, table in named.items() if table is not None}
-        prepare_folder(target)
-        for path, table in tables.items():
-            with replacing(path) as temporary:
-                table.to_csv(temporary, index=False)
+        """Write tables as CSV and FITS, plots, and files of effective areas times the efficiency; all or nothing."""
+        target = prepare_folder(Path(folder))
+        outputs = _files_in(target, self.model_bins is not None, plots, areas)
         columns = {f"N_{kind.upper()}": self.counts[kind] for kind in KINDS}
         for kind, name, short in (("all", "EFFICIENCY", "EFF"), ("quality", "CUT_EFF", "CUT_EFF")):
             own = self.fractions(kind)
             columns |= {name: own.value, f"{short}_ERR": own.error, f"{short}_LOW": own.low, f"{short}_HIGH": own.high}
-        write_efficiency(target / _FITS, self.energy_edges, self.zenith_edges, columns, self._remarks)
-        drawn = [target / f"efficiency.{suffix}" for suffix in plots]
-        for path in drawn:
-            self.plot(of=of, path=path)
-        return [*tables, target / _FITS, *drawn]
+        with locked(target, ".writing.lock", patience=60.0):
+            undo_unfinished(target, names := [path.name for path in outputs])
+            check_outputs(outputs, [*self._inputs, *areas], overwrite=overwrite)
+            with replacing_together(target, names) as temporary:
+                for name, table in ((_TABLE, self.table), (_BIN_TABLE, self.model_bin_table)):
+                    if table is not None:
+                        table.to_csv(temporary / name, index=False)
+                write_efficiency(temporary / _FITS, self.energy_edges, self.zenith_edges, columns, self._remarks)
+                for suffix in plots:
+                    self.plot(of=of, path=temporary / f"efficiency.{suffix}")
+                for area in areas:
+                    self.correct_effective_area(area, temporary, of=of)
+        return outputs
 
     def correct_effective_area(
         self,
@@ -510,10 +513,11 @@ def _refuse_seen(trained: TrainedModel, paths: list[Path]) -> None:
             )
 
 
-def _files_in(folder: Path, has_bins: bool, plots: Sequence[str]) -> list[Path]:
+def _files_in(folder: Path, has_bins: bool, plots: Sequence[str], areas: Iterable[str | PathLike[str]]) -> list[Path]:
     """Return what an efficiency is written to."""
     tables = [_TABLE, _BIN_TABLE] if has_bins else [_TABLE]
-    return [folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots))]
+    drawn = [f"efficiency.{suffix}" for suffix in plots]
+    return [folder / name for name in (*tables, _FITS, *drawn, *(Path(path).name for path in areas))]
 
 
 @contextmanager
@@ -532,12 +536,13 @@ def claim_efficiency_folder(
         if not path.is_file():
             raise EventFileError(f"{path}: does not exist")
     inputs = [*files, *given, *([] if model.path is None else [model.path])]
-    outputs = _files_in(target, model.config.bins is not None, plots)
+    outputs = _files_in(target, model.config.bins is not None, plots, given)
     for path in given:
-        if target / path.name in outputs:
+        if outputs.count(target / path.name) > 1:
             raise ArgumentError(
                 "areas", f"has {path}, whose copy would replace {path.name} of the efficiency itself; rename the file"
             )
-    check_outputs([*outputs, *(target / path.name for path in given)], inputs, overwrite=overwrite)
-    with made_folder(target):
+    with made_folder(target), locked(target):
+        undo_unfinished(target, [path.name for path in outputs])
+        check_outputs(outputs, inputs, overwrite=overwrite)
         yield target

@@ -21,7 +21,8 @@ from excess._utils.errors import ArgumentError, EventFileError
 from excess._utils.version import versions
 from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_of_events
 from excess.dataset._regions import theta_columns
-from excess.detection._diagnostics import FeatureHistogram, SkyMap, Verdict, assess_models
+from excess.detection._diagnostics import Verdict, WarningSign, assess_models
+from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import (
     Detection,
@@ -251,6 +252,7 @@ class Run:
                 "features": None if found.features is None else [one.to_dict() for one in found.features],
                 "sky": None if found.sky is None else found.sky.to_dict(),
                 "remarks": found.remarks,
+                "findings": [one._asdict() for one in found.findings],
                 "point_spread": None if found.point_spread is None else found.point_spread.numbers,
             }
             for name, found in self.detections.items()
@@ -501,6 +503,7 @@ def _detection(
         features=None if stored["features"] is None else tuple(map(FeatureHistogram.from_dict, stored["features"])),
         sky=None if stored["sky"] is None else SkyMap.from_dict(stored["sky"]),
         remarks=tuple(stored["remarks"]),
+        findings=tuple(WarningSign(**one) for one in stored["findings"]),
         alpha_error=numbers.get("alpha_error"),
         point_spread=None if stored["point_spread"] is None else PointSpread.from_dict(stored["point_spread"]),
         **shared,

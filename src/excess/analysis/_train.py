@@ -148,6 +148,8 @@ def train_in_chunks(
     settings = settle_config(paths, config, groups=groups, **choice).without_references()
     if settings.bins is not None:
         raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")
+    if settings.regions.intervals is not None:
+        raise ArgumentError("on", "needs all events in memory; train without chunks and workers")
     column = settings.groups if groups is None else groups
     dataset = ObservedFiles(paths, settings, chunk_rows, column if _base.requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()

@@ -227,13 +227,18 @@ def _axis_table(found: Efficiency, name: str, edges: Any, fractions: Any, axis: 
     return table
 
 
-def print_info(title: str, found: dict[str, Any]) -> None:
-    """Print what is known about a file of events, or the header of a model file."""
+def print_info(title: str, found: dict[str, Any], columns: bool = False) -> None:
+    """Print what is known about event files, with or without their columns, or the header of a model file."""
     if "format" not in found:
         _print_table(title, {key: shortened(value) for key, value in found.items()})
         return
     rows = _describe_content(found) | found["on_off"] | _assumed_rows(found["assumed"])
-    rows[f"{len(found['columns'])} columns"] = ", ".join(found["columns"])
+    reasons = {} if found["assumed"] is None else found["assumed"]["not_features"]
+    if columns:
+        rows |= {f"column {name}": reasons.get(name, "") for name in found["columns"]}
+    else:
+        others = f", {len(reasons)} of them no features" if reasons else ""
+        rows["columns"] = f"{len(found['columns'])}{others}; --columns lists them"
     _print_table(title, rows)
 
 
@@ -250,6 +255,8 @@ def _describe_content(found: dict[str, Any]) -> dict[str, str]:
     rows = {"format": found["format"]}
     if found["telescope"] is not None:
         rows["telescope"] = found["telescope"]
+    if found["n_files"] > 1:
+        rows["files"] = f"{found['n_files']:,}"
     rows["events"] = f"{found['n_events']:,}" + (", simulated" if found["is_simulated"] else "")
     for key, name in (("n_array_events", "array events"), ("n_images", "telescope images"), ("n_runs", "runs")):
         if found[key] is not None:

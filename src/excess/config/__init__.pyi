@@ -3,6 +3,7 @@ from ._model import AnalysisConfig as AnalysisConfig
 from ._model import BinConfig as BinConfig
 from ._model import Exclusion as Exclusion
 from ._model import Features as Features
+from ._model import IntervalConfig as IntervalConfig
 from ._model import ObservationEntry as ObservationEntry
 from ._model import RegionConfig as RegionConfig
 from ._model import load_config as load_config

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -18,14 +19,25 @@ from scipy.stats import rankdata
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, MismatchError, missing_column, nearest
 from excess.io._files import read_catalogue
-from excess.io._images import origin_of
+from excess.io._images import NAMED_ONLY, origin_of
 
+logger = logging.getLogger("excess.config")
 Values = NDArray[Any]
 LONGEST, DEEPEST, LARGEST_EXPONENT = 2000, 100, 64.0
 CONSTANTS = {"pi": np.pi}
+
+
+def _separation(ra: Values, dec: Values, other_ra: Values, other_dec: Values) -> Values:
+    """Return the angle between two directions on the sky, all in deg."""
+    turn, one, other = np.radians(ra - other_ra), np.radians(dec), np.radians(other_dec)
+    haversine = np.sin((one - other) / 2) ** 2 + np.cos(one) * np.cos(other) * np.sin(turn / 2) ** 2
+    return np.asarray(np.degrees(2 * np.arcsin(np.sqrt(np.clip(haversine, 0.0, 1.0)))))
+
+
 _BY_ARGUMENTS = {1: "sqrt log log10 log1p exp abs sin cos tan", 2: "arctan2 minimum maximum", 3: "where"}
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
-    name: (number, getattr(np, name)) for number, names in _BY_ARGUMENTS.items() for name in names.split()
+    **{name: (number, getattr(np, name)) for number, names in _BY_ARGUMENTS.items() for name in names.split()},
+    "separation": (4, _separation),
 }
 """Functions of expressions: the number of arguments, and the implementation."""
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -280,16 +292,18 @@ def checked_expression(argument: str, columns: Iterable[str], given: str) -> str
     return given
 
 
-def choose_features(wanted: Sequence[str], available: Collection[str], refused: Collection[str] = ()) -> list[str]:
-    """Return the columns that names and patterns stand for."""
+def choose_features(wanted: Sequence[str], available: Collection[str], reasons: Mapping[str, str]) -> list[str]:
+    """Return the columns that names and patterns stand for, those that there are reasons against by name alone."""
     chosen: dict[str, None] = {}
     for word, found in _matches("features", wanted, available, available):
-        allowed = [name for name in found if name == word or name not in refused]
+        allowed = [name for name in found if name == word or name not in reasons]
         if not allowed:
             raise MismatchError(
                 "features",
                 f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features; 'excess init' says why",
             )
+        if word in allowed and reasons.get(word):
+            logger.warning("feature %s is used because it is named, although %s", word, reasons[word])
         chosen |= dict.fromkeys(allowed)
     return list(chosen)
 
@@ -435,18 +449,34 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     return found
 
 
+_ON_THE_SKY = re.compile("position|direction|distance|pointing|relative to the source")
+
+
 def _correlate(columns: list[FloatArray]) -> FloatArray:
     """Return the absolute correlation coefficients of columns; 0 for those without any spread."""
     with np.errstate(all="ignore"):
         return np.nan_to_num(np.abs(np.atleast_2d(np.corrcoef(columns))))
 
 
-def check_no_origin(features: Sequence[str], derived: Mapping[str, str], references: Collection[str]) -> None:
-    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from."""
+def check_no_origin(
+    features: Sequence[str], derived: Mapping[str, str], references: Collection[str], interval: str | None = None
+) -> None:
+    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from.
+
+    Where On and Off are intervals of a column, they share the sky, and only the column itself is such a feature.
+    """
     inputs = inputs_of_derived(derived)
     for feature in features:
         for name in (feature, *inputs.get(feature, ())):
-            if reason := origin_of(name, is_reference=name in references):
+            if interval is not None and name.lower() == interval.lower():
+                through = "" if name == feature else " is computed from it, and"
+                raise ValueError(
+                    f"feature {feature!r}{through} is the column {name!r} that On and Off are intervals of"
+                )
+            reason = origin_of(name, is_reference=name in references)
+            if reason and interval is not None and _ON_THE_SKY.search(reason):
+                continue
+            if reason is not None and reason not in NAMED_ONLY:
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 raise ValueError(
                     f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -113,6 +114,132 @@ class Pair(Settings):
     off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
 
 
+_TEXT_OF_INTERVALS = re.compile(
+    r"\s*(?P<column>.*?[^\s:])??\s*(?P<ends>[^\s:,]+:[^\s:,]+(\s*,\s*[^\s:,]+:[^\s:,]+)*)\s*"
+)
+MOST_INTERVALS = 100
+_Ends = tuple[float, float]
+
+
+def parse_intervals(argument: str, text: str) -> tuple[str | None, tuple[_Ends, ...]]:
+    """Return the column, if there is one, and the ends of intervals from a text such as ``"mass 9:9.25,9.65:9.85"``."""
+    found = _TEXT_OF_INTERVALS.fullmatch(text)
+    try:
+        pairs = [tuple(map(float, pair.split(":"))) for pair in found["ends"].split(",")] if found else []
+    except ValueError:
+        pairs = []
+    if not found or not pairs:
+        raise ArgumentError(
+            argument, f'must be a column and intervals, such as "mass 9:9.25,9.65:9.85", got {text[:200]!r}'
+        )
+    return found["column"], tuple((low, high) for low, high in pairs)
+
+
+class IntervalConfig(Settings):
+    """On and Off as intervals of a column, such as a phase, a mass or a time.
+
+    Examples
+    --------
+    >>> from excess.config import IntervalConfig
+    >>> IntervalConfig(on="PULSE_PHASE 0.15:0.2,0.55:0.65", off="PULSE_PHASE 0.7:1.1").on
+    ((0.15, 0.2), (0.55, 0.65))
+    """
+
+    column: str = Field(min_length=1, description="The column.")
+    on: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="On intervals.")
+    off: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="Off intervals.")
+    period: float | None = Field(
+        default=None, gt=0, description="Period of the column; by default 1 where its name ends with phase, else none."
+    )
+    alpha: Annotated[float, Field(gt=0)] | Literal["auto", "width", "fit", "livetime"] = Field(
+        default="auto",
+        description="Exposure ratio On/Off: a number, or from the widths of the intervals, a fit of a smooth density "
+        "to the Off intervals, or the live time in them; auto: width for periods, livetime for times, else fit.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_texts(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        # YAML reads the words on and off as True and False
+        given = {
+            {True: "on", False: "off"}.get(key, key) if isinstance(key, bool) else key: given[key] for key in given
+        }
+        for side in ("on", "off"):
+            if not isinstance(given.get(side), str):
+                continue
+            column, given[side] = parse_intervals(side, given[side])
+            if column is not None and given.setdefault("column", column).lower() != column.lower():
+                raise ArgumentError(side, f"is of the column {column!r}, and the other of {given['column']!r}")
+        return given
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        period = self.wraps_at
+        for side in ("on", "off"):
+            for low, high in getattr(self, side):
+                if not low < high or (period is not None and high - low > period):
+                    most = "" if period is None else f", and not be longer than the period {period:g}"
+                    raise ArgumentError(side, f"has the interval {low:g}:{high:g}, whose ends must ascend{most}")
+        pieces = sorted(self.pieces())
+        for (_, end, *one), (start, _, *other) in pairwise(pieces):
+            if start < end - 1e-12 * abs(end):
+                names = [f"{side} {low:g}:{high:g}" for side, low, high in (one, other)]
+                raise ArgumentError("off", f"overlaps: the intervals {' and '.join(names)} of {self.column} do")
+        return self
+
+    def pieces(self) -> list[tuple[float, float, str, float, float]]:
+        """Return the intervals cut at the period, with the side and the ends of the one that each belongs to."""
+        found, period = [], self.wraps_at
+        for side in ("on", "off"):
+            for low, high in getattr(self, side):
+                start = low if period is None else low % period
+                end = start + high - low
+                cut = [(start, end)] if period is None or end <= period else [(start, period), (0.0, end - period)]
+                found += [(*piece, side, low, high) for piece in cut]
+        return found
+
+    @property
+    def wraps_at(self) -> float | None:
+        """Period of the column, if it has one."""
+        return 1.0 if self.period is None and self.column.lower().endswith("phase") else self.period
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the column has times."""
+        return bool(re.fullmatch(r"(.*_)?(time|timestamp|mjd)", self.column.lower()))
+
+    @property
+    def method(self) -> str | float:
+        """Origin of the exposure ratio."""
+        usual = "width" if self.wraps_at is not None else "livetime" if self.is_time else "fit"
+        return usual if self.alpha == AUTO else self.alpha
+
+    def __str__(self) -> str:
+        """Return the column and the intervals."""
+        on, off = (", ".join(f"{low:g} to {high:g}" for low, high in own) for own in (self.on, self.off))
+        return f"{self.column} {on} is On, {off} is Off"
+
+
+def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
+    """Return the intervals that texts describe; ArgumentError that names the one that is wrong."""
+    if off is None or not isinstance(on, str) or not isinstance(off, str):
+        raise ArgumentError("off", 'must be intervals of the column of `on`, such as "mass 9:9.25,9.65:9.85"')
+    given = {"on": on, "off": off, **({} if alpha is None else {"alpha": alpha})}
+    try:
+        return IntervalConfig.model_validate(given)
+    except ValidationError as error:
+        problem: Any = error.errors()[0]
+        known = problem.get("ctx", {}).get("error")
+        if isinstance(known, ArgumentError):
+            raise known from error
+        if problem["loc"][:1] == ("column",):
+            raise ArgumentError("on", f'must begin with a column, as in "mass 9.3:9.6", got {on!r}') from error
+        where = str(problem["loc"][0]) if problem["loc"] else "on"
+        raise ArgumentError(where, f"is wrong: {describe_error(problem)}") from error
+
+
 def _parse_exclusion(given: Any) -> Any:
     """Return an exclusion from a text; anything else as it is."""
     try:
@@ -157,6 +284,9 @@ class RegionConfig(Settings):
 
     theta_squared_cut: float = Field(default=0.025, gt=0, strict=True)
     """Largest squared distance to the centre of a region, in deg^2."""
+    rad_max: bool = Field(default=False, strict=True)
+    """Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 is the largest
+    one then."""
     method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = "auto"
     """Where Off is: angles takes the columns of angles in the files; reflected, ring and same_declination compute it
     from sky positions; auto takes the columns where there are some, else reflected."""
@@ -182,6 +312,10 @@ class RegionConfig(Settings):
     """Largest difference of matched runs, in degrees of zenith distance or in hours."""
     pairs: tuple[Pair, ...] = ()
     """On runs and the Off runs that belong to them."""
+
+    intervals: IntervalConfig | None = Field(
+        default=None, description="On and Off as intervals of a column, in the place of regions on the sky."
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -210,11 +344,21 @@ class RegionConfig(Settings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _radius_of_reflected(self) -> Self:
+        if self.rad_max and self.method not in (AUTO, "reflected"):
+            raise ValueError(
+                f"rad_max does not go with method: {self.method}; choose reflected, or give theta_squared_cut"
+            )
+        return self
+
     def with_settings(self, given: Mapping[str, Any]) -> RegionConfig:
         """Return regions in which given settings take the place of these."""
         own = self.model_dump()
         if "source" in given:
             del own["source_ra"], own["source_dec"]
+        if "theta_squared_cut" in given or given.get("method", AUTO) not in (AUTO, "reflected"):
+            own["rad_max"] = False
         return RegionConfig.model_validate({**own, **given})
 
     @property
@@ -390,7 +534,9 @@ class AnalysisConfig(Settings):
         if set(self.features) <= set(self.references):
             raise ValueError("all features are references; give features to learn from as well")
         if not self.allow_origin_features:
-            _columns.check_no_origin(self.features, self.derived_features, self.references)
+            known = self.regions.intervals
+            same_sky = None if known is None else known.column
+            _columns.check_no_origin(self.features, self.derived_features, self.references, same_sky)
         return self
 
     def columns_needed(self) -> tuple[str, ...]:
@@ -500,7 +646,7 @@ def _settings_at(place: Sequence[Any]) -> type[Settings]:
     """Return the settings that an unknown key stands in."""
     if place[0] != "regions":
         return AnalysisConfig
-    inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair}
+    inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair, "intervals": IntervalConfig}
     return next((inner[key] for key in place[:-1] if key in inner), RegionConfig)
 
 
@@ -590,6 +736,7 @@ class Features(NamedTuple):
     X: FloatArray
     valid: BoolArray
     names: tuple[str, ...]
+    missing: Mapping[str, int] = {}  # events without a value, by feature
 
 
 def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
@@ -605,15 +752,19 @@ def to_features(table: pd.DataFrame, config: AnalysisConfig) -> Features:
     # column-major, as in files and trees: each feature is copied in one piece
     X = np.empty((len(table), len(config.features)), order="F")
     valid = np.ones(len(table), dtype=np.bool_)
+    missing: dict[str, int] = {}
     for position, name in enumerate(config.features):
         X[:, position] = columns[name]
-        valid &= np.isfinite(X[:, position])
+        known = np.isfinite(X[:, position])
+        if n_missing := len(known) - int(np.count_nonzero(known)):
+            missing[name] = n_missing
+            valid &= known
     for cut in config.quality_cuts:
         passed = _columns.compute(cut, columns, len(table))
         if passed.dtype != np.bool_:
             raise ValueError(f"quality cut {cut!r} is not a condition, such as 'width < 35'")
         valid &= passed
-    return Features(X, valid, config.features)
+    return Features(X, valid, config.features, missing)
 
 
 def with_choice(
@@ -623,11 +774,9 @@ def with_choice(
     available = list(dict.fromkeys([*columns, *config.derived_features]))
     chosen = list(config.features)
     if features:
+        reasons = {name: reason for name in columns if (reason := _columns.reason_by_name(name))}
         references = [name for name in config.references if name not in features]
-        chosen = [
-            *_columns.choose_features(features, available, [name for name in columns if _columns.reason_by_name(name)]),
-            *references,
-        ]
+        chosen = [*_columns.choose_features(features, available, reasons), *references]
     if exclude:
         chosen = _columns.exclude_features(exclude, chosen, available)
     return make_config(**{**config.model_dump(), "features": chosen})

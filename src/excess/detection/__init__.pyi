@@ -1,9 +1,9 @@
-from ._diagnostics import FeatureHistogram as FeatureHistogram
-from ._diagnostics import SkyMap as SkyMap
 from ._diagnostics import Verdict as Verdict
 from ._diagnostics import WarningSign as WarningSign
 from ._diagnostics import assess_models as assess_models
-from ._diagnostics import map_sky as map_sky
+from ._histograms import FeatureHistogram as FeatureHistogram
+from ._histograms import SkyMap as SkyMap
+from ._histograms import map_sky as map_sky
 from ._result import DetectionBins as DetectionBins
 from ._result import Exposure as Exposure
 from ._result import Fold as Fold

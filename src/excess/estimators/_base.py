@@ -27,7 +27,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, has_
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import MismatchError
-from excess._utils.rng import LARGEST_FACTOR, row_hashes
+from excess._utils.rng import LARGEST_FACTOR, NO_SKETCH, row_hashes, sketch_rows
 from excess.estimators._forest.ensemble import Bag
 from excess.estimators._model_file import save as save_model
 from excess.stats._significance import OnOffCounts
@@ -801,6 +801,7 @@ class TunedState(NamedTuple):
 
     curve: ThresholdCurve
     calibration: SignalCalibration
+    sketch: NDArray[np.uint64]  # hashes of some training events
 
 
 class OnOffMixin:
@@ -810,13 +811,14 @@ class OnOffMixin:
     curve_: ThresholdCurve
     calibration_: SignalCalibration
     classes_: NDArray[Any]
+    training_sketch_: NDArray[np.uint64] = NO_SKETCH
     has_own_threshold = True  # which is tuned; `cross_val_detect` tunes that of classifiers without
     _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
     _has_out_of_bag_scores = False
     _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for
 
     def _get_tuned(self) -> TunedState:
-        return TunedState(self.curve_, self.calibration_)
+        return TunedState(self.curve_, self.calibration_, self.training_sketch_)
 
     @property
     def tuned_counts_(self) -> OnOffCounts:
@@ -921,6 +923,7 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
         """Return events, which of them are On, and the two classes."""
         events, labels = self._validate(X, checks.as_binary_target(y), ensure_min_samples=2)
         classes = np.array(checks.binary_classes(labels))
+        self.training_sketch_ = sketch_rows(events)
         return events, np.asarray(labels == classes[1]), classes
 
     def _validate(self, *events: Any, **options: Any) -> Any:

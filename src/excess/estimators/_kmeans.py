@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,7 @@ MAX_LLOYD_EVENTS = 100_000  # events up to which ``algorithm="auto"`` lets every
 _BATCH = 8192
 _FEW = 256
 _JOINED = ("centers", "n_on", "n_off", "fraction", "values")
+_PROCESS = os.getpid()  # a forked process has another number
 _find_thread_pools = cache(ThreadpoolController)  # it takes longer than to score a few events
 
 
@@ -43,8 +45,10 @@ class ClusterCells:
         """Return the nearest centre of each event."""
         if len(X) == 0:
             return np.zeros(0, dtype=np.int64)
-        # to start threads takes longer than to compare a few events
-        with use_one_thread("openmp") if len(X) <= _FEW else nullcontext():
+        # to start threads takes longer than to compare a few events; and in a forked process OpenMP waits without end
+        # for threads that the fork has left behind, where scikit-learn uses it at all: with a single feature
+        one = len(X) <= _FEW or os.getpid() != _PROCESS
+        with use_one_thread("openmp") if one else nullcontext():
             return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
 
     def score(self, X: FloatArray) -> FloatArray:

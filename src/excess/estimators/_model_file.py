@@ -45,6 +45,7 @@ from sklearn.utils.validation import check_is_fitted
 from excess._utils import files
 from excess._utils.checks import as_scalar_alpha, as_threshold, binary_classes, kind_of_file
 from excess._utils.errors import first_line
+from excess._utils.rng import NO_SKETCH
 from excess._utils.version import __version__
 
 _logger = logging.getLogger("excess")
@@ -243,6 +244,8 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "attributes": {name: _as_number(value) for name, value in numbers.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
+    if categories := getattr(model, "_categories", None):
+        header["categories"] = as_json({str(number): values for number, values in categories.items()}, "categories")
     if tuned:
         arrays |= to_state(model._get_tuned())[1]
     _write(Path(path), json.dumps(header, allow_nan=False), arrays)
@@ -259,7 +262,8 @@ def load(path: PathLike) -> Any:
     Returns
     -------
     estimator
-        Fitted, of the class and with the parameters that were saved. It lacks ``oob_decision_function_``.
+        Fitted, of the class and with the parameters that were saved, except ``n_jobs``, which has its default. It lacks
+        ``oob_decision_function_``.
 
     Raises
     ------
@@ -422,6 +426,8 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
     """Make the estimator that a file describes."""
     n_features, names, alpha = header["n_features"], header["feature_names"], header["alpha"]
     classes = _restore_classes(header["classes"], header["classes_dtype"])
+    if _is_tuned(estimator):  # files of older releases have none
+        arrays.setdefault("sketch", NO_SKETCH)
     stored = StoredState(header["attributes"], arrays, n_features, alpha)
     kind = get_type_hints(estimator._get_state)["return"]
     if not _is_tuned(estimator):
@@ -433,18 +439,27 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
         return model
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
     ensure(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
-    # a parameter that an older release did not have yet takes its default
-    model = estimator(**header["parameters"])
+    # a parameter that an older release did not have yet takes its default; how many threads are started is not for the
+    # file to decide
+    model = estimator(**{name: value for name, value in header["parameters"].items() if name != "n_jobs"})
     ensure(n_features >= 1, f"n_features is {n_features}")
     model.n_features_in_, model.classes_ = n_features, classes
     if names is not None:
         known = len(names) == n_features and all(type(name) is str for name in names)
         ensure(known, f"feature_names are not {n_features} texts")
         model.feature_names_in_ = np.array(names, dtype=object)
+    if (categories := header.get("categories")) is not None:
+        ensure(hasattr(model, "_categories") and isinstance(categories, dict), "its categories are not those of trees")
+        numbers = [own == str(int(own)) and 0 <= int(own) < n_features for own in categories]
+        scalar = [type(own) in (str, int, float, bool) for values in categories.values() for own in values]
+        differ = [type(values) is list and len(set(values)) == len(values) for values in categories.values()]
+        ensure(all(numbers) and all(differ) and all(scalar), "its categories are not those of its features")
+        model._categories = {int(own): values for own, values in categories.items()}
     ensure(alpha is not None and header["threshold"] is not None, "it has no alpha or no threshold")
     as_scalar_alpha(alpha)
     model.threshold_ = as_threshold("threshold", header["threshold"])
-    model.curve_, model.calibration_ = curve, _ = stored.take(get_type_hints(estimator._get_tuned)["return"])
+    tuned = stored.take(get_type_hints(estimator._get_tuned)["return"])
+    model.curve_, model.calibration_, model.training_sketch_ = curve, *_ = tuned
     columns = (curve.thresholds, curve.significance, curve.n_on, curve.n_off)
     ensure({len(own) for own in columns} == {len(curve.scores) + 1}, "the columns of its curve have different lengths")
     model._set_state(stored.take(kind))
@@ -480,7 +495,7 @@ def _parse_header(text: str) -> dict[str, Any]:
         if isinstance(header[name], dict):
             header[name] = {key: _parse_number(value) for key, value in header[name].items()}
     header["threshold"] = _parse_number(header["threshold"])
-    unknown = [name for name in header if name not in _FIELDS and name != "format_version"]
+    unknown = [name for name in header if name not in (*_FIELDS, "format_version", "categories")]
     ensure(not unknown, f"has a header with {len(unknown):,} entries that are not known, such as {unknown[:1]!r:.40}")
     wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
     ensure(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")

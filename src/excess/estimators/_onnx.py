@@ -704,6 +704,8 @@ def add_score(model: Any, graph: _Graph, events: _Matrix) -> str:
 @add_score.register
 def _(model: BaseOnOffTrees, graph: _Graph, events: _Matrix) -> str:
     """Return the mean over trees of the value of an event's leaf."""
+    if model._categories:
+        raise TypeError("a model of categories cannot be exported to ONNX; encode them as numbers before the fit")
     return _add_mean(model._trees, graph, events)
 
 

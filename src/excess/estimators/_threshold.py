@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.rng import sketch_rows
 from excess.estimators import _base
 from excess.estimators._base import OnOffMixin, store_parameters
 from excess.estimators._boosting import BoostedClassifier
@@ -90,6 +91,7 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
         known = _base.as_groups(groups, y=labels)
         classes = np.array(checks.binary_classes(labels))
         on = np.asarray(labels == classes[1])
+        self.training_sketch_ = sketch_rows(X)
         return TrainingEvents(X, labels, classes, on, known, _base.counted_weights(sample_weight, on))
 
     def _validated(self, X: Any, *, reset: bool) -> Any:

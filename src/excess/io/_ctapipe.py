@@ -268,9 +268,10 @@ def origin(path: Path) -> Origin:
     layout = read_layout(path)
     with _files.open_hdf5(path) as file:
         telescope = _telescope(file)
-        pointing, level = _ctapipe_layout.array_pointing(file), _ctapipe_layout.data_level(file)
+        pointing = _ctapipe_layout.array_pointing(file)
+        level = _ctapipe_layout.data_level(file)
         simulated = _files.stored_node(file, _ctapipe_layout.SHOWER) is not None or (
-            _ctapipe_layout.text_of(file.attrs.get("CTA PROCESS TYPE", "")).lower() == "simulation"
+            _ctapipe_layout.text_of(_files.read_attribute(file, "CTA PROCESS TYPE")).lower() == "simulation"
         )
         location = _location(file) or (None if telescope is None else telescope.location)
     derived = []
@@ -397,17 +398,18 @@ def _directions(layout: Layout) -> dict[str, Direction]:
 
 def _telescope(file: Any) -> Telescope | None:
     """Return the site or the array, from the metadata of the file."""
-    attributes = dict(getattr(_files.stored_node(file, _ctapipe_layout.TELESCOPES), "attrs", {}))
-    given = [_ctapipe_layout.text_of(file.attrs.get(f"CTA INSTRUMENT {key}", "")) for key in ("SITE", "ID")]
-    given += [_ctapipe_layout.text_of(attributes.get(key, "")) for key in ("SUBARRAY", "name")]
+    table = _files.stored_node(file, _ctapipe_layout.TELESCOPES)
+    given = [_ctapipe_layout.text_of(_files.read_attribute(file, f"CTA INSTRUMENT {key}")) for key in ("SITE", "ID")]
+    if table is not None:
+        given += [_ctapipe_layout.text_of(_files.read_attribute(table, key)) for key in ("SUBARRAY", "name")]
     found = [telescope for telescope in map(_coordinates.find_telescope, given) if telescope is not None]
     return next((telescope for telescope in found if telescope.location is not None), found[0] if found else None)
 
 
 def _location(file: Any) -> Location | None:
     node = _files.stored_node(file, _ctapipe_layout.TELESCOPES)
-    values = [] if node is None else [node.attrs.get(f"reference_itrs_{axis}") for axis in "xyz"]
-    if len(values) < 3 or any(value is None for value in values):
+    values = [None if node is None else _files.read_attribute(node, f"reference_itrs_{axis}", None) for axis in "xyz"]
+    if any(value is None for value in values):
         return None
     found = Location.from_geocentric(*(float(value) for value in values if value is not None))
     # ctapipe writes a place on the equator where the location is not known

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError, require
+from excess.io import _files
 from excess.io._coordinates import DAY, UNIX_EPOCH, Derivation
 from excess.io._files import as_native, check_columns, check_sizes, open_hdf5, stored_names, stored_node, stored_table
 from excess.io._images import N_TELESCOPES, ShowerColumn, shower_columns
@@ -143,7 +144,7 @@ def open_table(file: Any, inside: str) -> StoredTable:
     check_sizes(Path(file.filename), [dataset])
     check_columns(Path(file.filename), len(types.names))
     # reading an attribute takes as long as reading hundreds of rows, and PyTables writes several for each column
-    attributes = {name: dataset.attrs[name] for name in dataset.attrs if name.endswith(_ATTRIBUTES)}
+    attributes = {name: _files.read_attribute(dataset, name) for name in dataset.attrs if name.endswith(_ATTRIBUTES)}
     fields = {}
     for position, name in enumerate(types.names):
         # PyTables keeps booleans as bit fields, which h5py takes for integers.

@@ -27,7 +27,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import EventFileError, prefix_errors
-from excess._utils.rng import LARGEST_FACTOR, row_hashes
+from excess._utils.rng import LARGEST_FACTOR, N_SKETCHED, row_hashes, sketch_rows
 from excess._utils.threads import progress_bar, read_ahead
 from excess.config._model import NO_GROUPS, AnalysisConfig
 from excess.dataset._build import Pipeline
@@ -252,6 +252,8 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
 def _check_chunk(X: Any, y: Any, groups: Any, sample_weight: Any, source: str) -> CheckedChunk:
     labels = checks.as_labels(column_or_1d(y, warn=True))
     blank = OnOffForestClassifier()
+    if any(getattr(dtype, "name", "") == "category" for dtype in getattr(X, "dtypes", ())):
+        raise TypeError("X of a chunk must have numbers, not categories, whose order is not known before all chunks")
     try:
         floats = validate_data(blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     except (ValueError, TypeError) as error:
@@ -377,6 +379,10 @@ class Survey:
         except TypeError as error:
             raise ValueError("y mixes labels that cannot be ordered") from error
         return np.array(checks.binary_classes(checks.as_binary_target(labels)))
+
+    def sketch(self) -> NDArray[np.uint64]:
+        """Return the hashes of some events, the same as of all events in memory."""
+        return sketch_rows(self.sample[np.argsort(self.hashes)[:N_SKETCHED]])
 
     def group_names(self) -> list[Any]:
         """Return the groups in order; none where there are fewer than two, because a single one cannot be left out."""

@@ -591,6 +591,7 @@ def fit_forest(
     with open_executor(executor, threads) as executor:
         survey, rows = survey_events(executor, partitions, estimator.max_bins, shown=plan.verbose)
         classes, edges, groups, weights = survey.classes(), survey.edges(), survey.group_names(), survey.weight_sums()
+        forest.training_sketch_ = survey.sketch()
         n_events, n_on = survey.n_rows, survey.labels[classes[1].item()]
         if not 2 <= n_events <= MAX_EVENTS:
             raise ValueError(f"chunks hold {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")

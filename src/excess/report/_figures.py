@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excess._utils.checks import FloatArray, as_choice, as_int, as_threshold
-from excess.detection._diagnostics import FeatureHistogram, OnOffBins
+from excess.detection._histograms import FeatureHistogram, OnOffBins
 from excess.detection._null_test import NullTest
 from excess.detection._result import Detection
 from excess.detection._simulation_check import FeatureComparison, SimulationAgreement

@@ -21,7 +21,8 @@ from excess._utils.checks import FloatArray, number_groups
 from excess._utils.errors import require
 from excess._utils.files import prepare_folder, write_text
 from excess._utils.version import versions
-from excess.detection._diagnostics import FeatureHistogram, SkyMap, assess_models
+from excess.detection._diagnostics import assess_models
+from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import Detection, Outcome, count_cuts
 from excess.detection._result import models_table as compare_models

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_choice, number_groups
-from excess.detection._diagnostics import FeatureHistogram
+from excess.detection._histograms import FeatureHistogram
 from excess.detection._result import LONGEST_PAUSE, Detection, count_cuts, count_events
 from excess.stats._likelihood import compute_likelihood
 from excess.stats._significance import OnOffCounts, li_ma_significance
