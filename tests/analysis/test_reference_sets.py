@@ -57,7 +57,7 @@ def test_a_hybrid_of_your_own_sees_the_columns_and_others_do_not(table, observat
 
 
 def test_a_cut_on_a_column_has_one_threshold_for_all_bins(table):
-    settings = {"references": ["gammaness"], "bins": "log_size:5"}
+    settings = {"references": ["gammaness"], "bins": "log_size:2"}
     run = detect(OnOffDataset.from_files(table, CONFIG, **settings), "li-ma-tree", null_tests=False)
     assert list(run.detections) == ["li-ma-tree", "gammaness"]
     assert [len(found.folds[0].bins) for found in run.detections.values()] == [2, 0]
