@@ -592,7 +592,9 @@ def _bins_option(what: str) -> Any:
 
 
 def efficiency(
-    model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
+    model: Annotated[
+        Path, typer.Argument(help="Model file of 'excess train', or output folder of 'excess detect --write-events'.")
+    ],
     files: Annotated[list[Path], typer.Argument(help="Files of simulated gammas.")],
     output: Annotated[
         Path | None,
@@ -619,9 +621,17 @@ def efficiency(
         list[Path] | None,
         typer.Option(
             help="FITS file with an effective area; a copy with that area times the efficiency is written to the "
-            "output folder. May be given several times."
+            "output folder, with its selected events if they are scored. May be given several times."
         ),
     ] = None,
+    event_types: Annotated[
+        int,
+        typer.Option(
+            help="Event types: quantiles of the probability of signal of the gammas, the most signal-like first; "
+            "--aeff then writes events and area of each to the folders type_1, type_2 and so on.",
+            min=0,
+        ),
+    ] = 0,
     of: Annotated[
         str,
         typer.Option(
@@ -646,18 +656,19 @@ def efficiency(
                 "output folder each",
                 param_hint="--aeff",
             )
-    trained = analysis.load_model(model, n_jobs=jobs)
+    trained = analysis.load_models(model, n_jobs=jobs)
     claimed = (
         nullcontext()
         if output is None
         else analysis.claim_efficiency_folder(
-            output, trained, files, areas=aeff or [], plots=_plots(pdf), overwrite=overwrite
+            output, trained, files, areas=aeff or [], event_types=event_types, plots=_plots(pdf), overwrite=overwrite
         )
     )
     with claimed:
         found = analysis.efficiency(
             trained,
             files,
+            event_types=event_types,
             energy=energy,
             zenith=zenith,
             weights=weights,
