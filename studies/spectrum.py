@@ -86,8 +86,9 @@ def main() -> None:
         pull = (values - truth) / errors
         mean = [np.mean(np.array(every[other])[:, [1, 3]] / errors, axis=0) for other in ("half", "best cut")]
         print(
-            f"{name:12}truth within errors: {(abs(pull) < 1).sum(axis=0)} of {len(rows)}; pull {pull.mean(axis=0).round(2)}"
-            f" +- {pull.std(axis=0).round(2)}; error of half / own {mean[0].round(2)}, of best cut / own {mean[1].round(3)}"
+            f"{name:12}truth within errors: {(abs(pull) < 1).sum(axis=0)} of {len(rows)}; "
+            f"pull {pull.mean(axis=0).round(2)} +- {pull.std(axis=0).round(2)}; "
+            f"error of half / own {mean[0].round(2)}, of best cut / own {mean[1].round(3)}"
         )
 
 

@@ -151,9 +151,9 @@ scored = [one.path for one in found.write_events(folder / "scored").values()]
 # %%
 # Efficiency, and effective areas of the selection
 # ------------------------------------------------
-# On the command line: ``excess efficiency detection gammas.parquet -o selected --of quality --aeff scored/run_100.fits
-# --aeff ...``. Each fold has its own model, threshold and efficiency. A copy of a run contains the events that the model
-# of its fold selects, and the effective area times the efficiency of that model.
+# On the command line: ``excess efficiency detection gammas.parquet -o selected --aeff scored/run_100.fits --aeff ...``.
+# Each fold has its own model, threshold and efficiency. A copy of a run contains the events that the model of its fold
+# selects, and the effective area times the efficiency of that model.
 cut = efficiency(found.fold_models, gammas)
 print([f"{one.mean().value:.3f}" for one in cut.folds])
 (folder / "selected").mkdir()
