@@ -18,7 +18,7 @@ from excess._utils.errors import ArgumentError, EventFileError, MismatchError, p
 from excess._utils.threads import progress_bar
 from excess.analysis._apply import FoldModels, TrainedModel, load_model
 from excess.analysis._models import make_model, without_run_settings
-from excess.analysis._results import Run, describe_run
+from excess.analysis._results import Run, describe_observation, describe_run
 from excess.config._model import AnalysisConfig, to_features
 from excess.dataset._dataset import OnOffDataset as OnOffDataset
 from excess.dataset._simulate import simulate_labelled, simulate_observation
@@ -258,7 +258,7 @@ def detect(
         forward={name: forward[name] for name in asked if name in forward},
         null_tests={name: tests[name] for name in asked if name in tests},
         no_forward=no_forward,
-        observed=observation.summary(),
+        observed={**observation.summary(), "header": describe_observation(observation)},
         record=describe_run(command, seed, files, options, title),
         config=observation.config.to_yaml(),
         events=wide.events_frame(),

@@ -6,6 +6,7 @@ import faulthandler
 import inspect
 import logging
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -269,11 +270,16 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     )
 
 
+_given: list[str] = []
+"""The arguments of the command that is running."""
+
+
 def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) -> None:
     """Write a run and its report, and print it as a table or as JSON."""
     if found.no_forward:
         out.say(f"No forward significance: {found.no_forward}", run.as_json)
     look = ""
+    found.record["command_line"] = shlex.join(["excess", *_given])
     if output is not None:
         try:
             found.write(output, report=True, overwrite=run.overwrite)
@@ -759,6 +765,7 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
 def _run(words: list[str], received: list[int]) -> int:
     """Run a command and return its exit code; unexpected errors are raised with --debug."""
     debug = "--debug" in words
+    _given[:] = words
     try:
         if debug:
             logging.basicConfig(format="%(name)s: %(message)s")

@@ -522,6 +522,22 @@ def write_efficiency(
         write_hdus(temporary, [fits.PrimaryHDU(), hdu], compressed=path.suffix.lower() == ".gz")
 
 
+def write_sky_map(path: Path, images: Mapping[str, FloatArray], center: tuple[float, float], step: float) -> None:
+    """Write images around a position, whose rows go to the north and columns to the east, with world coordinates."""
+    fits = require("astropy.io.fits", "writing FITS")
+    hdus = [fits.PrimaryHDU()]
+    for name, values in images.items():
+        # angles to the centre are kept, which is the projection ARC; east is on the left, as in images of the sky
+        hdus.append(fits.ImageHDU(values[:, ::-1].astype(np.float32), name=name))
+        middle = (len(values) + 1) / 2
+        for axis, kind, at, change in ((1, "RA---ARC", center[0], -step), (2, "DEC--ARC", center[1], step)):
+            cards = {"CTYPE": kind, "CRVAL": at, "CRPIX": middle, "CDELT": change, "CUNIT": "deg"}
+            hdus[-1].header.update({f"{key}{axis}": value for key, value in cards.items()})
+        hdus[-1].header["RADESYS"] = "ICRS"
+    with wrap_errors(path, "writing FITS"):
+        write_hdus(path, hdus, compressed=False)
+
+
 def read_event_columns(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Return columns of the table of events as they are, by the names of this package; those that there are."""
     with wrap_errors(path, "reading FITS"), open_fits(path) as hdus:
