@@ -206,6 +206,10 @@ def print_efficiency(found: Efficiency) -> None:
         f"Selected of all simulated gammas: {found.mean('all')}; of those that pass the quality cuts: "
         f"{found.mean('quality')}; for the simulated spectrum."
     )
+    for name, parts in (("Folds", found.folds), ("Event types", found.types)):
+        if parts:
+            values = ", ".join(f"{one.mean('quality').value:.3f}" for one in parts)
+            console.print(f"{name}, of those that pass the quality cuts: {values}.")
     if found.n_outside:
         console.print(f"{found.n_outside:,} simulated gammas are in no bin.")
 
