@@ -174,16 +174,9 @@ def detect(
 
     shared: dict[str, Any] = {
         "alpha_error": observation.config.regions.alpha_error if alpha_error is None else alpha_error,
-        "groups": wide.groups,
-        "time": wide.time,
-        "runs": wide.run_labels,
-        "direction": wide.direction,
-        "random_state": seed,
-        "verbose": int(verbose),
-        "cv": folds,
-        "strategy": strategy,
-        "statistic": statistic,
-        "n_repeats": repeats,
+        **{"groups": wide.groups, "time": wide.time, "runs": wide.run_labels, "direction": wide.direction},
+        **{"random_state": seed, "verbose": int(verbose)},
+        **{"cv": folds, "strategy": strategy, "statistic": statistic, "n_repeats": repeats},
     }
     applied = dict(zip(applied_names, trained, strict=True))
     found = {
@@ -381,18 +374,11 @@ def detect_with(
 ) -> Detection:
     """Judge the events of an observation by a model that was trained on others."""
     nearby = observation.nearby
-    return holdout_detect(
-        trained.model,
-        observation.frame,
-        observation.on,
-        alpha=observation.exposure_ratio,
-        alpha_error=alpha_error,
-        groups=observation.groups,
-        observations=observation.observations,
-        nearby=None if nearby is None else (observation.to_frame(nearby.X), nearby.groups),
-        direction=observation.direction,
-        statistic=statistic,
-    )
+    settings: dict[str, Any] = {name: getattr(observation, name) for name in ("groups", "observations", "direction")}
+    if nearby is not None:
+        settings["nearby"] = (observation.to_frame(nearby.X), nearby.groups)
+    settings |= {"alpha": observation.exposure_ratio, "alpha_error": alpha_error, "statistic": statistic}
+    return holdout_detect(trained.model, observation.frame, observation.on, **settings)
 
 
 def demo(

@@ -18,6 +18,7 @@ from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, MismatchError, missing_column, nearest
+from excess.io._files import read_catalogue
 from excess.io._images import NAMED_ONLY, origin_of
 
 logger = logging.getLogger("excess.config")
@@ -246,26 +247,11 @@ def inputs_of_derived(derived: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-TRUE_ENERGY = {
-    "true_energy": "true_energy",
-    "mc_energy": "mc_energy",
-    "corsika_event_header_total_energy": "corsika_event_header_total_energy / 1000",
-    "corsika_evt_header_total_energy": "corsika_evt_header_total_energy / 1000",
-    "ceres_event_basic_energy": "ceres_event_basic_energy / 1000",
-}
-"""True energy in TeV by the column it is computed from; the first that a file has is taken."""
-TRUE_ZENITH = {
-    "true_zenith": "true_zenith",
-    "true_alt": "90 - true_alt",
-    "mc_alt": "90 - mc_alt * 180 / pi",
-    "corsika_event_header_zd": "corsika_event_header_zd * 180 / pi",
-    "corsika_evt_header_zd": "corsika_evt_header_zd * 180 / pi",
-    "ceres_event_basic_theta": "ceres_event_basic_theta * 180 / pi",
-    "ceres_source_zd": "ceres_source_zd",
-    "source_position_zd": "source_position_zd",
-    "pointing_position_zd": "pointing_position_zd",
-}
-"""Zenith distance in deg by the column it is computed from; FACT and lstchain have angles in rad."""
+TRUE_ENERGY, TRUE_ZENITH = (
+    {row["column"]: row["expression"] for row in read_catalogue("truth.csv", "excess.config") if row["quantity"] == own}
+    for own in ("energy", "zenith")
+)
+"""True energy in TeV and zenith distance in deg by the column they are computed from."""
 
 
 def energy_expression(columns: Iterable[str], given: str | None = None) -> str:
@@ -351,19 +337,7 @@ _MAX_MISSING = 0.2  # share of events without a value from which a column is no 
 _MIN_EVENTS = 20  # events in a sample from which its values say something about a column
 _MAX_COMPARED = 4_000  # events that are compared to find copies of columns
 _COPY = 1 - 1e-6  # correlation of values and of ranks from which a column is a copy of another one
-_RULES = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason)
-    for pattern, reason in (
-        (r"(.*_)?psi(_.*)?|delta", "it is the orientation of the image, which points to where the event came from"),
-        (r"(.*_)?core_?[xy](_.*)?|(.*_)?tel_pos_.*|(.*_)?tilted_core_.*", "it is a position on the ground"),
-        (r"(.*_)?disp_(dx|dy|angle|sign)(_.*)?", "it is a direction in the camera"),
-        (r"(.*_)?(alt|az|ra|dec)_(uncert|uncertainty|err|error)", "it is the error of a direction"),
-        (r"reco_type|(.*_)?particle_type", "it is the output of a classifier, which may know the position"),
-        (r"(.*_)?(event_type|trigger_type|calibration_id|event_quality)", "it is a type, not a measurement"),
-        (r"(.*_)?(is_valid|is_good_event|quality_flag)|in_gti", "it is a flag, not a measurement"),
-        (r"(.*_)?weights?|psr_?j?\d{4}.*|[34]fgl.*", "it is a weight"),
-    )
-)
+_RULES = {row["pattern"]: row["reason"] for row in read_catalogue("columns.csv", "excess.config")}
 _TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
 _ENERGY = (  # the best first
     *("energy", "reco_energy", "gamma_energy_prediction"),
@@ -391,7 +365,7 @@ def energy_column(columns: tuple[str, ...]) -> str | None:
 
 def reason_by_name(name: str) -> str | None:
     """Return why a column is no feature by its name, None if it may be one."""
-    return origin_of(name) or next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)
+    return origin_of(name) or next((_RULES[one] for one in _RULES if re.fullmatch(one, name, re.IGNORECASE)), None)
 
 
 def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> str | None:

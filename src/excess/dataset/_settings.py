@@ -564,13 +564,8 @@ def propose_config(
     column, grouping = _groups(found, groups)
     config, usual = None, False
     if chosen:
-        config = _model.make_config(
-            features=tuple(chosen),
-            derived_features=derived,
-            quality_cuts=_cuts(preset, found, derived),
-            groups=column,
-            regions=chosen_regions,
-        )
+        settings = {"derived_features": derived, "quality_cuts": _cuts(preset, found, derived), "groups": column}
+        config = _model.make_config(features=tuple(chosen), **settings, regions=chosen_regions)
         usual = preset.fixed and obstacle is None and not regions and config == AnalysisConfig(regions=chosen_regions)
     return Proposal(
         config=config,
