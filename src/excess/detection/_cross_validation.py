@@ -120,7 +120,7 @@ def cross_val_detect(
         not depend on the label.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
-        in turn, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
+        in turn, more than 20 merged into 20 folds, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
         of consecutive blocks of events, by default 20.
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
