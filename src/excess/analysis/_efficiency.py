@@ -509,7 +509,7 @@ class _Tally:
 
     def result(self, about: tuple[Any, ...], bin_column: str) -> Efficiency:
         """Return the efficiency, with that of each event type."""
-        found = Efficiency(self.counted, *about, model_bins=self.by_bin, model_bin_column=bin_column)
+        found = replace(Efficiency(self.counted, *about), model_bins=self.by_bin, model_bin_column=bin_column)
         if not self.n_types:
             return found
         zenith, energy, weight, probability = (np.concatenate(own) for own in zip(*self.kept, strict=True))
@@ -657,7 +657,9 @@ def _files_in(
 ) -> list[Path]:
     """Return what an efficiency is written to."""
     tables = [_TABLE, *([_BIN_TABLE] if has_bins else []), *([_FOLD_TABLE] if has_parts else [])]
-    return [folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots), *map(str, copies))]
+    return [
+        folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots), *map(str, copies))
+    ]
 
 
 @contextmanager
