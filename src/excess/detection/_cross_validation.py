@@ -121,14 +121,13 @@ def cross_val_detect(
         not depend on the label.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
-        in turn, more than 20 merged into 20 folds, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
-        of consecutive blocks of events, by default 20.
+        in turn, where more than 20 are merged into 20 folds; without groups, there are five stratified folds. With
+        ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
         events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
         significances are normally distributed where there is no source; pooled ones scatter more. Where On and Off
-        were observed at different times, blocks are drawn at random. See ``docs/honesty.md`` for which number to
-        quote.
+        were observed at different times, blocks are drawn at random. For a detection, quote the forward value.
     statistic : {"likelihood", "cut"}, default="likelihood"
         The statistic of ``significance`` and ``verdict``, to be declared before the events are looked at; the other one
         is computed as well. ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
