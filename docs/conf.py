@@ -60,14 +60,14 @@ write_keys(HERE / "_keys.md")
 # Links to other projects go by small inventories of the names that are used, so that the build needs no network.
 intersphinx_mapping = write_inventories(HERE / "_ext" / "other_projects.txt", HERE / "_build" / "inventories")
 
-# Tutorials are scripts that are run. Those whose data is not there are left out, and the page of tutorials says so.
+# Tutorials are scripts that are run. Those whose data are missing are left out and listed on the page of tutorials.
 DATA = Path(os.environ.get("EXCESS_DATA", HERE.parent.parent / "shared" / "data"))
 os.environ["EXCESS_DATA"] = str(DATA)
-TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco", "noisy_labels": "imblearn"}
+TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco"}
 left_out = [name for name, folder in TUTORIAL_DATA.items() if not (DATA / folder).is_dir()]
 _words = ", ".join(f"{name} (needs `{TUTORIAL_DATA[name]}`)" for name in left_out)
 myst_substitutions = {
-    "left_out": f"Left out of this build, because their data was not there: {_words}." if left_out else ""
+    "left_out": f"Not in this build, because their data were not found: {_words}." if left_out else ""
 }
 if left_out:
     logging.getLogger("sphinx").info("tutorials left out, because EXCESS_DATA has no data for them: %s", _words)

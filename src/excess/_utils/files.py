@@ -113,10 +113,12 @@ def _take_places(temporary: Path, folder: Path, names: Sequence[str]) -> None:
     (temporary / _REPLACED).mkdir()
     for name in reversed(names):
         if os.path.lexists(folder / name):
+            (temporary / _REPLACED / name).parent.mkdir(parents=True, exist_ok=True)  # of names with a folder
             (folder / name).rename(temporary / _REPLACED / name)
     (temporary / _TAKING).touch()
     for name in names:
         if (temporary / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
             (temporary / name).rename(folder / name)
 
 

@@ -19,7 +19,7 @@ from excess._utils.errors import ArgumentError, EventFileError, MismatchError, p
 from excess._utils.threads import progress_bar
 from excess.analysis._apply import FoldModels, TrainedModel, load_model
 from excess.analysis._models import make_model, without_run_settings
-from excess.analysis._results import Run, describe_run
+from excess.analysis._results import Run, describe_observation, describe_run
 from excess.config._model import AnalysisConfig, to_features
 from excess.dataset._dataset import OnOffDataset as OnOffDataset
 from excess.dataset._simulate import simulate_labelled, simulate_observation
@@ -34,6 +34,7 @@ from excess.estimators._hybrid import DROP, OnOffHybridClassifier
 from excess.estimators._model_file import ModelFileError, is_model_file
 from excess.estimators._onnx import OnnxClassifier
 from excess.estimators._random_forest import OnOffForestClassifier
+from excess.estimators._threshold import column_baseline
 from excess.io._reading import describe, read_events
 from excess.stats._likelihood import AlphaError
 
@@ -92,7 +93,7 @@ def detect(
         Where simulated events differ from observed ones is in ``Run.simulation``; see `simulation_agreement`.
     references : sequence of path or TrainedModel, default=()
         Models that were trained on other events, as further references of ``"hybrid"``. Those of the observation, which
-        are columns, are references as well.
+        are columns, are references as well; a cut on each is tuned in the same folds, as a model of its name.
     folds : int or None, default=None
         Number of folds; by default one per group.
     strategy : {"pooled", "forward"}, default="pooled"
@@ -166,6 +167,10 @@ def detect(
         searched[SUPERVISED] = supervised
 
     to_train, searched = with_bins(to_train, observation), with_bins(searched, observation)
+    # cuts on the scores of other analyses, for comparison, where there are folds
+    for column in observation.config.references if to_train else ():
+        name = column if column not in (*searched, *applied_names) else f"cut on {column}"
+        searched[name] = column_baseline(column, random_state=seed)
 
     shared: dict[str, Any] = {
         "alpha_error": observation.config.regions.alpha_error if alpha_error is None else alpha_error,
@@ -224,7 +229,7 @@ def detect(
         forward={name: forward[name] for name in asked if name in forward},
         null_tests={name: tests[name] for name in asked if name in tests},
         no_forward=no_forward,
-        observed=observation.summary(),
+        observed={**observation.summary(), "header": describe_observation(observation)},
         record=describe_run(command, seed, files, options, title),
         config=observation.config.to_yaml(),
         events=wide.events_frame(),
@@ -409,9 +414,9 @@ def demo(
 
 
 def is_hybrid(estimator: BaseEstimator) -> bool:
-    """Return whether an estimator, or one inside it, is a hybrid that needs the columns of references."""
+    """Return whether an estimator, or one inside it, needs the columns of references."""
     parts = (estimator, *estimator.get_params().values())
-    return any(isinstance(part, OnOffHybridClassifier) and part.needs_columns for part in parts)
+    return any(getattr(part, "needs_columns", False) is True for part in parts)
 
 
 def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[str], list[TrainedModel | Path]]:

@@ -6,6 +6,7 @@ import faulthandler
 import inspect
 import logging
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -283,11 +284,16 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     )
 
 
+_given: list[str] = []
+"""The arguments of the command that is running."""
+
+
 def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) -> None:
     """Write a run and its report, and print it as a table or as JSON."""
     if found.no_forward:
         out.say(f"No forward significance: {found.no_forward}", run.as_json)
     look = ""
+    found.record["command_line"] = shlex.join(["excess", *_given])
     if output is not None:
         try:
             found.write(output, report=True, overwrite=run.overwrite)
@@ -606,7 +612,9 @@ def _bins_option(what: str) -> Any:
 
 
 def efficiency(
-    model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
+    model: Annotated[
+        Path, typer.Argument(help="Model file of 'excess train', or output folder of 'excess detect --write-events'.")
+    ],
     files: Annotated[list[Path], typer.Argument(help="Files of simulated gammas.")],
     output: Annotated[
         Path | None,
@@ -633,10 +641,18 @@ def efficiency(
         list[Path] | None,
         typer.Option(
             help="FITS files with an effective area; copies with that area times the efficiency are written to the "
-            "output folder. All files up to the next option.",
+            "output folder, with their selected events if these are scored. All files up to the next option.",
             metavar="FILES...",
         ),
     ] = None,
+    event_types: Annotated[
+        int,
+        typer.Option(
+            help="Event types: quantiles of the probability of signal of the gammas, the most signal-like first; "
+            "--aeff then writes events and area of each to the folders type_1, type_2 and so on.",
+            min=0,
+        ),
+    ] = 0,
     of: Annotated[
         str,
         typer.Option(
@@ -661,18 +677,19 @@ def efficiency(
                 "output folder each",
                 param_hint="--aeff",
             )
-    trained = analysis.load_model(model, n_jobs=jobs)
+    trained = analysis.load_models(model, n_jobs=jobs)
     claimed = (
         nullcontext()
         if output is None
         else analysis.claim_efficiency_folder(
-            output, trained, files, areas=aeff or [], plots=_plots(pdf), overwrite=overwrite
+            output, trained, files, areas=aeff or [], event_types=event_types, plots=_plots(pdf), overwrite=overwrite
         )
     )
     with claimed:
         found = analysis.efficiency(
             trained,
             files,
+            event_types=event_types,
             energy=energy,
             zenith=zenith,
             weights=weights,
@@ -774,6 +791,7 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
 def _run(words: list[str], received: list[int]) -> int:
     """Run a command and return its exit code; unexpected errors are raised with --debug."""
     debug = "--debug" in words
+    _given[:] = words
     try:
         if debug:
             logging.basicConfig(format="%(name)s: %(message)s")

@@ -157,13 +157,13 @@ def _what_to_quote(found: Any, quoted: Any, detected: bool) -> str:
     pooled = ". Pooled values compare models" if found.strategy == "pooled" else ""
     if not detected:
         kind = "" if quoted.strategy == "applied" else f"{quoted.strategy} "
-        return f"{declared}: its {kind}value is {value}{pooled} (docs/honesty.md)."
+        return f"{declared}: its {kind}value is {value}{pooled}."
     if not quoted.quotable:
-        return f"{declared}. Its pooled value compares models; a detection wants a forward value (docs/honesty.md)."
+        return f"{declared}. Its pooled value compares models; a detection wants a forward value."
     kind = "forward " if pooled else ""
     if quoted.strategy == "applied":
         value += ", if the model was chosen before these events were looked at"
-    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled} (docs/honesty.md)."
+    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled}."
 
 
 def _significance_cell(row: Any, statistic: str) -> str:
@@ -206,6 +206,10 @@ def print_efficiency(found: Efficiency) -> None:
         f"Selected of all simulated gammas: {found.mean('all')}; of those that pass the quality cuts: "
         f"{found.mean('quality')}; for the simulated spectrum."
     )
+    for name, parts in (("Folds", found.folds), ("Event types", found.types)):
+        if parts:
+            values = ", ".join(f"{one.mean('quality').value:.3f}" for one in parts)
+            console.print(f"{name}, of those that pass the quality cuts: {values}.")
     if found.n_outside:
         console.print(f"{found.n_outside:,} simulated gammas are in no bin.")
 

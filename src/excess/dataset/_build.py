@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_scalar_alpha
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
+from excess.config._columns import energy_column
 from excess.config._model import NO_GROUPS, AnalysisConfig, to_features
 from excess.dataset import _intervals, _regions, _runs
 from excess.dataset._dataset import Census, OnOffDataset, find_halo, join_chunks, thin_field
@@ -74,7 +75,8 @@ class Pipeline:
         if GOOD_TIME in present:
             wanted.append(GOOD_TIME)
         if self.identify:
-            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS) if name in present]
+            shown = (*_runs.ZENITH_COLUMNS, _runs.ALTITUDE_COLUMN, energy_column(tuple(present)))
+            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS, *shown) if name in present]
             if self._maps(present):
                 wanted += _regions.SKY_COLUMNS
         if self.with_runs:
@@ -170,7 +172,14 @@ class Pipeline:
             return known
         located = all(name in table for name in LOCATION_COLUMNS)
         files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
-        return known.assign(**({"file": files} if located or file else {}), row=rows)
+        more: dict[str, Any] = {"file": files} if located or file else {}
+        energy = energy_column(tuple(map(str, table)))
+        if energy is not None and not energy.startswith("log"):
+            more["energy"] = table[energy]
+        zenith = next((table[name] for name in _runs.ZENITH_COLUMNS if name in table), None)
+        if zenith is None and _runs.ALTITUDE_COLUMN in table:
+            zenith = 90.0 - table[_runs.ALTITUDE_COLUMN]
+        return known.assign(**more, **({} if zenith is None else {"zenith": zenith}), row=rows)
 
     def _theta_in_field(self, table: pd.DataFrame) -> FloatArray:
         """Return the angles in deg to the source, or to its place in the field of view of an Off run."""

@@ -543,7 +543,7 @@ class OnOffDataset:
         drawn = sky[:, 4] < share
         selected = np.concatenate([detection.selected[core], nearby_selected])
         settings = self.config.regions
-        return map_sky(
+        found = map_sky(
             sky[drawn, :2],
             sky[drawn, 2:4],
             selected[drawn],
@@ -553,6 +553,9 @@ class OnOffDataset:
             exclusions=_regions.exclusion_offsets(settings),
             share=share,
         )
+        if found is None or settings.source_ra is None or settings.source_dec is None:
+            return found
+        return replace(found, center=(settings.source_ra, settings.source_dec))
 
     @property
     def bins(self) -> NDArray[np.int64] | None:

@@ -21,6 +21,7 @@ from excess.stats._thresholds import events_curve
 
 CUT = 0.5  # the threshold of all bins, once their scores are moved to it
 _SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the threshold of a bin, against that of all bins
+_MIN_GAIN = 0.25  # in sigma, from which thresholds of bins are better than a common one by more than chance
 _MIN_LABELS = 20  # fewest On events, and Off events, that a bin is tuned on
 
 
@@ -244,7 +245,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
             raise ValueError("the scores of estimator must lie between 0 and 1; give a classifier with predict_proba")
 
         # squared significances of bins add up, so the bins share what may be lost
-        rule = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
+        of_bins = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
         seed = int(random.randint(2**31 - 1))
         score = np.where(known, score, np.nan)
         windows = tuning_windows(number, on & known, ~on & known, len(edges) + 1, enough)
@@ -252,7 +253,9 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         def tune(rows: BoolArray) -> list[tuple[float, Any]]:
             """Return threshold and curve of each bin, and of all bins together, from some events."""
             parts = [rows & (number >= first) & (number <= last) for first, last, _ in windows]
-            return [rule(on[own], score[own], alpha, seed, events.weights_of(own)) for own in (*parts, rows)]
+            rules = [*[of_bins] * len(parts), rule]
+            chosen = zip(rules, (*parts, rows), strict=True)
+            return [one(on[own], score[own], alpha, seed, events.weights_of(own)) for one, own in chosen]
 
         *own_cuts, (common, _) = tune(np.ones(len(on), dtype=np.bool_))
         calibrations = [calibrate(curve) for _, curve in own_cuts]
@@ -289,7 +292,8 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
                 cuts = np.array([blend(threshold, common, share) for threshold, _ in own])
                 selected = ~tuned_on & (score > cuts[number])
                 counts[row] += [weights[selected & on].sum(), weights[selected & ~on].sum()]
-        return _SHARES[int(np.argmax(li_ma_significance(counts[:, 0], counts[:, 1], alpha)))]
+        found = np.asarray(li_ma_significance(counts[:, 0], counts[:, 1], alpha))
+        return _SHARES[int(np.argmax(found))] if found.max() > found[-1] + _MIN_GAIN else _SHARES[-1]
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return scores of Off and On, the *noisy* classes; shape (n_events, 2).

@@ -27,7 +27,10 @@ logger = logging.getLogger("excess.io")
 MAX_IMAGES = 200_000  # images in memory at a time, so that showers with many images need no more than those with few
 PREFERRED = "HillasReconstructor"
 """The algorithm whose directions become sky positions where there are several, as in ctapipe's own tools."""
-CLASSIFICATION = "/dl2/event/subarray/classification"  # the group of ctapipe that holds a table for each classifier
+CLASSIFICATION = "/dl2/event/subarray/particle_type"  # the group of ctapipe that holds a table for each classifier
+_EARLIER = (
+    "/dl2/event/subarray/classification"  # where earlier versions, and ctapipe's writer of single events, have it
+)
 _DESCRIPTIONS = {
     "obs_id": "ID of the observation",
     "event_id": "ID of the event",
@@ -417,16 +420,17 @@ def _location(file: Any) -> Location | None:
 
 
 class CtapipeCopy(CopySink):
-    """A copy that gets the table ``/dl2/event/subarray/classification/<prefix>``."""
+    """A copy that gets the table ``/dl2/event/subarray/particle_type/<prefix>``."""
 
     def check(self, first: pd.DataFrame) -> None:
         """Raise EventFileError if the file has the table already, or no table of triggers that can be read."""
         self._inside = f"{CLASSIFICATION}/{self.copy.prefix}"
         with _files.open_hdf5(self.copy.path) as file:
-            if _files.stored_node(file, self._inside) is not None:
-                raise EventFileError(
-                    f"{self.copy.path}: has a table {self._inside} already, and none is replaced; choose another prefix"
-                )
+            for inside in (self._inside, f"{_EARLIER}/{self.copy.prefix}"):
+                if _files.stored_node(file, inside) is not None:
+                    raise EventFileError(
+                        f"{self.copy.path}: has a table {inside} already, and none is replaced; choose another prefix"
+                    )
             if _files.stored_node(file, TRIGGER) is not None:
                 _files.stored_table(file, TRIGGER)
 

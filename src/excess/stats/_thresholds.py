@@ -212,7 +212,7 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     """Select the cells of a partition that together have the largest significance (Eq. 5 of the paper).
 
     The optimum over all ``2^k`` assignments is a prefix of the cells in descending order of their On fraction, so that
-    sorting and one sweep find it exactly, in O(k log k). The proof is in ``docs/assignment.md``.
+    sorting and one sweep find it exactly, in O(k log k). The proof is in the documentation.
 
     Parameters
     ----------
