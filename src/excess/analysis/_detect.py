@@ -455,7 +455,8 @@ class SimulatedEvents:
         settings = config.without_references()
         parts, files = [], {}
         for kind, given in zip(("gammas", "protons"), simulated, strict=True):
-            paths = _as_paths(given)
+            listed: Any = [given] if isinstance(given, (str, PathLike)) else given
+            paths = () if isinstance(given, pd.DataFrame) else tuple(map(Path, listed))
             where = str(paths[0]) if paths else f"simulated {kind}"
             for path in paths:
                 check_simulated_columns(path, settings.columns_needed())
@@ -490,12 +491,6 @@ def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
             f"{path}: has no {'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}, which features or "
             "quality cuts of the observed events need; simulated events need them as well"
         )
-
-
-def _as_paths(given: Any) -> tuple[Path, ...]:
-    if isinstance(given, pd.DataFrame):
-        return ()
-    return tuple(Path(path) for path in ([given] if isinstance(given, (str, PathLike)) else given))
 
 
 @dataclass(frozen=True, eq=False)

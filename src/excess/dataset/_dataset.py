@@ -391,7 +391,9 @@ class OnOffDataset:
         (True, [0.2, 0.5])
         """
         _check_stack(observations)
-        parts = _with_same_groups(observations)
+        parts = list(observations.values())
+        if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
+            parts = [_with_texts(part) for part in parts]
         alphas = np.concatenate([np.broadcast_to(part.exposure_ratio, len(part.X)) for part in parts])
         region = np.concatenate([part.regions.region for part in parts])
         same_regions = len({part.regions.n_regions for part in parts}) == 1
@@ -454,7 +456,8 @@ class OnOffDataset:
         """Angles to the centre of each event's own region, for the likelihood; None where these are not known."""
         if self.own_theta is None or np.isnan(self.own_theta).any():
             return None
-        energy = next((name for name in self.names if _is_energy(name)), None)
+        energies = (name for name in self.names if name.lower() in _ENERGIES or name.lower().endswith("_energy"))
+        energy = next(energies, None)
         covariate = None
         if energy is not None:
             values = self.X[:, self.names.index(energy)]
@@ -696,10 +699,6 @@ _ENERGIES = ("energy", "reco_energy", "log_energy", "log_reco_energy", "log_size
 """Features with which the point spread function may become narrower, the best first."""
 
 
-def _is_energy(name: str) -> bool:
-    return name.lower() in _ENERGIES or name.lower().endswith("_energy")
-
-
 def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
     """Return the nearby events that are nearest to one region, up to the angle where regions touch.
 
@@ -794,15 +793,8 @@ def _difference(ours: Any, theirs: Any) -> str:
     return ", ".join(texts) or "their order differs"
 
 
-def _with_same_groups(observations: Mapping[str, OnOffDataset]) -> list[OnOffDataset]:
-    """Return observations whose groups are all texts if some are texts and others are numbers."""
-    parts = list(observations.values())
-    if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) < 2:
-        return parts
-    return [_with_texts(part) for part in parts]
-
-
 def _with_texts(part: OnOffDataset) -> OnOffDataset:
+    """Return an observation whose groups are texts, because those of others are."""
     groups = None if part.groups is None else part.groups.astype(str).astype(object)
     return replace(part, groups=groups, nearby=None if part.nearby is None else _with_texts(part.nearby))
 

@@ -306,7 +306,8 @@ def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -
     fixed: dict[str, Any] = {"method": preset.method, "n_regions": preset.n_regions}
     if preset.method == "same_declination":
         return choose(f"{_number_of(preset.n_regions)} of same declination around {around}", **fixed)
-    offsets = _offsets_of(found, position)
+    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
+    offsets, _ = _regions.offset_of_source(*pointing.T, source_ra=position.ra, source_dec=position.dec)
     if len(offsets) and offsets.min() > _regions.LARGEST_OFFSET:
         return choose(
             f"around {position}",
@@ -376,12 +377,6 @@ def _position_of_object(sample: pd.DataFrame, names: list[str]) -> SourcePositio
     if not len(given) or not np.isfinite(given).all() or (np.ptp(given, axis=0) > 0.01).any():
         return None
     return SourcePosition(names[0] if names else "", *given[0].tolist())
-
-
-def _offsets_of(found: Inspection, source: SourcePosition) -> FloatArray:
-    """Return the distances of the source from the pointings in deg; none where these are not known."""
-    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
-    return _regions.offset_of_source(pointing[:, 0], pointing[:, 1], source_ra=source.ra, source_dec=source.dec)[0]
 
 
 def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
