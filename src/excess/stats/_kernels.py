@@ -174,11 +174,9 @@ def sums_at_maximum(m, ratio, alpha, n_on, n_off):
 
 @njit(cache=True, nogil=True)
 def fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors):
-    """Return, for each part of the cells, the factor on alpha with the largest likelihood, by a normal distribution.
-
-    On events have the odds ``m ratio + alpha`` to Off, and ``n / (1 + alpha + k ratio)`` Off events are expected:
-    ``k = m`` for a given signal strength; it differs for a given number of signal events.
-    """
+    """Return, for each part of the cells, the factor on alpha with the largest likelihood, by a normal distribution."""
+    # On events have the odds m ratio + alpha to Off, and n / (1 + alpha + k ratio) Off events are expected: k = m for a
+    # given signal strength; it differs for a given number of signal events
     factors = np.ones(len(errors))
     for part in range(len(errors)):
         d2 = errors[part] ** 2
@@ -218,10 +216,8 @@ def fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors):
 
 @njit(cache=True, nogil=True)
 def profile_derivatives(m, ratio, alpha, n_on, n_off, starts, errors):
-    """Return log-likelihood above that of no signal and the given alpha, and both derivatives by the signal strength.
-
-    The nuisance parameters are at their best values for this signal strength.
-    """
+    """Return log-likelihood above that of no signal and the given alpha, and both derivatives by signal strength."""
+    # the nuisance parameters are at their best values for this signal strength
     factors = fit_nuisances(m, m, ratio, alpha, n_on, n_off, starts, errors)
     value = first = second = 0.0
     for part in range(len(errors)):
@@ -258,11 +254,9 @@ def profile_derivatives(m, ratio, alpha, n_on, n_off, starts, errors):
 
 @njit(cache=True, nogil=True)
 def signal_at(m, k, ratio, alpha, n_on, n_off, starts, errors):
-    """Return the log-likelihood with the Poisson law of all counts, signal events, and the missing balance for k.
-
-    Off events are expected at ``n / (1 + alpha + k ratio)``; where the balance is 0, this is the largest likelihood
-    for the number of signal events, which the Lagrange multiplier ``k / m - 1`` fixes.
-    """
+    """Return the log-likelihood with the Poisson law of all counts, signal events, and the missing balance for k."""
+    # Off events are expected at n / (1 + alpha + k ratio); where the balance is 0, this is the largest likelihood for
+    # the number of signal events, which the Lagrange multiplier k / m - 1 fixes
     factors = fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors)
     value = of_on = expected = growth = 0.0
     for part in range(len(errors)):
