@@ -118,13 +118,13 @@ def wrap_errors(path: Path, doing: str) -> Iterator[None]:
     except MemoryError as error:
         raise MemoryError(f"{path}: {doing} needs more memory than there is") from error
     except OSError as error:
-        raise EventFileError(f"{path}: {doing} failed ({_reason(error)})") from error
+        raise EventFileError(f"{path}: {doing} failed ({first_line(error)})") from error
     except Exception as error:  # with damaged files the libraries raise exceptions of many types
         hint = "; is the file damaged?" if doing.startswith("reading") else ""
-        raise EventFileError(f"{path}: {doing} failed ({_reason(error)}){hint}") from error
+        raise EventFileError(f"{path}: {doing} failed ({first_line(error)}){hint}") from error
 
 
-def _reason(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of the message of an exception, or its type."""
     text = (getattr(error, "strerror", None) or str(error)).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__

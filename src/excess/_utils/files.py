@@ -112,10 +112,12 @@ def _take_places(temporary: Path, folder: Path, names: Sequence[str]) -> None:
     (temporary / _REPLACED).mkdir()
     for name in reversed(names):
         if os.path.lexists(folder / name):
+            (temporary / _REPLACED / name).parent.mkdir(parents=True, exist_ok=True)  # of names with a folder
             (folder / name).rename(temporary / _REPLACED / name)
     (temporary / _TAKING).touch()
     for name in names:
         if (temporary / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
             (temporary / name).rename(folder / name)
 
 
@@ -132,9 +134,8 @@ def prepare_folder(folder: Path) -> Path:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise EventFileError(
-            f"{folder}: cannot be used as output folder: {error.strerror or error}; give another one"
-        ) from error
+        reason = error.strerror or error
+        raise EventFileError(f"{folder}: cannot be used as output folder: {reason}; give another one") from error
     return folder
 
 
@@ -152,9 +153,8 @@ def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator
     try:
         lock.acquire()
     except Timeout as error:
-        raise ValueError(
-            f"{folder}: another run is writing into this folder; wait for it to end, or give another folder"
-        ) from error
+        problem = "another run is writing into this folder"
+        raise ValueError(f"{folder}: {problem}; wait for it to end, or give another folder") from error
     try:
         yield
     finally:
@@ -179,9 +179,8 @@ def check_outputs(
         if output.is_dir():
             raise EventFileError(f"{output}: is a folder, where a file is to be written; give another output")
         if os.path.lexists(output) and not overwrite and not is_own(output):
-            raise EventFileError(
-                f"{output}: is there already, and was not written by this command; give another output, {OR_OVERWRITE}"
-            )
+            problem = "is there already, and was not written by this command"
+            raise EventFileError(f"{output}: {problem}; give another output, {OR_OVERWRITE}")
 
 
 def _names_of(path: Path) -> list[str | tuple[int, int]]:
@@ -209,13 +208,11 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 def has_mark(path: Path, mark: bytes, n_bytes: int) -> bool:
     """Return whether the first bytes of a file have the mark of the software that wrote it."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return mark in file.read(n_bytes)
-    except OSError:
-        return False
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return mark in file.read(n_bytes)
+    return False
 
 
 def as_json(value: Any) -> Any:

@@ -67,15 +67,11 @@ def use_one_thread(user_api: str) -> AbstractContextManager[Any]:
 
 
 def find_cells(
-    X: FloatArray,
-    on: BoolArray,
-    features: NDArray[np.int64],
-    weights: NDArray[np.uint8],
-    n_clusters: int,
-    algorithm: str,
-    seed: int,
+    X: FloatArray, on: BoolArray, features: Any, weights: NDArray[np.uint8], n_clusters: int, algorithm: str, seed: int
 ) -> ClusterCells:
     """Cluster weighted events in some features and count On and Off in each cluster."""
+    if algorithm == "auto":
+        algorithm = "lloyd" if len(X) <= MAX_LLOYD_EVENTS else "mini_batch"
     in_bag = np.flatnonzero(weights)
     events = np.ascontiguousarray(X[np.ix_(in_bag, features)])
     weight = weights[in_bag].astype(np.float64)
@@ -154,8 +150,8 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
     def _set_scale(self, X: NDArray[Any]) -> FloatArray:
         """Find mean and scale of each feature; return scaled events."""
         if len(X) < self.n_clusters:
-            limit = f"the number of events, n_samples={len(X)}"
-            raise ValueError(f"n_clusters must be at most {limit}, got {self.n_clusters}")
+            given = f"n_samples={len(X)}, got {self.n_clusters}"
+            raise ValueError(f"n_clusters must be at most the number of events, {given}")
         spread = X.std(axis=0, dtype=np.float64)
         self._mean = X.mean(axis=0, dtype=np.float64)
         # a constant feature has a spread of a few last digits, which must not be blown up
@@ -244,7 +240,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         alpha, seed = plan
         X = self._set_scale(X)
         features, weights = np.arange(X.shape[1]), np.ones(len(X), dtype=np.uint8)
-        cells = find_cells(X, on, features, weights, self.n_clusters, _algorithm(self.algorithm, len(X)), seed)
+        cells = find_cells(X, on, features, weights, self.n_clusters, self.algorithm, seed)
         number = cells.numbers(X)
 
         def score(train: BoolArray, held_out: BoolArray) -> FloatArray:
@@ -344,7 +340,6 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         alpha, seed, rule, threads = plan
         X = self._set_scale(X)
         n_features = resolve_max_features(self.max_features, X.shape[1])
-        algorithm = _algorithm(self.algorithm, len(X))
 
         def member(number: int) -> tuple[ClusterCells, BoolArray, FloatArray]:
             key = np.uint64(derive_key(seed, number))
@@ -353,7 +348,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
             weights = np.empty(len(X), dtype=np.uint8)
             bootstrap_weights(key, 0, weights)
             start = int(derive_key(key, 2)) % (2**31 - 1)
-            cells = find_cells(X, on, features, weights, self.n_clusters, algorithm, start)
+            cells = find_cells(X, on, features, weights, self.n_clusters, self.algorithm, start)
             if self.output == "assignment":
                 cells = cells.with_votes(alpha)
             out_of_bag = weights == 0
@@ -379,7 +374,3 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
     def _set_state(self, state: _EnsembleState) -> None:  # type: ignore[override]
         super()._set_state(state.clusters)
         self.oob_significance_ = state.oob_significance
-
-
-def _algorithm(name: str, n_events: int) -> str:
-    return name if name != "auto" else "lloyd" if n_events <= MAX_LLOYD_EVENTS else "mini_batch"

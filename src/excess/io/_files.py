@@ -31,10 +31,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._utils.errors import EventFileError, handle_once, require
+from excess._utils.errors import EventFileError as EventFileError
+from excess._utils.errors import handle_once, require
 
-INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})
-"""Columns that only number the rows, as written by table libraries."""
+INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})  # numbers of rows, by libraries
 
 
 def read_catalogue(name: str, package: str = "excess.io") -> list[dict[str, str]]:
