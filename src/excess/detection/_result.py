@@ -827,7 +827,8 @@ class Detection:
         found = {name: outcome.significance for name, outcome in self._several_observations.items()}
         name = max(found, key=lambda one: found[one])
         after = correct_for_trials(found[name], len(found))
-        return f"Best of {len(found)} observations: {name}, {found[name]:.1f} sigma, {after:.1f} after {len(found)} trials."
+        best = f"{name}, {found[name]:.1f} sigma"
+        return f"Best of {len(found)} observations: {best}, {after:.1f} after {len(found)} trials."
 
     @property
     def _strategy_text(self) -> str:
