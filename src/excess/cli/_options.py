@@ -15,6 +15,7 @@ import typer
 from excess._utils.errors import ArgumentError
 
 _LARGEST_SEED = 2**31 - 1
+_LARGEST_CUT = 100
 METHODS = ("reflected", "ring", "same-declination", "angles")
 
 _event_option = partial(typer.Option, rich_help_panel="Events")
@@ -63,6 +64,16 @@ def _check_method(method: str | None) -> str | None:
     return one_of(METHODS)(None if method is None else method.lower().replace("_", "-"))
 
 
+def _check_theta2(given: str | None) -> str | None:
+    try:
+        is_valid = given in (None, "irf") or 0 < float(given or 0) <= _LARGEST_CUT
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise typer.BadParameter(f"must be a number of deg^2 above 0, at most {_LARGEST_CUT}, or irf, got {given!r}")
+    return given
+
+
 def _check_exclusions(given: list[str] | None) -> list[str]:
     if given:
         from excess.analysis import check_exclusion
@@ -91,11 +102,24 @@ Overwrite = Annotated[
 ]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
-_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV"
-Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.")]
+_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV, or folders of them"
+
+
+def _expand_folders(paths: list[Path]) -> list[Path]:
+    if not any(path.is_dir() for path in paths):
+        return paths
+    from excess.analysis import expand_folders
+
+    return expand_folders(paths)
+
+
+Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.", callback=_expand_folders)]
 FilesOrList = Annotated[
     list[Path],
-    typer.Argument(help=f"{_FORMATS}; or one YAML file that lists several observations and the files of each."),
+    typer.Argument(
+        help=f"{_FORMATS}; or one YAML file that lists several observations and the files of each.",
+        callback=_expand_folders,
+    ),
 ]
 Config = Annotated[
     Path | None,
@@ -144,10 +168,25 @@ Exclusions = Annotated[
 ]
 
 
-def region_settings(method: str | None, exclusion: list[str] | None, match: str | None = None) -> dict[str, Any]:
+Theta2 = Annotated[
+    str | None,
+    _event_option(
+        "--theta2",
+        help="Cut on theta^2, the squared radius of a region, in deg^2; or irf, for RAD_MAX of the instrument response "
+        "of FITS files, by energy. In the place of what the configuration says.",
+        metavar="CUT|irf",
+        callback=_check_theta2,
+    ),
+]
+
+
+def region_settings(
+    method: str | None, exclusion: list[str] | None, match: str | None = None, theta2: str | None = None
+) -> dict[str, Any]:
     """Return the settings of regions that are given, by the keys of a configuration."""
     found = {"method": method and method.replace("-", "_"), "exclusion": exclusion, "match": match}
-    return {key: value for key, value in found.items() if value}
+    size = {} if theta2 is None else {"rad_max": True} if theta2 == "irf" else {"theta_squared_cut": float(theta2)}
+    return {key: value for key, value in found.items() if value} | size
 
 
 @dataclass(frozen=True)
@@ -210,6 +249,7 @@ class InputOptions:
     ] = None
     method: RegionMethod = None
     exclusion: Exclusions = None
+    theta2: Theta2 = None
     match: Annotated[
         str | None,
         _event_option(
@@ -234,7 +274,7 @@ class InputOptions:
     @property
     def regions(self) -> dict[str, Any]:
         """Settings of the regions that are given by options, by the keys of a configuration."""
-        found = region_settings(self.method, self.exclusion, self.match)
+        found = region_settings(self.method, self.exclusion, self.match, self.theta2)
         if self.on is None:
             if self.off and _INTERVALS.fullmatch(str(self.off[-1])) and not self.off[-1].exists():
                 raise typer.BadParameter("has intervals, which need those of --on", param_hint="--off")
@@ -317,7 +357,9 @@ class EventOptions(InputOptions):
 class ValidationOptions:
     """How models are validated."""
 
-    folds: Annotated[int | None, _validation_option(help="Number of folds; by default one per group.", min=2)] = None
+    folds: Annotated[
+        int | None, _validation_option(help="Number of folds; by default one per group, at most 20.", min=2)
+    ] = None
     strategy: Annotated[
         str,
         _validation_option(
@@ -404,6 +446,8 @@ _OPTIONS = {
     "n_signal": "signal",
     "null_tests": "null-test",
     "references": "reference",
+    "theta_squared_cut": "theta2",
+    "rad_max": "theta2",
 }
 """Options of arguments that have another name in Python."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,7 +21,7 @@ from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_obse
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
-from excess.detection._diagnostics import FeatureBinning, SkyMap, map_sky
+from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
 from excess.io._coordinates import seconds_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from excess.stats._significance import OnOffCounts
 
 
+_MAX_NAMED = 4  # columns that are named where values are missing
 _MAX_OVERLAP = 0.01  # largest share of events in several regions for the overlap policy "on_first"
 _MAX_OVERLAP_ERROR = 0.3  # largest excess that such events may fake, in units of the statistical error of the excess
 _SHARED = ("features", "derived_features", "quality_cuts", "references")
@@ -41,7 +43,7 @@ Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 @dataclass
 class Census:
-    """Numbers of events: read, inside any region, used as On and Off, in several regions, and without Off region."""
+    """Numbers of events: read, inside any region, used as On and Off, and those that were left out, by reason."""
 
     n_read: int = 0
     n_inside: int = 0
@@ -49,11 +51,14 @@ class Census:
     n_off: int = 0
     n_overlapping: int = 0
     n_without_off: int = 0
+    n_bad_time: int = 0
+    reaches_source: bool = False
+    missing: Mapping[str, int] = field(default_factory=dict)  # events in regions without a value, by column
 
     @property
     def n_outside(self) -> int:
         """Events in no region."""
-        return self.n_read - self.n_inside
+        return self.n_read - self.n_inside - self.n_bad_time
 
     @property
     def n_cut(self) -> int:
@@ -62,8 +67,10 @@ class Census:
 
     def add(self, other: Census) -> None:
         """Add the events of other files."""
-        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off"):
+        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off", "n_bad_time"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.reaches_source |= other.reaches_source
+        self.missing = Counter(self.missing) + Counter(other.missing)
 
     def without(self, region: NDArray[np.int64]) -> Census:
         """Return the census without some used events, given by their regions."""
@@ -89,9 +96,10 @@ class Census:
             needed = "features are not missing"
             if config.references:
                 needed = f"neither features nor the references {', '.join(config.references)} are missing"
+            found = f" ({self.describe_missing()})" if self.missing else ""
             raise EventFileError(
                 f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
-                f"{', '.join(config.quality_cuts)}, and that {needed}"
+                f"{', '.join(config.quality_cuts)}, and that {needed}{found}"
             )
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
             if number == 0 and config.regions.intervals is not None:
@@ -128,6 +136,9 @@ class Census:
         fakes = lost > _MAX_OVERLAP_ERROR * error
         if not fakes and self.n_overlapping <= _MAX_OVERLAP * n_used:
             return
+        if self.n_overlapping == 1:
+            logger.warning("%sone of %d events lies in several regions, and is On", where, self.n_inside)
+            return
         why = (
             f"giving them to On would look like a source, by {lost / error:.1f} sigma"
             if fakes
@@ -141,7 +152,15 @@ class Census:
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and left out."""
-        return f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+        bad = f"{self.n_bad_time:,} outside good time intervals, " if self.n_bad_time else ""
+        text = f"{self.n_read:,} events read, {bad}{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+        return text + (f" ({self.describe_missing()})" if self.missing else "")
+
+    def describe_missing(self) -> str:
+        """Return how many events have no value in which column, the most first."""
+        shown = sorted(self.missing.items(), key=lambda one: -one[1])
+        more = f" and {len(shown) - _MAX_NAMED} more columns" if len(shown) > _MAX_NAMED else ""
+        return "no value: " + ", ".join(f"{name} in {number:,}" for name, number in shown[:_MAX_NAMED]) + more
 
 
 @dataclass(frozen=True, eq=False)
@@ -552,7 +571,7 @@ class OnOffDataset:
         drawn = sky[:, 4] < share
         selected = np.concatenate([detection.selected[core], nearby_selected])
         settings = self.config.regions
-        return map_sky(
+        found = map_sky(
             sky[drawn, :2],
             sky[drawn, 2:4],
             selected[drawn],
@@ -562,6 +581,9 @@ class OnOffDataset:
             exclusions=_regions.exclusion_offsets(settings),
             share=share,
         )
+        if found is None or settings.source_ra is None or settings.source_dec is None:
+            return found
+        return replace(found, center=(settings.source_ra, settings.source_dec))
 
     @property
     def bins(self) -> NDArray[np.int64] | None:
@@ -613,6 +635,8 @@ class OnOffDataset:
             "n_read": self.census.n_read,
             "n_outside": self.census.n_outside,
             "n_cut": self.census.n_cut,
+            "n_bad_time": self.census.n_bad_time,
+            "n_missing": dict(self.census.missing),
             "n_overlapping": self.census.n_overlapping,
             "n_on": counts.n_on,
             "n_off": counts.n_off,
@@ -718,10 +742,13 @@ def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
     """Return the nearby events that are nearest to one region, up to the angle where regions touch.
 
     Half the sum of the angles to the two nearest centres is at least half their distance, so its smallest value is the
-    radius of regions that touch. Exclusions may cover a part of a halo, and none has a halo then.
+    radius of regions that touch. Exclusions may cover a part of a halo, and none has a halo then; nor do regions whose
+    radius depends on energy.
     """
     nearby = dataset.nearby
-    if dataset.theta is None or nearby is None or nearby.near is None or dataset.config.regions.exclusion:
+    if dataset.theta is None or nearby is None or nearby.near is None:
+        return None
+    if dataset.config.regions.exclusion or dataset.config.regions.rad_max:
         return None
     part = nearby.take(nearby.near & np.isfinite(nearby.alphas))
     assert part.theta is not None

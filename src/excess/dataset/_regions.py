@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,11 +18,13 @@ from scipy.special import chdtrc
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.errors import ArgumentError, MismatchError, missing_column
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError, missing_column
 from excess._utils.rng import row_hashes
 from excess.config import _columns
 from excess.config._model import Exclusion, IntervalConfig, RegionConfig, describe_error
-from excess.detection._diagnostics import cluster_pointings
+from excess.detection._histograms import cluster_pointings
+from excess.io._fits import GOOD_TIME, RadMax, read_rad_max
+from excess.io._reading import recognise
 from excess.stats._significance import OnOffCounts
 
 _P_OF_CHANCE = 0.05  # probability above which chance explains how Off regions differ
@@ -115,6 +118,8 @@ def _as_angles(name: str, value: ArrayLike) -> FloatArray:
 
 
 POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
+LARGEST_OFFSET = 10.0
+"""Distance of a source from the pointing in deg from which it was not observed."""
 FREE_RADII = 0.5
 """Space between the On region and the nearest Off region, in radii."""
 _TOLERANCE = 1e-9
@@ -130,6 +135,7 @@ class Placement:
     region: NDArray[np.int64] | None = None
     excluded: BoolArray | None = None
     on_theta: FloatArray | None = None  # where only On has a centre
+    scale: FloatArray | None = None  # of angles, in units of which the cut is the same for all energies
 
 
 def nearest_distance(config: RegionConfig) -> float:
@@ -432,8 +438,63 @@ def place_by_method(table: pd.DataFrame, config: RegionConfig) -> Placement:
     source = source_direction(config)
     ra, dec = (table[column].to_numpy(dtype=np.float64) for column in SKY_COLUMNS[:2])
     event = unit_vectors(ra, dec)
-    placed = place(table, event, source, config)
+    placed = replace(place(table, event, source, config), scale=theta_scale(table, source, config))
     return replace(placed, excluded=find_excluded(event, config)) if config.exclusion else placed
+
+
+def theta_scale(table: pd.DataFrame, center: FloatArray, config: RegionConfig) -> FloatArray | None:
+    """Return the largest radius over that of each event, by RAD_MAX at the offset of regions; None for one radius."""
+    if not config.rad_max:
+        return None
+    radii = rad_max_of(Path(table.attrs.get("file", "")))
+    pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in POINTING_COLUMNS)
+    pointing = unit_vectors(pointing_ra, pointing_dec, POINTING_COLUMNS)
+    offset = np.degrees(angles_between(np.broadcast_to(center, pointing.shape), pointing))
+    own = radii.at(table["energy"].to_numpy(dtype=np.float64), offset)
+    return np.divide(config.radius, own, out=np.full(len(own), 1e6), where=own > 0)
+
+
+def rad_max_of(path: Path) -> RadMax:
+    """Return RAD_MAX of a run; EventFileError where there is none."""
+    found = read_rad_max(path) if path.is_file() and recognise(path).startswith("FITS") else None
+    if found is None:
+        raise EventFileError(
+            f"{path if path.name else 'the table'}: has no RAD_MAX, so the radius of regions is not known; give a cut "
+            "on theta^2 (--theta2, or theta_squared_cut and rad_max: false in the configuration)"
+        )
+    return found
+
+
+def largest_rad_max(paths: Iterable[Path]) -> float:
+    """Return the largest cut on theta^2 by RAD_MAX of runs, in deg^2."""
+    return float(f"{max(float(rad_max_of(path).radius.max()) for path in paths) ** 2:.10g}")
+
+
+def describe_rad_max(path: Path, config: RegionConfig) -> str | None:
+    """Return how the radius of regions differs from RAD_MAX of a run; None where it does not, or there is none."""
+    try:
+        found = None if config.rad_max else rad_max_of(path)
+    except (EventFileError, OSError):
+        return None
+    if found is None or np.allclose(found.radius, config.radius, rtol=1e-3, atol=0):
+        return None
+    low, high = found.radius[found.radius > 0].min(), found.radius.max()
+    theirs = f"{high:.4g} deg" if low == high else f"{low:.3g} to {high:.3g} deg by energy"
+    return (
+        f"regions have a radius of {config.radius:.4g} deg, and the instrument response is for {theirs} (RAD_MAX of "
+        f"{found.path.name}); a spectrum needs the same, --theta2 irf"
+    )
+
+
+def reaches_source(table: pd.DataFrame, config: RegionConfig) -> bool:
+    """Return whether the events of a table reach as far from the pointing as the source is; True if it is not known."""
+    if config.source_ra is None or config.method == "same_declination" or not set(SKY_COLUMNS) <= set(table.columns):
+        return True
+    ra, dec, pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
+    axis = unit_vectors(pointing_ra, pointing_dec, POINTING_COLUMNS)
+    source = np.degrees(angles_between(np.broadcast_to(source_direction(config), axis.shape), axis))
+    reach = np.degrees(angles_between(unit_vectors(ra, dec), axis)) + config.radius
+    return bool(((source < reach) & (source < LARGEST_OFFSET)).any())
 
 
 METHODS = {
@@ -451,7 +512,7 @@ def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, li
         return "intervals", [find_column(config.intervals, present)]
     name = config.method
     if name == "auto":
-        by_columns = not config.exclusion and config.min_distance is None
+        by_columns = not config.exclusion and config.min_distance is None and not config.rad_max
         name = "angles" if by_columns and _has_angles(present, config) else "reflected"
         if name == "reflected" and not set(SKY_COLUMNS) <= set(present):
             raise ValueError(_nothing_known(present, config))
@@ -459,7 +520,7 @@ def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, li
         if not _has_angles(present, config):
             raise ValueError(_nothing_known(present, config))
         return name, _columns_of_angles(present, config)
-    needed = list(METHODS[name].columns)
+    needed = [*METHODS[name].columns, *(["energy"] if config.rad_max else [])]
     missing = [column for column in needed if column not in present]
     if missing:
         raise ValueError(
@@ -633,8 +694,11 @@ def assign_regions(
 
 
 def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
-    """Assign the events of a table to regions, by angles or by sky positions."""
-    return place_events(table, config)[1]
+    """Assign the events of a table to regions, by angles or by sky positions; none outside good time intervals."""
+    found = place_events(table, config)[1]
+    if GOOD_TIME not in table:
+        return found
+    return replace(found, region=np.where(table[GOOD_TIME].to_numpy(dtype=bool), found.region, -1))
 
 
 def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
@@ -643,7 +707,8 @@ def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, 
         return place_in_intervals(table, config)
     placed = place_by_method(table, config)
     if placed.theta is not None:
-        found = assign_regions(placed.theta, theta_squared_cut=config.theta_squared_cut, overlap=config.overlap)
+        scaled = placed.theta if placed.scale is None else placed.theta * placed.scale[:, np.newaxis]
+        found = assign_regions(scaled, theta_squared_cut=config.theta_squared_cut, overlap=config.overlap)
     else:
         region = np.full(len(table), -1, dtype=np.int64) if placed.region is None else placed.region
         n_off = 1 if placed.exposure is None else placed.exposure.shape[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -95,6 +95,27 @@ def _hdf5_layout(path: Path) -> str:
 def _is_compressed_fits(path: Path) -> bool:
     with wrap_errors(path, "reading gzip"), gzip.open(path) as file:
         return file.read(len(FITS_MAGIC)) == FITS_MAGIC
+
+
+def expand_folders(paths: Iterable[str | PathLike[str]]) -> list[Path]:
+    """Return paths with the event files of folders in their place, by name; other files there are left out."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        own = [one for one in sorted(path.iterdir()) if not one.name.startswith(".") and _has_events(one)]
+        if not own:
+            raise EventFileError(f"{path}: this folder has no event files; give files, or another folder")
+        found += own
+    return found
+
+
+def _has_events(path: Path) -> bool:
+    try:
+        return path.is_file() and (recognise(path) != "FITS event list" or bool(_fits.columns(path)))
+    except (ValueError, OSError):  # not of a known format, or instrument response and indices
+        return False
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
