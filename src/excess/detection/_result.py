@@ -28,6 +28,7 @@ from excess.stats._likelihood import (
     compare_with_constant,
     compute_likelihood,
 )
+from excess.stats._sideband import correct_for_trials
 from excess.stats._significance import OnOffCounts, permutation_p_value
 from excess.stats._thresholds import ThresholdCurve, compute_cell_curve
 
@@ -791,6 +792,8 @@ class Detection:
             found = outcome.likelihood
             by_likelihood = "" if found is None else f"likelihood {found.significance:.1f} sigma, "
             lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
+        if self._several_observations:
+            lines.append(self.best_observation)
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
@@ -819,6 +822,17 @@ class Detection:
     def _several_observations(self) -> dict[Any, Outcome]:
         """Both statistics of each observation; empty unless there are several."""
         return self.outcomes_by_observation if len(self.outcomes_by_observation) > 1 else {}
+
+    @property
+    def best_observation(self) -> str:
+        """The observation of the largest significance, corrected for the number of them; no text for a single one."""
+        if not self._several_observations:
+            return ""
+        found = {name: outcome.significance for name, outcome in self._several_observations.items()}
+        name = max(found, key=lambda one: found[one])
+        after = correct_for_trials(found[name], len(found))
+        best = f"{name}, {found[name]:.1f} sigma"
+        return f"Best of {len(found)} observations: {best}, {after:.1f} after {len(found)} trials."
 
     @property
     def _strategy_text(self) -> str:
