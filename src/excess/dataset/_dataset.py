@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,12 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.errors import EventFileError, prefix_errors
-from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError, prefix_errors
+from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list, make_intervals
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
-from excess.detection._diagnostics import FeatureBinning, SkyMap, map_sky
+from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
 from excess.io._coordinates import seconds_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from excess.stats._significance import OnOffCounts
 
 
+_MAX_NAMED = 4  # columns that are named where values are missing
 _MAX_OVERLAP = 0.01  # largest share of events in several regions for the overlap policy "on_first"
 _MAX_OVERLAP_ERROR = 0.3  # largest excess that such events may fake, in units of the statistical error of the excess
 _SHARED = ("features", "derived_features", "quality_cuts", "references")
@@ -41,7 +43,7 @@ Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 @dataclass
 class Census:
-    """Numbers of events: read, inside any region, used as On and Off, in several regions, and without Off region."""
+    """Numbers of events: read, inside any region, used as On and Off, and those that were left out, by reason."""
 
     n_read: int = 0
     n_inside: int = 0
@@ -49,11 +51,14 @@ class Census:
     n_off: int = 0
     n_overlapping: int = 0
     n_without_off: int = 0
+    n_bad_time: int = 0
+    reaches_source: bool = False
+    missing: Mapping[str, int] = field(default_factory=dict)  # events in regions without a value, by column
 
     @property
     def n_outside(self) -> int:
         """Events in no region."""
-        return self.n_read - self.n_inside
+        return self.n_read - self.n_inside - self.n_bad_time
 
     @property
     def n_cut(self) -> int:
@@ -62,8 +67,10 @@ class Census:
 
     def add(self, other: Census) -> None:
         """Add the events of other files."""
-        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off"):
+        for name in ("n_read", "n_inside", "n_on", "n_off", "n_overlapping", "n_without_off", "n_bad_time"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.reaches_source |= other.reaches_source
+        self.missing = Counter(self.missing) + Counter(other.missing)
 
     def without(self, region: NDArray[np.int64]) -> Census:
         """Return the census without some used events, given by their regions."""
@@ -79,7 +86,7 @@ class Census:
             raise EventFileError(f"{where}there are no events")
         if self.n_without_off:
             self._say_without_off(where)
-        if self.n_inside == 0:
+        if self.n_inside == 0 and config.regions.intervals is None:
             raise EventFileError(
                 f"{where}none of {self.n_read:,} events lies in a region (theta^2 < "
                 f"{config.regions.theta_squared_cut:g} deg^2); check the units of the angles, or the position of the "
@@ -89,11 +96,16 @@ class Census:
             needed = "features are not missing"
             if config.references:
                 needed = f"neither features nor the references {', '.join(config.references)} are missing"
+            found = f" ({self.describe_missing()})" if self.missing else ""
             raise EventFileError(
                 f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
-                f"{', '.join(config.quality_cuts)}, and that {needed}"
+                f"{', '.join(config.quality_cuts)}, and that {needed}{found}"
             )
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
+            if number == 0 and config.regions.intervals is not None:
+                raise MismatchError(
+                    name.lower(), f"has no events: {where}{config.regions.intervals}; {self}. Choose other intervals"
+                )
             if number == 0:
                 raise EventFileError(
                     f"{where}no {name} events are left of {self.n_read:,} events read "
@@ -124,6 +136,9 @@ class Census:
         fakes = lost > _MAX_OVERLAP_ERROR * error
         if not fakes and self.n_overlapping <= _MAX_OVERLAP * n_used:
             return
+        if self.n_overlapping == 1:
+            logger.warning("%sone of %d events lies in several regions, and is On", where, self.n_inside)
+            return
         why = (
             f"giving them to On would look like a source, by {lost / error:.1f} sigma"
             if fakes
@@ -137,7 +152,15 @@ class Census:
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and left out."""
-        return f"{self.n_read:,} events read, {self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+        bad = f"{self.n_bad_time:,} outside good time intervals, " if self.n_bad_time else ""
+        text = f"{self.n_read:,} events read, {bad}{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+        return text + (f" ({self.describe_missing()})" if self.missing else "")
+
+    def describe_missing(self) -> str:
+        """Return how many events have no value in which column, the most first."""
+        shown = sorted(self.missing.items(), key=lambda one: -one[1])
+        more = f" and {len(shown) - _MAX_NAMED} more columns" if len(shown) > _MAX_NAMED else ""
+        return "no value: " + ", ".join(f"{name} in {number:,}" for name, number in shown[:_MAX_NAMED]) + more
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,8 +241,9 @@ class OnOffDataset:
         events: pd.DataFrame | Paths,
         config: AnalysisConfig | str | PathLike[str] | None = None,
         *,
+        on: str | None = None,
         off: Paths | None = None,
-        alpha: float | Mapping[Any, float] | None = None,
+        alpha: float | Mapping[Any, float] | str | None = None,
         join: Paths | None = None,
         groups: str | None = None,
         references: Sequence[str] = (),
@@ -242,6 +266,9 @@ class OnOffDataset:
         config : AnalysisConfig, path or None, default=None
             Features, cuts, regions and groups, or the YAML file that holds them; by default what the content of the
             files suggests, which is FACT's open Crab analysis where they have its columns. See `propose_config`.
+        on : str or None, default=None
+            A column and its On intervals, such as ``"mass 9.3:9.6"`` or ``"PULSE_PHASE 0.15:0.2,0.55:0.65"``; ``off``
+            has the Off intervals then, in the same way. Columns whose names end with phase have the period 1.
         off : path, sequence of paths or None, default=None
             Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold
             sky positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off
@@ -250,7 +277,9 @@ class OnOffDataset:
             Exposure ratio On/Off, with ``off``. A mapping has one for each group, such as a night. By default it is the
             ratio of live times, which files then need (columns ``livetime``, or ``ontime`` and ``deadc``), for all runs
             or for each match of runs (``regions.match`` and ``regions.pairs`` of the configuration). Without ``off``,
-            it follows from the regions.
+            it follows from the regions. With ``on``, it may be a number, ``"width"`` for the widths of the intervals,
+            ``"fit"`` for a smooth density that is fitted to the Off intervals (see `fit_sidebands`), or ``"livetime"``
+            for good time intervals; by default width for phases, livetime for times, and fit for others.
         join : path, sequence of paths or None, default=None
             Files to join event by event; see `read_events`. These are read at once, not in chunks.
         groups : str or None, default=None
@@ -290,6 +319,11 @@ class OnOffDataset:
         from excess.dataset._build import Pipeline, select_events
         from excess.dataset._settings import as_input, check_input, settle_config
 
+        if on is not None:
+            regions = {**(regions or {}), "intervals": make_intervals(on, off, alpha)}
+            off = alpha = None
+        elif isinstance(alpha, str):
+            raise ArgumentError("alpha", "must be a number, unless `on` gives intervals")
         events, off, join = as_input(events), as_input(off), as_input(join)
         files = check_input(events, off=off, alpha=alpha, join=join)
         settings = settle_config(
@@ -371,7 +405,7 @@ class OnOffDataset:
 
         Examples
         --------
-        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list
+        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list, make_intervals
         >>> from excess.dataset import OnOffDataset, simulate_observation
         >>> crab = OnOffDataset.from_files(simulate_observation(60_000, 200, random_state=0))
         >>> few_regions = AnalysisConfig(regions={"n_regions": 3})
@@ -537,7 +571,7 @@ class OnOffDataset:
         drawn = sky[:, 4] < share
         selected = np.concatenate([detection.selected[core], nearby_selected])
         settings = self.config.regions
-        return map_sky(
+        found = map_sky(
             sky[drawn, :2],
             sky[drawn, 2:4],
             selected[drawn],
@@ -547,6 +581,9 @@ class OnOffDataset:
             exclusions=_regions.exclusion_offsets(settings),
             share=share,
         )
+        if found is None or settings.source_ra is None or settings.source_dec is None:
+            return found
+        return replace(found, center=(settings.source_ra, settings.source_dec))
 
     @property
     def bins(self) -> NDArray[np.int64] | None:
@@ -586,7 +623,9 @@ class OnOffDataset:
 
     @property
     def time(self) -> FloatArray | None:
-        """Time of each event in seconds; None if the files hold no times."""
+        """Time of each event in seconds; None if the files hold no times, or On and Off are intervals of time."""
+        if self.config.regions.intervals is not None and self.config.regions.intervals.is_time:
+            return None
         return seconds_of(self.table)
 
     def summary(self) -> dict[str, Any]:
@@ -596,6 +635,8 @@ class OnOffDataset:
             "n_read": self.census.n_read,
             "n_outside": self.census.n_outside,
             "n_cut": self.census.n_cut,
+            "n_bad_time": self.census.n_bad_time,
+            "n_missing": dict(self.census.missing),
             "n_overlapping": self.census.n_overlapping,
             "n_on": counts.n_on,
             "n_off": counts.n_off,
@@ -701,10 +742,13 @@ def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
     """Return the nearby events that are nearest to one region, up to the angle where regions touch.
 
     Half the sum of the angles to the two nearest centres is at least half their distance, so its smallest value is the
-    radius of regions that touch. Exclusions may cover a part of a halo, and none has a halo then.
+    radius of regions that touch. Exclusions may cover a part of a halo, and none has a halo then; nor do regions whose
+    radius depends on energy.
     """
     nearby = dataset.nearby
-    if dataset.theta is None or nearby is None or nearby.near is None or dataset.config.regions.exclusion:
+    if dataset.theta is None or nearby is None or nearby.near is None:
+        return None
+    if dataset.config.regions.exclusion or dataset.config.regions.rad_max:
         return None
     part = nearby.take(nearby.near & np.isfinite(nearby.alphas))
     assert part.theta is not None

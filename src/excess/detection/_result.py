@@ -14,7 +14,8 @@ from scipy.special import ndtr
 
 from excess._utils.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length, number_groups
 from excess._utils.threads import Row, html_table
-from excess.detection._diagnostics import AlphaFit, FeatureBinning, FeatureHistogram, SkyMap, Verdict, assess, fit_alpha
+from excess.detection._diagnostics import AlphaFit, Verdict, WarningSign, assess, fit_alpha
+from excess.detection._histograms import FeatureBinning, FeatureHistogram, SkyMap
 from excess.estimators._binned import TunedBin
 from excess.stats._direction import PointSpread
 from excess.stats._likelihood import (
@@ -333,6 +334,8 @@ class Detection:
         directions were not used.
     point_spread : PointSpread or None
         Mean point spread function of the folds.
+    findings : tuple of WarningSign
+        Differences between On and Off events in their features that no source explains, and repeated events.
     estimators : tuple of classifier
         Fitted model of each fold, if `cross_val_detect` was called with ``return_estimator=True``; else empty.
 
@@ -378,6 +381,7 @@ class Detection:
     own_theta: FloatArray | None = None
     core: BoolArray | None = None
     point_spread: PointSpread | None = None
+    findings: tuple[WarningSign, ...] = ()
     estimators: tuple[Any, ...] = field(default=(), repr=False)
 
     def annotated(

@@ -27,7 +27,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, has_
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import MismatchError
-from excess._utils.rng import LARGEST_FACTOR, row_hashes
+from excess._utils.rng import LARGEST_FACTOR, NO_SKETCH, row_hashes, sketch_rows
 from excess.estimators._forest.ensemble import Bag
 from excess.estimators._model_file import save as save_model
 from excess.stats._significance import OnOffCounts
@@ -245,6 +245,8 @@ def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> 
     return Bag(numbers.astype(np.int32), len(names), weights.weights)
 
 
+MOST_FOLDS = 20
+"""Folds that leave out a group each; more groups are merged."""
 _N_FOLDS = 5
 _MIN_CHANCE = 1e-6
 """Probability that a group has no On or no Off events by chance, below which they were observed separately."""
@@ -312,6 +314,15 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
         "no fold can hold both; give more groups, or no groups ('none' on the command line) to cross-validate inside "
         "them"
     )
+
+
+def merge_groups(groups: NDArray[Any], most: int = MOST_FOLDS) -> NDArray[Any]:
+    """Return groups, or numbers of blocks of them with about equally many events where there are too many for folds."""
+    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(size) <= most:
+        return groups
+    share = size / size.sum()  # of all events: folds must not depend on labels
+    return _share_groups(share, share, most)[number]
 
 
 def groups_are_apart(groups: NDArray[Any], on: BoolArray) -> bool:
@@ -392,6 +403,8 @@ def fold_maker(
         splitter = cv if hasattr(cv, "split") else list(cv)  # an iterator would be used up by the first run
     elif groups is not None:
         groups = block_groups(groups, on, cv)
+        if cv is None:
+            groups = merge_groups(groups)
         n_blocks = len(np.unique(groups))
         if cv is not None and cv > n_blocks:
             raise MismatchError("cv", f"must be at most {n_blocks}, got {cv}: On and Off are in different groups")
@@ -801,6 +814,7 @@ class TunedState(NamedTuple):
 
     curve: ThresholdCurve
     calibration: SignalCalibration
+    sketch: NDArray[np.uint64]  # hashes of some training events
 
 
 class OnOffMixin:
@@ -810,13 +824,14 @@ class OnOffMixin:
     curve_: ThresholdCurve
     calibration_: SignalCalibration
     classes_: NDArray[Any]
+    training_sketch_: NDArray[np.uint64] = NO_SKETCH
     has_own_threshold = True  # which is tuned; `cross_val_detect` tunes that of classifiers without
     _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
     _has_out_of_bag_scores = False
     _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for
 
     def _get_tuned(self) -> TunedState:
-        return TunedState(self.curve_, self.calibration_)
+        return TunedState(self.curve_, self.calibration_, self.training_sketch_)
 
     @property
     def tuned_counts_(self) -> OnOffCounts:
@@ -921,6 +936,7 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
         """Return events, which of them are On, and the two classes."""
         events, labels = self._validate(X, checks.as_binary_target(y), ensure_min_samples=2)
         classes = np.array(checks.binary_classes(labels))
+        self.training_sketch_ = sketch_rows(events)
         return events, np.asarray(labels == classes[1]), classes
 
     def _validate(self, *events: Any, **options: Any) -> Any:

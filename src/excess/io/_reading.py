@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -14,7 +14,7 @@ import pandas as pd
 
 from excess._utils.checks import as_choice, as_int, check_regular_file
 from excess._utils.errors import EventFileError, missing_column, require, wrap_errors
-from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, _parquet
+from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, _parquet, _root
 from excess.io._coordinates import Derivation, Location, Origin, Plan, derivations
 from excess.io._files import open_hdf5, stored_names, stored_node
 
@@ -44,6 +44,7 @@ FORMATS = {
         "ctapipe HDF5 DL1": _ctapipe,
         "FITS event list": _fits,
         "Parquet": _parquet,
+        "ROOT": _root,
         "CSV": _csv,
     }.items()
 }
@@ -60,6 +61,8 @@ def recognise(path: Path) -> str:
         return _hdf5_layout(path)
     if start.startswith(PARQUET_MAGIC):
         return "Parquet"
+    if start.startswith(_root.MAGIC) and b"\0" in start[:64]:
+        return "ROOT"
     if start.startswith(FITS_MAGIC) or (start.startswith(GZIP_MAGIC) and _is_compressed_fits(path)):
         return "FITS event list"
     try:
@@ -68,7 +71,7 @@ def recognise(path: Path) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet nor CSV")
+        raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet, ROOT nor CSV")
     if not _csv.looks_like_csv(text):
         raise EventFileError(f"{path}: is text, but no CSV table with a line of column names and commas between values")
     return "CSV"
@@ -92,6 +95,27 @@ def _hdf5_layout(path: Path) -> str:
 def _is_compressed_fits(path: Path) -> bool:
     with wrap_errors(path, "reading gzip"), gzip.open(path) as file:
         return file.read(len(FITS_MAGIC)) == FITS_MAGIC
+
+
+def expand_folders(paths: Iterable[str | PathLike[str]]) -> list[Path]:
+    """Return paths with the event files of folders in their place, by name; other files there are left out."""
+    found: list[Path] = []
+    for path in map(Path, paths):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        own = [one for one in sorted(path.iterdir()) if not one.name.startswith(".") and _has_events(one)]
+        if not own:
+            raise EventFileError(f"{path}: this folder has no event files; give files, or another folder")
+        found += own
+    return found
+
+
+def _has_events(path: Path) -> bool:
+    try:
+        return path.is_file() and (recognise(path) != "FITS event list" or bool(_fits.columns(path)))
+    except (ValueError, OSError):  # not of a known format, or instrument response and indices
+        return False
 
 
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
@@ -389,10 +413,10 @@ def read_events(
     r"""Read the events of files into one table.
 
     The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), lstchain
-    HDF5 (DL2, DL1), FITS event lists, Parquet or CSV. Columns get their current names: older spellings of FACT are
-    translated, and its theta in mm of the camera plane becomes degrees. Where a file has enough metadata, further
-    columns are computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``, ``pointing_ra`` and
-    ``pointing_dec``.
+    HDF5 (DL2, DL1), FITS event lists, Parquet, ROOT (one flat tree) or CSV. Columns get their current names: older
+    spellings of FACT are translated, and its theta in mm of the camera plane becomes degrees. Where a file has enough
+    metadata, further columns are computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``,
+    ``pointing_ra`` and ``pointing_dec``.
 
     Parameters
     ----------
