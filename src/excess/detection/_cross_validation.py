@@ -111,8 +111,8 @@ def cross_val_detect(
         on theta^2 are not counted; they enter the likelihood, and those labelled Off the training of forests.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
-        in turn, more than 20 merged into 20 folds, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
-        of consecutive blocks of events, by default 20.
+        in turn, more than 20 groups merged into 20 folds, or there are five stratified folds where there are no groups.
+        With ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
         events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
