@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -501,16 +501,16 @@ class Detection:
         """Return both statistics of the hold-out events of a mask."""
         return Outcome(self.count(self.selected & mask), self.likelihood_of(self.in_likelihood & mask), self.statistic)
 
-    def _held_out_parts(self, labels: NDArray[Any] | None) -> list[tuple[Any, BoolArray]]:
-        """Return the groups, or other labels, that were held out, each with its events."""
+    def _held_out_parts(self, labels: NDArray[Any] | None) -> Iterator[tuple[Any, BoolArray]]:
+        """Yield the groups, or other labels, that were held out, each with its events."""
         if labels is None:
-            return []
+            return
         of_time = labels is self.groups or labels is self.nights
         time = self.time[self.held_out] if self.time is not None and of_time else None
         found = number_groups(labels[self.held_out], time)[0]
         is_date = found.dtype.kind in "mM"  # which would become a number
         names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
-        return [(name, labels == name) for name in names]
+        yield from ((name, labels == name) for name in names)  # one mask at a time: there may be many groups
 
     @cached_property
     def counts(self) -> OnOffCounts:
@@ -699,6 +699,16 @@ class Detection:
         mean strength is not positive. Where observation times are known, ``rate`` is the number of signal events per
         hour by the likelihood, with its interval; ``mjd`` is the mean time of the events where times are absolute.
         """
+        if ("frame", by) not in self._by_label:
+            self._by_label["frame", by] = self._make_groups_frame(by)
+        return self._by_label["frame", by].copy()
+
+    @cached_property
+    def _by_label(self) -> dict[tuple[str, str], Any]:
+        """What was computed for each of many groups, and is shown in several places."""
+        return {}
+
+    def _make_groups_frame(self, by: str) -> pd.DataFrame:
         labels = self.groups if by == "group" else self.nights
         hours = {} if self.exposure is None else getattr(self.exposure, f"by_{by}")
         rows = {}
@@ -710,13 +720,19 @@ class Detection:
                 row |= {"mjd": _UNIX_EPOCH + when / 86_400} if _UNIX_RANGE[0] < when < _UNIX_RANGE[1] else {}
         return _frame(rows, by)
 
-    @cached_property
+    @property
     def constancy(self) -> Constancy | None:
         """Test whether groups have the same signal rate, or strength where times are not known; None for one group."""
         return self.compare_rates()
 
     def compare_rates(self, by: str = "group") -> Constancy | None:
         """Test whether groups, or nights, have the same signal rate, or strength; None where there are not several."""
+        if ("rates", by) not in self._by_label:
+            self._by_label["rates", by] = self._compare_rates(by)
+        found: Constancy | None = self._by_label["rates", by]
+        return found
+
+    def _compare_rates(self, by: str) -> Constancy | None:
         if self.ratio is None or len(self.outcomes_by_observation) > 1:
             return None
         hours = {} if self.exposure is None else getattr(self.exposure, f"by_{by}")
