@@ -41,8 +41,8 @@ from excess.detection._result import (
 from excess.detection._simulation_check import SimulationAgreement
 from excess.estimators._binned import TunedBin
 from excess.io._coordinates import seconds_of
-from excess.io._fits import write_sky_map
-from excess.io._reading import describe
+from excess.io._fits import pointing_zenith, write_sky_map
+from excess.io._reading import describe, recognise
 from excess.report._page import write_plots, write_report
 from excess.stats._direction import PointSpread
 from excess.stats._significance import OnOffCounts
@@ -566,9 +566,18 @@ def describe_run(
     }
 
 
-def describe_observation(observation: OnOffDataset) -> dict[str, str]:
+def add_zenith(events: pd.DataFrame) -> pd.DataFrame:
+    """Return events with the zenith distance of the pointing of their runs, where the headers of FITS files have it."""
+    if "zenith" in events or "file" not in events:
+        return events
+    files = [Path(file) for file in events["file"].unique() if file]
+    known = {str(file): pointing_zenith(file) for file in files if recognise(file) == "FITS event list"}
+    return events.assign(zenith=events["file"].map(known).astype(float)) if any(known.values()) else events
+
+
+def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict[str, str]:
     """Return what was observed, when and how, as far as it is known: the header of the report."""
-    table, settings = observation.table, observation.config.regions
+    settings = observation.config.regions
     found: dict[str, str] = {}
     if settings.source_ra is not None and settings.source_dec is not None:
         place = (settings.source_ra, settings.source_dec)

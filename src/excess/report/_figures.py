@@ -752,12 +752,13 @@ def plot_sky_map(
 
 def _label_sky(ax: Axes, center: tuple[float, float]) -> None:
     """Label a map by right ascension, at the declination of the source, and declination."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
-    scale = math.cos(math.radians(center[1]))
-    ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda east, _: f"{(center[0] + east / scale) % 360:.2f}"))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda north, _: f"{center[1] + north:.2f}"))
+    for axis, at, scale in ((ax.xaxis, center[0], math.cos(math.radians(center[1]))), (ax.yaxis, center[1], 1.0)):
+        low, high = sorted(axis.get_view_interval() / scale + at)
+        ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low < tick < high]
+        texts = [f"{tick % 360 if axis is ax.xaxis else tick:g}" for tick in ticks]
+        axis.set_ticks([(tick - at) * scale for tick in ticks], texts)
     ax.set_xlabel("right ascension / deg")
     ax.set_ylabel("declination / deg")
 
@@ -780,16 +781,16 @@ def plot_sky_significances(ax: Axes, detection: Detection, *, events: str = "sel
     at = np.linspace(edges[0], edges[-1], 400)
     for mean, spread, color, label in (
         (layer.mean, layer.spread, OFF, f"fit: {layer.mean:+.2f} ± {layer.spread:.2f}"),
-        (0.0, 1.0, GREY, "expected without sources: 0 ± 1"),
+        (0.0, 1.0, GREY, "expected: 0 ± 1"),
     ):
         curve = np.exp(-0.5 * ((at - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
         ax.plot(at, curve * shown.sum() * 0.25, color=color, linestyle="--" if color == GREY else "-", label=label)
     ax.set_yscale("log")
-    ax.set_ylim(0.5, 40 * max(shown.max(), 1))
+    ax.set_ylim(0.5, 100 * max(shown.max(), 1))
     ax.set_xlim(edges[0], edges[-1])
     ax.set_xlabel(f"significance of a pixel / σ ({events} events)")
     ax.set_ylabel("pixels")
-    ax.legend(loc="upper right", ncols=2)
+    ax.legend(loc="upper right")
 
 
 @style.figure()
