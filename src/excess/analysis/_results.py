@@ -245,28 +245,21 @@ class Run:
             _EVENTS: lambda path: self._scored_events().to_parquet(path, index=False),
             **({} if nearby is None else {_NEARBY: lambda path: nearby.to_parquet(path, index=False)}),
             **({} if self.fold_models is None else {FOLD_MODELS: self.fold_models.save}),
-            **({_SKY: self.write_sky_map} if report and self._sky is not None else {}),
+            **({_SKY: self._write_sky_map} if report else {}),
             **({"report.html": self.report} if report else {}),
             _RESULT: self._write_result,
         }
 
-    @property
-    def _sky(self) -> SkyMap | None:
-        """The map of the first model, if there is one with a position."""
-        sky = next(iter(self.detections.values())).sky
-        return None if sky is None or sky.center is None or not sky.layers else sky
-
-    def write_sky_map(self, path: str | PathLike[str]) -> Path:
+    def _write_sky_map(self, path: Path) -> None:
         """Write the sky map of the first model as a FITS file with world coordinates: an image for each quantity."""
-        if (sky := self._sky) is None or sky.center is None:
-            raise EventFileError(f"{path}: the run has no map of the sky around a source of known position")
-        images = {
-            f"{events}_{name}".upper(): getattr(layer, name)
-            for events, layer in sky.layers.items()
-            for name in ("significance", "excess", "counts")
-        }
-        write_sky_map(Path(path), images, sky.center, float(sky.axis[1] - sky.axis[0]))
-        return Path(path)
+        sky = next(iter(self.detections.values())).sky
+        if sky is not None and sky.center is not None:
+            images = {
+                f"{events}_{name}".upper(): getattr(layer, name)
+                for events, layer in sky.layers.items()
+                for name in ("significance", "excess", "counts")
+            }
+            write_sky_map(path, images, sky.center, float(sky.axis[1] - sky.axis[0]))
 
     def _write_result(self, path: Path) -> None:
         """Write the numbers, with those that only the report needs, and the checksums of all files of the run."""

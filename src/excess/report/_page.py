@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
-_UNKNOWN_RUN: dict[str, Any] = {"command": None, "seed": None, "options": {}, "files": []}
+_UNKNOWN_RUN: dict[str, Any] = {"command": None, "command_line": None, "seed": None, "options": {}, "files": []}
 _MAX_IMPORTANCES = 20
 MAX_BYTES = 1_000_000
 """Size of the slider's data of all models together."""
