@@ -79,8 +79,7 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     except EventFileError as error:  # which names a file of the temporary folder
         raise EventFileError(str(error).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")) from error.__cause__
     except OSError as error:
-        if error.filename is not None:
-            error.filename = str(error.filename).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")
+        error.filename = str(error.filename or folder).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")
         raise
     finally:
         undo_unfinished(folder, names)

@@ -84,6 +84,7 @@ def print_run(run: Run) -> None:
     if len(first.outcomes_by_observation) > 1:
         title = f"Observations, by {_shown(name)}, {first.strategy}"
         console.print(_outcomes_table(title, "observation", first.outcomes_by_observation, first.outcome))
+        console.print(_shown(first.best_observation))
     if first.bins is not None:
         title = f"Bins of {_shown(first.bins.column)}, by {_shown(name)}, {first.strategy}"
         outcomes = dict(zip(first.bins.labels, first.bins.outcomes, strict=True))
