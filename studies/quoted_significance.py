@@ -1,11 +1,12 @@
 """Pooled and forward significances with the defaults of `detect`: simulated and real observations, special sources.
 
-    python -m studies.quoted_significance --seeds 30 40                 simulated observations
-    python -m studies.quoted_significance --crab DIR                    FACT's runs of the Crab Nebula, several backgrounds
-    python -m studies.quoted_significance --sources --seeds 30 33       extended and mispointed sources, 150,000 events
+    python -m studies.quoted_significance --seeds 30 40              simulated observations
+    python -m studies.quoted_significance --crab DIR                 FACT's runs of the Crab Nebula (joint-crab)
+    python -m studies.quoted_significance --sources --seeds 30 32    extended and mispointed sources, 150,000 events
 
-Extended sources are Gaussians whose width adds to that of the point spread function in quadrature, with twice the signal
-events; a mispointed source is shifted along the circle of the regions.
+Extended sources are Gaussians whose width adds to that of the point spread function in quadrature, with twice the
+signal events; a mispointed source is shifted along the circle of the regions.
+RESULTS
 """
 
 from __future__ import annotations

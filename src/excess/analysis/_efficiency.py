@@ -657,9 +657,7 @@ def _files_in(
 ) -> list[Path]:
     """Return what an efficiency is written to."""
     tables = [_TABLE, *([_BIN_TABLE] if has_bins else []), *([_FOLD_TABLE] if has_parts else [])]
-    return [
-        folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots), *map(str, copies))
-    ]
+    return [folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots), *map(str, copies))]
 
 
 @contextmanager
