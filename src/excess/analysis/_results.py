@@ -21,7 +21,7 @@ from excess._utils.errors import ArgumentError, EventFileError
 from excess._utils.version import versions
 from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_of_events
 from excess.dataset._regions import theta_columns
-from excess.detection._diagnostics import Verdict, WarningSign, assess_models
+from excess.detection._diagnostics import Verdict, WarningSign, assess_models, best_model
 from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import (
@@ -42,7 +42,7 @@ from excess.estimators._binned import TunedBin
 from excess.io._coordinates import seconds_of
 from excess.report._page import write_plots, write_report
 from excess.stats._direction import PointSpread
-from excess.stats._significance import OnOffCounts
+from excess.stats._significance import BestOf, OnOffCounts
 
 _EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
 RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, "report.html", "result.json")
@@ -151,6 +151,11 @@ class Run:
         name, first = next(iter(self.detections.items()))
         return quoted_significance(first, self.forward.get(name))
 
+    @property
+    def best(self) -> BestOf:
+        """The model with the largest significance, and its p-value after a correction for the number of models."""
+        return best_model(self.detections, self.forward)
+
     @cached_property
     def limits(self) -> dict[str, Mapping[str, float]]:
         """Limits on the signal by each model, of the forward result where there is one; see `Detection.limits`."""
@@ -175,6 +180,7 @@ class Run:
         return {
             "observation": self.observed,
             "models": {name: self._model_result(name) for name in self.detections},
+            "best_model": self.best._asdict(),
             "null_tests": {name: test.to_dict() for name, test in self.null_tests.items()},
             "no_forward": self.no_forward,
             "simulation": None if self.simulation is None else self.simulation.to_dict(),

@@ -336,6 +336,8 @@ class Detection:
         Mean point spread function of the folds.
     findings : tuple of WarningSign
         Differences between On and Off events in their features that no source explains, and repeated events.
+    forward : Outcome or None
+        Both statistics by models that were trained on earlier events only, next to pooled ones.
     estimators : tuple of classifier
         Fitted model of each fold, if `cross_val_detect` was called with ``return_estimator=True``; else empty.
 
@@ -382,6 +384,7 @@ class Detection:
     core: BoolArray | None = None
     point_spread: PointSpread | None = None
     findings: tuple[WarningSign, ...] = ()
+    forward: Outcome | None = None
     estimators: tuple[Any, ...] = field(default=(), repr=False)
 
     def annotated(
@@ -881,6 +884,7 @@ def quoted_significance(
 ) -> QuotedSignificance:
     """Return the significance to quote: the forward one next to a pooled detection, else that of the detection."""
     by = detection.statistic if statistic is None else statistic
+    forward = detection.forward if forward is None else forward
     if detection.strategy == "pooled" and forward is not None and not np.isnan(forward.significances[by]):
         return QuotedSignificance(forward.significances[by], "forward")
     return QuotedSignificance(detection.outcome.significances[by], detection.strategy)
