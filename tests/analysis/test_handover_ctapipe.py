@@ -66,7 +66,7 @@ def test_all_else_in_the_file_stays(trained, path, tmp_path):
     before = path.read_bytes()
     [applied] = apply(trained, path, tmp_path / "scored.h5").values()
     assert path.read_bytes() == before
-    ours = "dl2/event/subarray/classification"
+    ours = "dl2/event/subarray/particle_type"
     with h5py.File(path) as source, h5py.File(applied.path) as scored:
         found = []
 
@@ -125,7 +125,7 @@ def test_ctapipe_reads_rows_into_its_container(trained, path, tmp_path):
     from ctapipe.io import HDF5TableReader
 
     [applied] = apply(trained, path, tmp_path / "scored.h5").values()
-    inside = "/dl2/event/subarray/classification/excess"
+    inside = "/dl2/event/subarray/particle_type/excess"
     with HDF5TableReader(applied.path) as reader:
         rows = list(reader.read(inside, ParticleClassificationContainer, prefixes=["excess"]))
     assert len(rows) == N_EVENTS
@@ -154,7 +154,7 @@ def test_scores_find_their_rows_by_key(path, tmp_path, order):
         for start in range(0, len(table), 10):
             writer.append(table[start : start + 10])
     with h5py.File(tmp_path / "out.h5") as file:
-        stored = file["dl2/event/subarray/classification/excess"][:]
+        stored = file["dl2/event/subarray/particle_type/excess"][:]
     assert list(zip(stored["obs_id"].tolist(), stored["event_id"].tolist(), strict=True)) == keys
     expected = table.set_index(["obs_id", "event_id"]).reindex(pd.MultiIndex.from_tuples(keys))
     np.testing.assert_array_equal(stored["excess_score"], expected["excess_score"])
@@ -171,7 +171,7 @@ def test_an_image_that_was_cut_away_leaves_the_score_of_the_other_one(path, tmp_
         writer.append(table[:31])
         writer.append(table[31:])
     with h5py.File(tmp_path / "out.h5") as file:
-        stored = file["dl2/event/subarray/classification/excess"][:]
+        stored = file["dl2/event/subarray/particle_type/excess"][:]
     np.testing.assert_array_equal(stored["excess_score"], table["excess_score"][1::2])
     assert stored["excess_is_valid"].all()
 
@@ -201,3 +201,15 @@ def test_a_full_disk_leaves_nothing(trained, path, tmp_path):
         with pytest.raises(EventFileError, match=message), files_limited_to(limit):
             apply(trained, path, tmp_path / "scored.h5")
         assert not list(tmp_path.iterdir())
+
+
+def test_scores_that_earlier_versions_have_written(trained, path, tmp_path):
+    [applied] = apply(trained, path, tmp_path / "scored.h5").values()
+    now = read_events(applied.path)
+    with h5py.File(applied.path, "a") as file:
+        file.require_group("dl2/event/subarray/classification")
+        file.move("dl2/event/subarray/particle_type/excess", "dl2/event/subarray/classification/excess")
+    before = read_events(applied.path)
+    pd.testing.assert_frame_equal(before[sorted(before)], now[sorted(now)])
+    with pytest.raises(EventFileError, match="has a table /dl2/event/subarray/classification/excess already"):
+        apply(trained, applied.path, tmp_path / "twice.h5")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from excess.config import AnalysisConfig, RegionConfig, load_config, parse_config, to_features
+from excess.config._model import with_choice
 from excess.io import EventFileError
 from excess.io._images import origin_of
 
@@ -129,11 +130,14 @@ ORIGIN = """
     source_position_x source_position_az source_x_prediction ceres_source_az AzSourceCalc cog_x cog_y COGx hillas_x
     hillas_y hillas_r hillas_phi hillas_fov_lon camera_frame_hillas_x pointing_position_zd aux_pointing_position_az
     array_pointing_az AzTracking ZdPointing pointing_ra ra dec ra_prediction dec_prediction alt az
-    HillasReconstructor_alt HillasReconstructor_az detx DETY gamma_prediction gamma_prediction_off_1 signal_prediction
-    background_prediction_2 gammaness gh_score excess_score excess_signal_probability excess_selected night2_score
-    RandomForestClassifier_prediction region on is_signal truth label
+    HillasReconstructor_alt HillasReconstructor_az detx DETY gamma_prediction_off_1 region on is_signal truth label
     true_energy true_alt mc_run_header_corsika_version corsika_event_header_zd ceres_event_basic_energy night run_id
     NIGHT RUNID EventNum event_num event_id obs_id timestamp time unix_time_utc date_obs incident_angle index runtype
+"""
+
+BY_NAME = """
+    gamma_prediction signal_prediction background_prediction_2 gammaness gh_score excess_score
+    excess_signal_probability excess_selected night2_score RandomForestClassifier_prediction hadronness livetime ontime
 """
 
 HARMLESS = """
@@ -142,7 +146,7 @@ HARMLESS = """
     timespread slope_trans slope_spread concentration_cog concentration_core concentration_one_pixel num_islands
     num_pixel_in_shower photoncharge_shower_mean m3_long kurtosis_trans ped_mean_max fluct_var_p25 morphology_n_pixels
     gamma_energy_prediction energy HillasReconstructor_h_max HillasReconstructor_core_x tel_impact_distance
-    HillasReconstructor_alt_uncert saturated_slices_percentage disp_prediction
+    HillasReconstructor_alt_uncert saturated_slices_percentage disp_prediction XMAX xmax XMAX_ERR
 """
 
 
@@ -151,6 +155,16 @@ def test_features_that_encode_the_origin_are_refused(name):
     with pytest.raises(ValidationError, match=f"feature '{name}' encodes where an event came from"):
         AnalysisConfig(features=["width", name])
     assert AnalysisConfig(features=["width", name], allow_origin_features=True).features == ("width", name)
+
+
+@pytest.mark.parametrize("name", BY_NAME.split())
+def test_features_that_are_taken_by_their_name_only(name, caplog):
+    assert AnalysisConfig(features=["width", name]).features == ("width", name)
+    config = AnalysisConfig(features=["width"])
+    assert with_choice(config, [name], [], ["width", name]).features == (name,)
+    assert name in caplog.text
+    assert with_choice(config, ["*"], [], ["width", name]).features[0] == "width"
+    assert name not in with_choice(config, ["*"], [], ["width", name]).features
 
 
 @pytest.mark.parametrize("name", HARMLESS.split())

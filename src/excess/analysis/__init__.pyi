@@ -7,15 +7,18 @@ from ._info import (
     check_input,
     config_of,
     count_on_off,
+    expand_folders,
     info,
     init,
     listed_files,
+    make_intervals,
     propose_config,
     propose_listed,
     simulate,
 )
 from ._models import MODELS, make_model
 from ._results import Run, claim_run_folder, read_run, report
+from ._scan import Scan, scan
 from ._train import check_chunked_model, check_model_path, train, train_in_chunks
 
 __all__ = [
@@ -26,6 +29,7 @@ __all__ = [
     "OnOffDataset",
     "Proposal",
     "Run",
+    "Scan",
     "TrainedModel",
     "apply",
     "check_application",
@@ -40,17 +44,20 @@ __all__ = [
     "demo",
     "detect",
     "efficiency",
+    "expand_folders",
     "export",
     "info",
     "init",
     "listed_files",
     "load_model",
     "load_models",
+    "make_intervals",
     "make_model",
     "propose_config",
     "propose_listed",
     "read_run",
     "report",
+    "scan",
     "simulate",
     "split_references",
     "train",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from excess._utils.errors import EventFileError, MismatchError
 from excess._utils.files import check_outputs, locked, prepare_folder, replacing_together, undo_unfinished, write_text
 from excess.analysis._apply import OutputColumns
 from excess.config._model import Exclusion, RegionConfig, load_observation_list
+from excess.config._model import make_intervals as make_intervals
 from excess.dataset._regions import choose_method, find_regions
 from excess.dataset._settings import Proposal as Proposal
 from excess.dataset._settings import as_config, propose_for_list
@@ -21,93 +22,102 @@ from excess.dataset._settings import config_of as config_of
 from excess.dataset._settings import propose_config as propose_config
 from excess.dataset._simulate import simulate_labelled, simulate_observation
 from excess.estimators._model_file import is_model_file, read_header
+from excess.io._fits import GOOD_TIME
 from excess.io._reading import describe, iter_events, list_columns
+from excess.io._reading import expand_folders as expand_folders
 from excess.io._writing import write_events
 from excess.stats._significance import OnOffCounts
 
 
 def info(
-    path: str | PathLike[str],
+    paths: str | PathLike[str] | Sequence[str | PathLike[str]],
     config: Any = None,
     *,
     source: str | tuple[float, float] | None = None,
     regions: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Say what an event file or a model file holds."""
-    if is_model_file(path):
-        given = {"config": config, "source": source, **(regions or {})}
-        for argument, value in given.items():
+    """Describe a model file, or event files together."""
+    given = expand_folders([paths] if isinstance(paths, (str, PathLike)) else paths)
+    if models := [path for path in given if is_model_file(path)]:
+        if len(given) > 1:
+            raise EventFileError(f"{models[0]}: is a model file; give it alone")
+        for argument, value in {"config": config, "source": source, **(regions or {})}.items():
             if value is not None:
-                raise MismatchError(argument, f"goes with event files, and {path} is a model file")
-        return read_header(path)
-    found = describe(path)
-    proposal = propose_config(path, source=source, regions=regions) if config is None else None
+                raise MismatchError(argument, f"goes with event files, and {given[0]} is a model file")
+        return read_header(given[0])
+    every = [describe(path) for path in given]
+    found = every[0]
+    proposal = propose_config(given, source=source, regions=regions) if config is None else None
     chosen = as_config(config, source, regions=regions).regions if proposal is None else proposal.regions
     # what is asked for is either counted in or refused; the obstacle of a proposal says so already
     required = bool(regions) and (proposal is None or proposal.obstacle is None)
+    columns = tuple(name for name in found.columns if all(name in one.columns for one in every))
     return {
-        "format": found.format,
-        "telescope": found.telescope,
-        "data_level": found.data_level,
-        "is_simulated": found.is_simulated,
-        "n_events": found.n_events,
-        "n_array_events": found.n_array_events,
-        "n_images": found.n_images,
-        **_runs_and_nights(Path(path), found.columns),
-        "columns": list(found.columns),
-        "derived": list(found.derived),
-        "telescope_columns": list(found.telescope_columns),
-        "on_off": _on_off(Path(path), found.columns, chosen, required=required),
+        **{name: getattr(found, name) for name in ("format", "telescope", "data_level", "is_simulated")},
+        "n_files": len(every),
+        "n_events": sum(one.n_events for one in every),
+        **{name: _total(getattr(one, name) for one in every) for name in ("n_array_events", "n_images")},
+        **_runs_and_nights(given, columns),
+        "columns": list(columns),
+        **{name: list(getattr(found, name)) for name in ("derived", "telescope_columns")},
+        "on_off": _on_off(given, columns, chosen, required=required),
         "assumed": None if proposal is None or proposal.usual else proposal.to_dict(),
     }
 
 
-def _runs_and_nights(path: Path, columns: tuple[str, ...]) -> dict[str, Any]:
-    """Return the number of runs and the nights of a file; None and nothing where it does not tell."""
-    run = next((name for name in ("obs_id", "run_id") if name in columns), None)
-    wanted = [name for name in (run, "night") if name in columns]
+def _total(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum of numbers; None where one is not known."""
+    known = list(numbers)
+    return None if None in known else sum(number for number in known if number is not None)
+
+
+def _runs_and_nights(paths: list[Path], columns: tuple[str, ...]) -> dict[str, Any]:
+    """Return the number of runs and the nights of files; None and nothing where they are not known."""
+    runs = [name for name in ("obs_id", "run_id") if name in columns][:1]
+    wanted = [*runs, *(name for name in ("night",) if name in columns)]
     if not wanted:
         return {"n_runs": None, "nights": []}
-    parts = [table.drop_duplicates() for table in iter_events(path, [name for name in wanted if name is not None])]
-    known = pd.concat(parts).drop_duplicates()
+    known = pd.concat([table.drop_duplicates() for table in iter_events(paths, wanted)]).drop_duplicates()
     nights = sorted(known["night"].dropna().unique().tolist()) if "night" in known else []
     # FACT numbers the runs of each night
-    return {"n_runs": None if run is None else len(known), "nights": nights}
+    return {"n_runs": len(known) if runs else None, "nights": nights}
 
 
 def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], regions: RegionConfig) -> OnOffCounts:
     """Count the On and Off events of files, without any cut but that on theta^2."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    method, names = choose_method(list_columns(given[0]), regions)
-    if method != "angles" and regions.source_ra is None:
-        raise _no_source(given[0])
-    counts = [find_regions(table, regions).counts for table in iter_events(given, names)]
+    columns = list_columns(given[0])
+    _, names = _method(given[0], columns, regions)
+    wanted = [*names, *({GOOD_TIME} & set(columns))]
+    counts = [find_regions(table, regions).counts for table in iter_events(given, wanted)]
     return sum(counts[1:], start=counts[0])
 
 
-def _no_source(path: str | PathLike[str]) -> EventFileError:
-    return EventFileError(
-        f"{path}: the position of the source is needed to count On and Off events: give source (--source), or a "
-        "configuration that has it"
-    )
-
-
-def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig, *, required: bool) -> dict[str, str]:
-    """Return the counts in the regions, without a cut and by each selection."""
+def _method(path: Any, columns: Sequence[str], regions: RegionConfig) -> tuple[str, Any]:
+    """Return the method of the regions and the columns that it needs; EventFileError where they are not known."""
     try:
         method, names = choose_method(columns, regions)
     except ValueError as error:
-        if required:
-            raise EventFileError(f"{path}: {error}") from error
-        return _selected(path, columns)
-    if method != "angles" and regions.source_ra is None:
-        if required:
-            raise _no_source(path)
-        return _selected(path, columns)
+        raise EventFileError(f"{path}: {error}") from error
+    if method not in ("angles", "intervals") and regions.source_ra is None:
+        needed = "the position of the source is needed to count On and Off events"
+        raise EventFileError(f"{path}: {needed}: give source (--source), or a configuration that has it")
+    return method, names
+
+
+def _on_off(paths: list[Path], columns: tuple[str, ...], regions: RegionConfig, *, required: bool) -> dict[str, str]:
+    """Return the counts in the regions, without a cut and by each selection."""
     selections = [found.selected for found in OutputColumns.found_in(columns)]
+    try:
+        method, names = _method(paths[0], columns, regions)
+    except EventFileError:
+        if required:
+            raise
+        return _selected(paths, selections)
     counts: dict[str, OnOffCounts] = {}
     numbers: set[int] = set()
-    for table in iter_events(path, list(dict.fromkeys([*names, *selections]))):
+    wanted = [*names, *selections, *({GOOD_TIME} & set(columns))]
+    for table in iter_events(paths, list(dict.fromkeys(wanted))):
         parts = find_regions(table, regions)
         chosen = {name: parts.take(table[name].to_numpy(dtype=bool)).counts for name in selections}
         for name, value in {"without a cut": parts.counts, **chosen}.items():
@@ -120,17 +130,14 @@ def _on_off(path: Path, columns: tuple[str, ...], regions: RegionConfig, *, requ
     return found
 
 
-def _selected(path: Path, columns: tuple[str, ...]) -> dict[str, str]:
+def _selected(paths: list[Path], selections: list[str]) -> dict[str, str]:
     """Return how many events each selection has, where it is not known which of them are On or Off."""
-    selections = [found.selected for found in OutputColumns.found_in(columns)]
     if not selections:
         return {}
-    n_events, n_selected = 0, dict.fromkeys(selections, 0)
-    for table in iter_events(path, selections):
-        n_events += len(table)
-        for name in selections:
-            n_selected[name] += int(table[name].to_numpy(dtype=bool).sum())
-    return {name: f"{found:,} of {n_events:,} events" for name, found in n_selected.items()}
+    counted = [(table.astype(bool).sum(), len(table)) for table in iter_events(paths, selections)]
+    n_selected: Any = sum(own for own, _ in counted)
+    n_events = sum(n for _, n in counted)
+    return {name: f"{n_selected[name]:,} of {n_events:,} events" for name in selections}
 
 
 def check_exclusion(text: str) -> None:
@@ -199,9 +206,6 @@ def simulate(
                     for_error = folder / names[kind]
                     write_events(table, temporary / names[kind])
         except (OSError, EventFileError) as error:
-            reason = error if isinstance(error, OSError) else error.__cause__
-            raise EventFileError(
-                f"{for_error}: cannot be written: {getattr(reason, 'strerror', None) or error}; {folder} is as it was "
-                "before"
-            ) from error
+            reason = getattr(error if isinstance(error, OSError) else error.__cause__, "strerror", None) or error
+            raise EventFileError(f"{for_error}: cannot be written: {reason}; {folder} is as it was before") from error
     return {kind: {"path": str(folder / names[kind]), "n_events": len(table)} for kind, table in tables.items()}

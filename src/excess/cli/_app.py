@@ -6,6 +6,7 @@ import faulthandler
 import inspect
 import logging
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -23,7 +24,7 @@ import typer
 from typer.core import TyperCommand
 
 from excess import analysis
-from excess._utils.errors import ArgumentError, MismatchError
+from excess._utils.errors import ArgumentError, MismatchError, handle_once
 from excess.cli import _options as opt
 from excess.cli import _printing as out
 
@@ -66,11 +67,11 @@ class Command(TyperCommand):
 
 
 class FilesCommand(Command):
-    """A command whose options --off and --join take all files up to the next option."""
+    """A command whose options --off, --join and --aeff take all files up to the next option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, with an option for each file."""
-        taking = [parameter for parameter in self.params if parameter.name in ("off", "join")]
+        taking = [parameter for parameter in self.params if parameter.name in ("off", "join", "aeff")]
         several = tuple(name for parameter in taking for name in parameter.opts)
         if not ctx.resilient_parsing:  # which is for completion in a shell, while the line is not finished
             _check_files(args, several)
@@ -162,6 +163,8 @@ def init(
         events.files, output, groups=events.groups, overwrite=overwrite, **events.proposal_settings
     )
     out.say(proposal.describe(), as_json)
+    if proposal.reasons:
+        out.say(proposal.describe_rejected(), as_json)
     if proposal.references:
         names = ", ".join(proposal.references)
         out.say(f"Scores of other classifiers, for --reference: {names}", as_json)
@@ -187,11 +190,11 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
     settings = events.proposal_settings  # which may be given wrongly
     if events.config is not None:
         return events.config
-    analysis.check_input(events.files, off=events.off or None, alpha=events.alpha, join=events.join or None)
+    analysis.check_input(events.files, off=events.off_files, alpha=events.given_alpha, join=events.join or None)
     proposal = analysis.propose_config(events.files, **settings)
     if like is not None and proposal.obstacle is None:
         return proposal.with_features_of(like)
-    if proposal.config is None and proposal.obstacle is None and not events.off:
+    if proposal.config is None and proposal.obstacle is None and not events.off_files:
         counts = analysis.count_on_off(events.files, proposal.regions)
         out.say(f"{proposal.no_features()}.", silent)
         if silent:
@@ -213,33 +216,45 @@ def _say_assumed(proposal: analysis.Proposal, events: opt.EventOptions, silent: 
 
 
 def info(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Event file, or model file.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILES", help="Event files, folders of them, or one model file.")
+    ],
     config: opt.Config = None,
     source: opt.Source = None,
     method: opt.RegionMethod = None,
     exclusion: opt.Exclusions = None,
+    theta2: opt.Theta2 = None,
+    columns: Annotated[bool, typer.Option("--columns", help="List all columns, and why one is not a feature.")] = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Say what a file holds: its format, events, columns, and On and Off counts; or the header of a model."""
-    if len(files) > 1:
-        raise typer.BadParameter(
-            f"takes one file, got {len(files)}; 'excess init' and 'excess detect' look at several", param_hint="FILE"
-        )
-    file = files[0]
-    found = analysis.info(file, config, source=source, regions=opt.region_settings(method, exclusion))
+    """Describe files: format, events, columns, and On and Off counts; or the header of a model."""
+    found = analysis.info(files, config, source=source, regions=opt.region_settings(method, exclusion, theta2=theta2))
     if as_json:
         out.print_json(found)
     else:
-        out.print_info(str(file), found)
+        out.print_info(str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", found, columns)
 
 
-_OF_ONE = ("off", "alpha", "join", "source", "source_ra", "source_dec", "bins", "method", "exclusion", "match")
+_OF_ONE = (
+    "on",
+    "off",
+    "alpha",
+    "join",
+    "source",
+    "source_ra",
+    "source_dec",
+    "bins",
+    "method",
+    "exclusion",
+    "theta2",
+    "match",
+)
 """Options that a list of observations has for each."""
 
 
 def given_files(events: opt.EventOptions, references: opt.ReferenceOptions) -> list[Path]:
     """Return all files that a command is given, those of a list of observations included."""
-    given = [*events.files, *(events.off or []), *(events.join or []), *(references.simulated or ())]
+    given = [*events.files, *(events.off_files or []), *(events.join or []), *(references.simulated or ())]
     given += [Path(one) for one in references.reference or [] if Path(one).exists()]
     if events.config is not None:
         given.append(events.config)
@@ -259,8 +274,8 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     return analysis.OnOffDataset.from_files(
         events.files,
         config,
-        off=events.off or None,
-        alpha=events.alpha,
+        off=events.off_files,
+        alpha=events.given_alpha,
         join=events.join or None,
         source=events.position,
         bins=events.bins,
@@ -269,11 +284,16 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     )
 
 
+_given: list[str] = []
+"""The arguments of the command that is running."""
+
+
 def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) -> None:
     """Write a run and its report, and print it as a table or as JSON."""
     if found.no_forward:
         out.say(f"No forward significance: {found.no_forward}", run.as_json)
     look = ""
+    found.record["command_line"] = shlex.join(["excess", *_given])
     if output is not None:
         try:
             found.write(output, report=True, overwrite=run.overwrite)
@@ -360,6 +380,46 @@ def detect(
             written = found.write_events(write_events, overwrite=run.overwrite, verbose=not run.as_json)
             out.say(summarise(written), run.as_json)
         finish_run(found, output, run)
+
+
+@grouped
+def scan(
+    files: opt.Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for scan.csv, scan.json and scan.png.")],
+    along: Annotated[
+        str | None,
+        typer.Option(help='A column and the range to scan, such as "mass 9:10.6".', metavar="COLUMN LOW:HIGH"),
+    ] = None,
+    width: Annotated[float | None, typer.Option(help="Width of the On interval, in units of the column.")] = None,
+    step: Annotated[
+        float | None, typer.Option(help="Distance of positions; by default a quarter of the width.")
+    ] = None,
+    source: opt.Source = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(help="Scan positions on the sky, so far from --source in deg, in the place of --along."),
+    ] = None,
+    config: opt.Config = None,
+    features: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
+    toys: Annotated[int, typer.Option(help="Repetitions of the scan without a signal.", min=10)] = 100,
+    *,
+    run: opt.RunOptions,
+) -> None:
+    """Move On along a column or across the sky, and say how significant the largest excess is after all trials."""
+    settings: dict[str, Any] = {"width": width, "step": step, "source": source, "radius": radius, "config": config}
+    settings |= {"features": features or [], "exclude": exclude or [], "toys": toys, "seed": run.seed}
+    found = analysis.scan(files, along, **settings, n_jobs=run.jobs, verbose=not run.as_json)
+    try:
+        written = found.write(output, overwrite=run.overwrite)
+    except ImportError as error:
+        written = found.write(output, overwrite=run.overwrite, plot=False)
+        out.say(f"No plot was written: {error}", run.as_json)
+    if run.as_json:
+        out.print_json({**found.summary(), "files": [str(path) for path in written]})
+    else:
+        typer.echo(found.table.to_string(index=False, float_format="%.4g"))
+        typer.echo(str(found))
 
 
 def report(
@@ -508,7 +568,7 @@ def _check_chunked(events: opt.EventOptions, references: opt.ReferenceOptions) -
     if events.lists_observations:
         raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
     for option, given in (vars(events) | vars(references)).items():
-        if given and option in ("join", "off", "alpha", "bins", "simulated", "reference"):
+        if given and option in ("join", "on", "off", "alpha", "bins", "simulated", "reference"):
             raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
 
 
@@ -592,7 +652,9 @@ def _bins_option(what: str) -> Any:
 
 
 def efficiency(
-    model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
+    model: Annotated[
+        Path, typer.Argument(help="Model file of 'excess train', or output folder of 'excess detect --write-events'.")
+    ],
     files: Annotated[list[Path], typer.Argument(help="Files of simulated gammas.")],
     output: Annotated[
         Path | None,
@@ -618,10 +680,14 @@ def efficiency(
     aeff: Annotated[
         list[Path] | None,
         typer.Option(
-            help="FITS file with an effective area; a copy with that area times the efficiency is written to the "
-            "output folder. May be given several times."
+            help="FITS files with an effective area; copies with that area times the efficiency are written to the "
+            "output folder, with their selected events if these are scored. All files up to the next option.",
+            metavar="FILES...",
         ),
     ] = None,
+    event_types: Annotated[
+        int, typer.Option(help="Divide events into so many types; --aeff writes each to a folder type_1, ...", min=0)
+    ] = 0,
     of: Annotated[
         str,
         typer.Option(
@@ -646,18 +712,19 @@ def efficiency(
                 "output folder each",
                 param_hint="--aeff",
             )
-    trained = analysis.load_model(model, n_jobs=jobs)
+    trained = analysis.load_models(model, n_jobs=jobs)
     claimed = (
         nullcontext()
         if output is None
         else analysis.claim_efficiency_folder(
-            output, trained, files, areas=aeff or [], plots=_plots(pdf), overwrite=overwrite
+            output, trained, files, areas=aeff or [], event_types=event_types, plots=_plots(pdf), overwrite=overwrite
         )
     )
     with claimed:
         found = analysis.efficiency(
             trained,
             files,
+            event_types=event_types,
             energy=energy,
             zenith=zenith,
             weights=weights,
@@ -684,13 +751,12 @@ def _write(
 ) -> list[Path]:
     """Write all files and return their names; without matplotlib all but the plots."""
     try:
-        written = found.write(output, of=of, plots=_plots(pdf), overwrite=overwrite)
+        return found.write(output, of=of, plots=_plots(pdf), areas=aeff, overwrite=overwrite)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
-        written = found.write(output, of=of, plots=(), overwrite=True)
         out.say(f"No plot was written: {error}", silent)
-    return written + [found.correct_effective_area(path, output, of=of, overwrite=overwrite) for path in aeff]
+        return found.write(output, of=of, plots=(), areas=aeff, overwrite=overwrite)
 
 
 # in the order of the help
@@ -699,10 +765,11 @@ app.command(cls=Command)(simulate)
 app.command(cls=Command)(info)
 app.command(cls=FilesCommand)(init)
 app.command(cls=FilesCommand)(detect)
+app.command(cls=Command)(scan)
 app.command(cls=Command)(report)
 app.command(cls=FilesCommand)(train)
 app.command(cls=Command)(apply)
-app.command(cls=Command)(efficiency)
+app.command(cls=FilesCommand)(efficiency)
 app.command(cls=Command)(export)
 
 
@@ -715,10 +782,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         faulthandler.enable()  # a library that crashes at a damaged file shows where; --debug shows the file
     received: list[int] = []
-    usual = _install_handlers(received)
+    hook, usual = sys.unraisablehook, _install_handlers(received)
     try:
         code = _run(sys.argv[1:] if arguments is None else list(arguments), received)
     finally:
+        sys.unraisablehook = hook
+        if received and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         # until the process ends, a signal must not change the exit code of a finished command
         last = signal.SIG_DFL if received else signal.SIG_IGN
         for number, handler in usual.items():
@@ -738,16 +808,26 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
             signal.signal(handled, signal.SIG_DFL)
         raise KeyboardInterrupt
 
+    def repeat(found: Any, usual: Any = sys.unraisablehook) -> None:
+        if found.exc_type is not KeyboardInterrupt or not hasattr(signal, "setitimer"):
+            return usual(found)
+        # Python drops exceptions of destructors and of callbacks of weak references: raise it again a moment later
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        return None
+
     if threading.current_thread() is not threading.main_thread():
         return {}
+    sys.unraisablehook = repeat
     # a signal that is ignored, as in the background of a shell script, stays ignored
     numbers = [number for number in _WORDS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-    return {number: signal.signal(number, interrupt) for number in numbers}
+    return {number: handle_once(number, interrupt) for number in numbers}
 
 
 def _run(words: list[str], received: list[int]) -> int:
     """Run a command and return its exit code; unexpected errors are raised with --debug."""
     debug = "--debug" in words
+    _given[:] = words
     try:
         if debug:
             logging.basicConfig(format="%(name)s: %(message)s")

@@ -13,14 +13,16 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_scalar_alpha
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
+from excess.config._columns import energy_column
 from excess.config._model import NO_GROUPS, AnalysisConfig, to_features
-from excess.dataset import _regions, _runs
+from excess.dataset import _intervals, _regions, _runs
 from excess.dataset._dataset import Census, OnOffDataset, find_halo, join_chunks, thin_field
 from excess.dataset._leakage import check_identifiers, check_independent, check_origin
 from excess.dataset._regions import Placement, Regions
 from excess.dataset._runs import MatchedEvents
 from excess.detection._result import LONGEST_PAUSE, Exposure
 from excess.io._coordinates import ABSOLUTE_COLUMNS, add_night, seconds_of
+from excess.io._fits import GOOD_TIME
 from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_events
 
 NIGHT = "night"
@@ -70,8 +72,11 @@ class Pipeline:
             wanted += _regions.choose_method(present, self.config.regions)[1]
         elif self.offset is not None:
             wanted += _regions.SKY_COLUMNS
+        if GOOD_TIME in present:
+            wanted.append(GOOD_TIME)
         if self.identify:
-            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS) if name in present]
+            shown = (*_runs.ZENITH_COLUMNS, _runs.ALTITUDE_COLUMN, energy_column(tuple(present)))
+            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS, *shown) if name in present]
             if self._maps(present):
                 wanted += _regions.SKY_COLUMNS
         if self.with_runs:
@@ -84,28 +89,32 @@ class Pipeline:
         if self.groups == NIGHT:
             table = add_night(table)
         file, first_row = str(table.attrs.get("file", "")), int(table.attrs.get("first_row", 0))
+        number, n_read = np.arange(first_row, first_row + len(table)), len(table)
+        draws = _regions.row_draws(first_row, len(table))
+        if GOOD_TIME in table:
+            good = np.flatnonzero(table[GOOD_TIME].to_numpy(dtype=bool))
+            table, number, draws = table.iloc[good], number[good], draws[good]
         intervals = None
-        if self.identify and self.region in (None, 0):
+        if self.config.regions.intervals is None and self.identify and self.region in (None, 0):
             intervals = recorded_intervals(table, seconds_of(table), self.groups, file)
-        number = np.arange(first_row, first_row + len(table))
         runs = tuple(_runs.list_runs(table, seconds_of(table))) if self.with_runs else ()
         run = _runs.run_labels(table) if self.with_runs else None
-        census = Census(n_read=len(table), n_inside=len(table))
+        census = Census(n_read=n_read, n_inside=len(table), n_bad_time=n_read - len(table))
         if self.region is None:
             placed, found = _regions.place_events(table, self.config.regions)
             if self._maps(table):
-                sky = np.column_stack(
-                    [_regions.sky_offsets(table, self.config.regions), _regions.row_draws(first_row, len(table))]
-                )
+                sky = np.column_stack([_regions.sky_offsets(table, self.config.regions), draws])
             if self.nearby:
                 nearby = self._nearby(table, placed, found, sky, number, file)
             rows = np.flatnonzero(found.inside)
             census.n_inside, census.n_overlapping = len(rows), found.n_overlapping
             census.n_without_off = found.n_without_off
+            census.reaches_source = len(rows) > 0 or _regions.reaches_source(table, self.config.regions)
             table, regions, number = table.iloc[rows], found.take(rows), number[rows]
             theta = None if placed.theta is None else placed.theta[rows]
             if theta is not None:
                 own_theta = theta[np.arange(len(rows)), regions.region]
+                own_theta = own_theta if placed.scale is None else own_theta * placed.scale[rows]
             elif placed.on_theta is not None:
                 own_theta = np.where(regions.on, placed.on_theta[rows], np.nan)
             sky = None if sky is None else sky[rows]
@@ -120,6 +129,7 @@ class Pipeline:
         features = to_features(table, self.config)
         valid = features.valid
         regions = regions.take(valid)
+        census.missing = features.missing
         census.n_on = int(np.count_nonzero(regions.on))
         census.n_off = len(regions.region) - census.n_on
         return OnOffDataset(
@@ -143,17 +153,33 @@ class Pipeline:
 
     def _maps(self, columns: Any) -> bool:
         """Return whether a map can be made: nearby events are kept, and source, events and pointing have positions."""
-        wanted = self.identify and self.nearby and self.region is None and self.config.regions.source_ra is not None
+        regions = self.config.regions
+        wanted = self.identify and self.nearby and self.region is None and regions.source_ra is not None
+        wanted = wanted and regions.intervals is None
         return wanted and all(name in columns for name in _regions.SKY_COLUMNS)
 
     def _identifiers(self, table: pd.DataFrame, number: NDArray[np.int64], file: str) -> pd.DataFrame:
         """Return the columns that identify events, with the file and the row of each where files are known."""
-        known = table[[name for name in IDENTIFIERS if name in table]]
+        names = [name for name in IDENTIFIERS if name in table]
+        if self.config.regions.intervals is not None:
+            names += [
+                name
+                for name in (_regions.find_column(self.config.regions.intervals, map(str, table)),)
+                if name not in names
+            ]
+        known = table[names]
         if not self.identify:
             return known
         located = all(name in table for name in LOCATION_COLUMNS)
         files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
-        return known.assign(**({"file": files} if located or file else {}), row=rows)
+        more: dict[str, Any] = {"file": files} if located or file else {}
+        energy = energy_column(tuple(map(str, table)))
+        if energy is not None and not energy.startswith("log"):
+            more["energy"] = table[energy]
+        zenith = next((table[name] for name in _runs.ZENITH_COLUMNS if name in table), None)
+        if zenith is None and _runs.ALTITUDE_COLUMN in table:
+            zenith = 90.0 - table[_runs.ALTITUDE_COLUMN]
+        return known.assign(**more, **({} if zenith is None else {"zenith": zenith}), row=rows)
 
     def _theta_in_field(self, table: pd.DataFrame) -> FloatArray:
         """Return the angles in deg to the source, or to its place in the field of view of an Off run."""
@@ -172,6 +198,8 @@ class Pipeline:
                     "leave that run out"
                 )
         theta = np.degrees(_regions.angles_between(center, event))
+        if settings.rad_max:
+            theta = theta * _regions.theta_scale(table, center, settings)
         return np.where(np.isnan(theta), np.inf, theta)
 
     def _nearby(
@@ -330,7 +358,23 @@ def select_events(
             return _join_chunks(chunks, pipeline, files, None)
         for chunk in pipeline.read(files["events"], chunk_rows):
             chunks = thin_field([*chunks, chunk])
-    return _join_chunks(chunks, pipeline, files, None)
+    kept, notes = _with_source(chunks, len(files["events"]))
+    if note := _regions.describe_rad_max(files["events"][0], pipeline.config.regions):
+        notes.append(note)
+    found = _join_chunks(kept, pipeline, files, None)
+    return replace(found, notes=(*found.notes, *notes))
+
+
+def _with_source(chunks: list[OnOffDataset], n_files: int) -> tuple[list[OnOffDataset], list[str]]:
+    """Return the chunks of files whose field of view contains the source, and a note of how many were skipped."""
+    reached = {chunk.files.get("events"): False for chunk in chunks}
+    for chunk in chunks:
+        reached[chunk.files.get("events")] |= chunk.census.reaches_source
+    skipped = [str(paths[0]) for paths, contains in reached.items() if paths and not contains]
+    if not skipped or len(skipped) == len(reached):
+        return chunks, []
+    note = f"{len(skipped):,} of {n_files:,} files do not contain the source and are skipped, the first {skipped[0]}"
+    return [chunk for chunk in chunks if reached[chunk.files.get("events")]], [note]
 
 
 def _select_off_files(
@@ -389,6 +433,8 @@ def _join_chunks(
         census = joined.census.without(joined.regions.region[~alpha.kept])
         joined = replace(joined.take(alpha.kept), census=census)
         census.check(source, pipeline.config, joined.alpha)
+    if pipeline.config.regions.intervals is not None:
+        joined = _intervals.complete(joined, files)
     regions, event_alpha = joined.regions, joined.event_alpha
     if event_alpha is not None:
         regions = replace(regions, alpha=float(event_alpha[regions.region > 0].mean()))
@@ -406,7 +452,7 @@ def _join_chunks(
         )
     table = joined.table.reset_index(drop=True)
     joined = replace(joined, regions=regions, table=table, event_alpha=event_alpha, exposure=intervals)
-    if joined.theta is None and regions.exposure is not None:
+    if joined.theta is None and regions.exposure is not None and pipeline.config.regions.intervals is None:
         joined = replace(joined, notes=(*joined.notes, _NO_CENTRES))
     return replace(joined, halo=find_halo(joined))
 

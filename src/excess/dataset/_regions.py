@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,13 @@ from scipy.special import chdtrc
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.errors import ArgumentError, MismatchError
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError, missing_column
 from excess._utils.rng import row_hashes
-from excess.config._model import Exclusion, RegionConfig, describe_error
+from excess.config import _columns
+from excess.config._model import Exclusion, IntervalConfig, RegionConfig, describe_error
 from excess.detection._histograms import cluster_pointings
+from excess.io._fits import GOOD_TIME, RadMax, read_rad_max
+from excess.io._reading import recognise
 from excess.stats._significance import OnOffCounts
 
 _P_OF_CHANCE = 0.05  # probability above which chance explains how Off regions differ
@@ -114,6 +118,8 @@ def _as_angles(name: str, value: ArrayLike) -> FloatArray:
 
 
 POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
+LARGEST_OFFSET = 10.0
+"""Distance of a source from the pointing in deg from which it was not observed."""
 FREE_RADII = 0.5
 """Space between the On region and the nearest Off region, in radii."""
 _TOLERANCE = 1e-9
@@ -129,6 +135,7 @@ class Placement:
     region: NDArray[np.int64] | None = None
     excluded: BoolArray | None = None
     on_theta: FloatArray | None = None  # where only On has a centre
+    scale: FloatArray | None = None  # of angles, in units of which the cut is the same for all energies
 
 
 def nearest_distance(config: RegionConfig) -> float:
@@ -431,8 +438,63 @@ def place_by_method(table: pd.DataFrame, config: RegionConfig) -> Placement:
     source = source_direction(config)
     ra, dec = (table[column].to_numpy(dtype=np.float64) for column in SKY_COLUMNS[:2])
     event = unit_vectors(ra, dec)
-    placed = place(table, event, source, config)
+    placed = replace(place(table, event, source, config), scale=theta_scale(table, source, config))
     return replace(placed, excluded=find_excluded(event, config)) if config.exclusion else placed
+
+
+def theta_scale(table: pd.DataFrame, center: FloatArray, config: RegionConfig) -> FloatArray | None:
+    """Return the largest radius over that of each event, by RAD_MAX at the offset of regions; None for one radius."""
+    if not config.rad_max:
+        return None
+    radii = rad_max_of(Path(table.attrs.get("file", "")))
+    pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in POINTING_COLUMNS)
+    pointing = unit_vectors(pointing_ra, pointing_dec, POINTING_COLUMNS)
+    offset = np.degrees(angles_between(np.broadcast_to(center, pointing.shape), pointing))
+    own = radii.at(table["energy"].to_numpy(dtype=np.float64), offset)
+    return np.divide(config.radius, own, out=np.full(len(own), 1e6), where=own > 0)
+
+
+def rad_max_of(path: Path) -> RadMax:
+    """Return RAD_MAX of a run; EventFileError where there is none."""
+    found = read_rad_max(path) if path.is_file() and recognise(path).startswith("FITS") else None
+    if found is None:
+        raise EventFileError(
+            f"{path if path.name else 'the table'}: has no RAD_MAX, so the radius of regions is not known; give a cut "
+            "on theta^2 (--theta2, or theta_squared_cut and rad_max: false in the configuration)"
+        )
+    return found
+
+
+def largest_rad_max(paths: Iterable[Path]) -> float:
+    """Return the largest cut on theta^2 by RAD_MAX of runs, in deg^2."""
+    return float(f"{max(float(rad_max_of(path).radius.max()) for path in paths) ** 2:.10g}")
+
+
+def describe_rad_max(path: Path, config: RegionConfig) -> str | None:
+    """Return how the radius of regions differs from RAD_MAX of a run; None where it does not, or there is none."""
+    try:
+        found = None if config.rad_max else rad_max_of(path)
+    except (EventFileError, OSError):
+        return None
+    if found is None or np.allclose(found.radius, config.radius, rtol=1e-3, atol=0):
+        return None
+    low, high = found.radius[found.radius > 0].min(), found.radius.max()
+    theirs = f"{high:.4g} deg" if low == high else f"{low:.3g} to {high:.3g} deg by energy"
+    return (
+        f"regions have a radius of {config.radius:.4g} deg, and the instrument response is for {theirs} (RAD_MAX of "
+        f"{found.path.name}); a spectrum needs the same, --theta2 irf"
+    )
+
+
+def reaches_source(table: pd.DataFrame, config: RegionConfig) -> bool:
+    """Return whether the events of a table reach as far from the pointing as the source is; True if it is not known."""
+    if config.source_ra is None or config.method == "same_declination" or not set(SKY_COLUMNS) <= set(table.columns):
+        return True
+    ra, dec, pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
+    axis = unit_vectors(pointing_ra, pointing_dec, POINTING_COLUMNS)
+    source = np.degrees(angles_between(np.broadcast_to(source_direction(config), axis.shape), axis))
+    reach = np.degrees(angles_between(unit_vectors(ra, dec), axis)) + config.radius
+    return bool(((source < reach) & (source < LARGEST_OFFSET)).any())
 
 
 METHODS = {
@@ -446,9 +508,11 @@ METHODS = {
 def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, list[str]]:
     """Return the name of the method for a table, and the columns that it needs."""
     present = list(columns)
+    if config.intervals is not None:
+        return "intervals", [find_column(config.intervals, present)]
     name = config.method
     if name == "auto":
-        by_columns = not config.exclusion and config.min_distance is None
+        by_columns = not config.exclusion and config.min_distance is None and not config.rad_max
         name = "angles" if by_columns and _has_angles(present, config) else "reflected"
         if name == "reflected" and not set(SKY_COLUMNS) <= set(present):
             raise ValueError(_nothing_known(present, config))
@@ -456,7 +520,7 @@ def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, li
         if not _has_angles(present, config):
             raise ValueError(_nothing_known(present, config))
         return name, _columns_of_angles(present, config)
-    needed = list(METHODS[name].columns)
+    needed = [*METHODS[name].columns, *(["energy"] if config.rad_max else [])]
     missing = [column for column in needed if column not in present]
     if missing:
         raise ValueError(
@@ -630,15 +694,21 @@ def assign_regions(
 
 
 def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
-    """Assign the events of a table to regions, by angles or by sky positions."""
-    return place_events(table, config)[1]
+    """Assign the events of a table to regions, by angles or by sky positions; none outside good time intervals."""
+    found = place_events(table, config)[1]
+    if GOOD_TIME not in table:
+        return found
+    return replace(found, region=np.where(table[GOOD_TIME].to_numpy(dtype=bool), found.region, -1))
 
 
 def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
     """Return where the events of a table are relative to all regions, and the region of each; see `find_regions`."""
+    if config.intervals is not None:
+        return place_in_intervals(table, config)
     placed = place_by_method(table, config)
     if placed.theta is not None:
-        found = assign_regions(placed.theta, theta_squared_cut=config.theta_squared_cut, overlap=config.overlap)
+        scaled = placed.theta if placed.scale is None else placed.theta * placed.scale[:, np.newaxis]
+        found = assign_regions(scaled, theta_squared_cut=config.theta_squared_cut, overlap=config.overlap)
     else:
         region = np.full(len(table), -1, dtype=np.int64) if placed.region is None else placed.region
         n_off = 1 if placed.exposure is None else placed.exposure.shape[1]
@@ -653,6 +723,53 @@ def _expose(found: Regions, exposure: FloatArray) -> Regions:
         found, region=np.where(without, -1, found.region), exposure=exposure, n_without_off=int(without.sum())
     )
     return replace(found, alpha=mean_alpha(found))
+
+
+def find_column(intervals: IntervalConfig, present: Iterable[str]) -> str:
+    """Return the column of intervals among others, in whatever case it is written."""
+    known = list(present)
+    found = [name for name in known if name.lower() == intervals.column.lower()]
+    if intervals.column in known or len(found) == 1:
+        return intervals.column if intervals.column in known else found[0]
+    raise MismatchError("on", f"is not possible: the table {missing_column(intervals.column, known)}")
+
+
+def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
+    """Return the interval of each event of a table, Off intervals numbered from 1, with widths as exposure."""
+    intervals = config.intervals
+    assert intervals is not None
+    name = find_column(intervals, table.columns)
+    try:
+        values = np.asarray(_columns.as_numbers(name, table[name]), dtype=np.float64)
+    except ValueError as error:
+        raise MismatchError("on", f"needs a column of numbers: {error}") from error
+    if not (known := np.isfinite(values)).all():
+        raise MismatchError(
+            "on",
+            f"needs a value for every event: {name!r} is missing in {np.count_nonzero(~known):,} of {len(known):,}",
+        )
+    period = intervals.wraps_at
+    if period is not None:
+        if intervals.period is None and len(values) and np.ptp(values) > period:
+            raise MismatchError(
+                "on",
+                f"needs the period of {name!r}, whose values span {np.ptp(values):g}: give period under "
+                "regions.intervals of the configuration",
+            )
+        values = values % period
+    region = np.full(len(values), -1, dtype=np.int64)
+    number = {("on", *ends): 0 for ends in intervals.on}
+    number |= {("off", *ends): k for k, ends in enumerate(intervals.off, start=1)}
+    for low, high, *which in intervals.pieces():
+        region[(values >= low) & (values < high)] = number[tuple(which)]  # type: ignore[index]
+    widths = [sum(high - low for low, high in own) for own in (intervals.on, *((one,) for one in intervals.off))]
+    return Placement(None), expose_intervals(Regions(region, len(widths), 1.0), np.array(widths[1:]) / widths[0])
+
+
+def expose_intervals(regions: Regions, shares: FloatArray) -> Regions:
+    """Return regions in which Off intervals have exposures in units of that of On."""
+    exposure = None if (shares == 1).all() else np.tile(shares, (len(regions.region), 1))
+    return replace(regions, exposure=exposure, alpha=float(1 / shares.sum()))
 
 
 def off_exposure(exposure: FloatArray) -> FloatArray:

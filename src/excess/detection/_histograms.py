@@ -176,6 +176,7 @@ class SkyMap:
     off_centers: FloatArray
     share: float
     layers: dict[str, SkyLayer]
+    center: tuple[float, float] | None = None  # right ascension and declination of the source in deg
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as JSON, rounded to visible digits; `from_dict` reads it."""
@@ -186,6 +187,7 @@ class SkyMap:
             "pointings": self.pointings.round(4).tolist(),
             "off_centers": self.off_centers.round(4).tolist(),
             "share": self.share,
+            "center": self.center,
             "layers": {
                 name: {what: _as_list(getattr(layer, what), digits) for digits, what in enumerate(_MAPS)}
                 | {"mean": round(layer.mean, 4), "spread": round(layer.spread, 4)}
@@ -208,8 +210,9 @@ class SkyMap:
             np.array(given[name], dtype=np.float64).reshape(-1, 2) for name in ("pointings", "off_centers")
         )
         half = float(given["half_width"])
-        radius, share = float(given["region_radius"]), float(given["share"])
-        return cls(np.linspace(-half, half, n), radius, pointings, centers, share, layers)
+        radius, share, at = float(given["region_radius"]), float(given["share"]), given.get("center")
+        center = None if at is None else (float(at[0]), float(at[1]))
+        return cls(np.linspace(-half, half, n), radius, pointings, centers, share, layers, center)
 
 
 def _as_list(values: FloatArray, digits: int) -> list[float | int | None]:

@@ -158,7 +158,7 @@ def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]
     -----
     With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``,
     so that background is On with the probability ``q_mean`` at every x, for any mix of observations. These are
-    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390). See ``docs/likelihood.md``.
+    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390).
 
     Examples
     --------
@@ -245,6 +245,8 @@ def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> 
     return Bag(numbers.astype(np.int32), len(names), weights.weights)
 
 
+MOST_FOLDS = 20
+"""Folds that leave out a group each; more groups are merged."""
 _N_FOLDS = 5
 _MIN_CHANCE = 1e-6
 """Probability that a group has no On or no Off events by chance, below which they were observed separately."""
@@ -312,6 +314,15 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
         "no fold can hold both; give more groups, or no groups ('none' on the command line) to cross-validate inside "
         "them"
     )
+
+
+def merge_groups(groups: NDArray[Any], most: int = MOST_FOLDS) -> NDArray[Any]:
+    """Return groups, or numbers of blocks of them with about equally many events where there are too many for folds."""
+    _, number, size = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(size) <= most:
+        return groups
+    share = size / size.sum()  # of all events: folds must not depend on labels
+    return _share_groups(share, share, most)[number]
 
 
 def groups_are_apart(groups: NDArray[Any], on: BoolArray) -> bool:
@@ -392,6 +403,8 @@ def fold_maker(
         splitter = cv if hasattr(cv, "split") else list(cv)  # an iterator would be used up by the first run
     elif groups is not None:
         groups = block_groups(groups, on, cv)
+        if cv is None:
+            groups = merge_groups(groups)
         n_blocks = len(np.unique(groups))
         if cv is not None and cv > n_blocks:
             raise MismatchError("cv", f"must be at most {n_blocks}, got {cv}: On and Off are in different groups")
@@ -602,7 +615,7 @@ _RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SignalCalibration:
-    """The probability of signal as a function of the score that never falls; see ``docs/likelihood.md``."""
+    """The probability of signal as a function of the score that never falls."""
 
     score: Annotated[FloatArray, "steps"]  # mean of each step, ascending
     on_probability: Annotated[FloatArray, "steps"]  # probability of On at that score

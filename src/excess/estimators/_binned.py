@@ -16,9 +16,12 @@ from excess._utils.checks import BoolArray, FloatArray, as_int
 from excess.estimators._base import SignalCalibration, calibrate, score_events, store_parameters
 from excess.estimators._model_file import ensure, from_bytes, saveable
 from excess.estimators._threshold import BaseMetaClassifier, column_number, model_bytes, with_threads
+from excess.stats._significance import li_ma_significance
 from excess.stats._thresholds import events_curve
 
 CUT = 0.5  # the threshold of all bins, once their scores are moved to it
+_SHARES = (1.0, 0.75, 0.5, 0.25, 0.0)  # of the threshold of a bin, against that of all bins
+_MIN_GAIN = 0.25  # in sigma, from which thresholds of bins are better than a common one by more than chance
 _MIN_LABELS = 20  # fewest On events, and Off events, that a bin is tuned on
 
 
@@ -63,8 +66,7 @@ class BinnedCalibration(NamedTuple):
 
 def number_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.int64]:
     """Return the bin of each value, from 0; one at an edge belongs to the bin above it, a missing one is an error."""
-    missing = np.count_nonzero(np.isnan(values))
-    if missing:
+    if missing := np.count_nonzero(np.isnan(values)):
         raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; leave these out")
     return np.searchsorted(edges, values, side="right").astype(np.int64)
 
@@ -109,13 +111,18 @@ def move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[Tu
     return moved
 
 
+def blend(own: float, common: float, share: float) -> float:
+    """Return the mean of two thresholds of scores from 0 to 1, with the share of the first."""
+    if share in (0.0, 1.0):
+        return own if share else common
+    low, high = np.clip([own, common], -1e-9, 1.0)  # infinite ones select everything or nothing
+    return float(share * low + (1 - share) * high)
+
+
 def score_ends(threshold: float) -> tuple[float, float]:
     """Return where scores below the threshold end, and where those above it begin."""
-    if threshold < 0:  # all events are selected
-        return 0.0, 0.0
-    if threshold >= 1:  # none is
-        return 1.0, 1.0
-    return threshold, threshold
+    end = min(max(threshold, 0.0), 1.0)  # beyond, all events are selected, or none is
+    return end, end
 
 
 class _BinnedState(NamedTuple):
@@ -135,7 +142,9 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     """One On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
 
     One estimator learns from the events of all bins. Then each bin gets the threshold that is best for its own events,
-    and its own calibration. A bin with too few events is tuned together with its neighbours.
+    and its own calibration. A bin with too few events is tuned together with its neighbours. Where thresholds of bins
+    would select events of smaller significance than a common one, they are moved towards it, by as much as is best for
+    events that they were not tuned on.
 
     Parameters
     ----------
@@ -236,15 +245,25 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
             raise ValueError("the scores of estimator must lie between 0 and 1; give a classifier with predict_proba")
 
         # squared significances of bins add up, so the bins share what may be lost
-        rule = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
+        of_bins = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))
         seed = int(random.randint(2**31 - 1))
         score = np.where(known, score, np.nan)
-        tuned, calibrations = [], []
-        for first, last, own in tuning_windows(number, on & known, ~on & known, len(edges) + 1, enough):
-            chosen = (number >= first) & (number <= last)
-            threshold, curve = rule(on[chosen], score[chosen], alpha, seed, events.weights_of(chosen))
-            tuned.append(TunedBin(threshold, first, last, own))
-            calibrations.append(calibrate(curve))
+        windows = tuning_windows(number, on & known, ~on & known, len(edges) + 1, enough)
+
+        def tune(rows: BoolArray) -> list[tuple[float, Any]]:
+            """Return threshold and curve of each bin, and of all bins together, from some events."""
+            parts = [rows & (number >= first) & (number <= last) for first, last, _ in windows]
+            rules = [*[of_bins] * len(parts), rule]
+            chosen = zip(rules, (*parts, rows), strict=True)
+            return [one(on[own], score[own], alpha, seed, events.weights_of(own)) for one, own in chosen]
+
+        *own_cuts, (common, _) = tune(np.ones(len(on), dtype=np.bool_))
+        calibrations = [calibrate(curve) for _, curve in own_cuts]
+        share = self._choose_share(tune, on, score, number, alpha, events, seed) if len(windows) > 1 else 1.0
+        tuned = [
+            TunedBin(blend(threshold, common, share), *((0, len(edges)) if share == 0 else (first, last)), n_events)
+            for (threshold, _), (first, last, n_events) in zip(own_cuts, windows, strict=True)
+        ]
         moved = move_by_bin(score, number, tuned)
         curve = events_curve(on[known], moved[known], alpha, events.weights_of(known))
         n_off = np.bincount(number[known & ~on], events.weights_of(known & ~on), len(tuned))
@@ -255,6 +274,26 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         self.threshold_, self.curve_, self.calibration_ = CUT, curve, calibrate(curve)
         self.classes_ = events.classes
         return self
+
+    @staticmethod
+    def _choose_share(
+        tune: Any, on: BoolArray, score: FloatArray, number: NDArray[np.int64], alpha: float, events: Any, seed: int
+    ) -> float:
+        """Return the share of bins' own thresholds for which the events that each half is not tuned on count most.
+
+        Thresholds that are the best in each bin need not be the best together: a bin without signal adds background.
+        """
+        half = np.random.default_rng(seed).random(len(on)) < 0.5
+        weights = np.ones(len(on)) if events.weights is None else events.weights
+        counts = np.zeros((len(_SHARES), 2))
+        for tuned_on in (half, ~half):
+            *own, (common, _) = tune(tuned_on)
+            for row, share in enumerate(_SHARES):
+                cuts = np.array([blend(threshold, common, share) for threshold, _ in own])
+                selected = ~tuned_on & (score > cuts[number])
+                counts[row] += [weights[selected & on].sum(), weights[selected & ~on].sum()]
+        found = np.asarray(li_ma_significance(counts[:, 0], counts[:, 1], alpha))
+        return _SHARES[int(np.argmax(found))] if found.max() > found[-1] + _MIN_GAIN else _SHARES[-1]
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return scores of Off and On, the *noisy* classes; shape (n_events, 2).
@@ -275,9 +314,8 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     def bin_numbers(self, X: Any) -> NDArray[np.int64]:
         """Return the bin of each event, from 0 to the number of edges; shape (n_events,)."""
         column = column_number("column", self.column, getattr(X, "columns", None), np.shape(X)[1])
-        return number_bins(
-            np.asarray(_safe_indexing(X, column, axis=1), dtype=np.float64).reshape(-1), as_edges(self.edges)
-        )
+        values = np.asarray(_safe_indexing(X, column, axis=1), dtype=np.float64).reshape(-1)
+        return number_bins(values, as_edges(self.edges))
 
     @property
     def feature_importances_(self) -> FloatArray:

@@ -417,6 +417,29 @@ def supervised_reference(
     return SignificanceThresholdClassifier(FrozenEstimator(model), alpha, cv="prefit")
 
 
+class ColumnScore(ClassifierMixin, BaseEstimator):
+    """A classifier whose score is a column of a table, such as the gammaness of another analysis; nothing is fitted."""
+
+    needs_columns = True  # of references, which other models do not see
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self.classes_ = np.array([0, 1])
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Keep the score as it is."""
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the column."""
+        return np.asarray(X[self.column], dtype=np.float64)
+
+
+def column_baseline(column: str, *, random_state: Any = None) -> SignificanceThresholdClassifier:
+    """Return a cut on a column of scores: only its threshold and its calibration depend on On and Off events."""
+    return SignificanceThresholdClassifier(FrozenEstimator(ColumnScore(column)), cv="prefit", random_state=random_state)
+
+
 def likelihood_scorer(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
     """Score a fitted On/Off classifier by the likelihood of labels, for ``scoring`` of scikit-learn's searches.
 

@@ -11,12 +11,12 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryFile
 from textwrap import wrap
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ from excess.io._files import CopySink, as_native, decompress, slices
 
 BLOCK = 2880
 MOST_UNITS = 10_000  # headers of a file, each with its data
+MOST_INDEX_ROWS = 200_000  # rows of an index, several for each run
 MOST_AXES = 999  # axes, and columns of a table, by the FITS standard
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -120,15 +121,17 @@ HEADER_COLUMNS = {
     "date_obs": "DATE-OBS",
 }
 """Header keywords of a run that become constant columns; a column of the table with the same name wins."""
+GOOD_TIME = "in_gti"
+"""Column that is true for events inside the good time intervals of their file."""
 MOVING = ("DRIFT", "RASTER", "SLEW", "SCAN")
 """Modes of observation in which the pointing moves over the sky, so one position of a run is not enough."""
 
 
 def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the scalar columns in lower case, and those taken from the header."""
-    with _events(path) as (hdu, _):
+    with _events(path) as (hdu, hdus):
         in_table = _scalar_columns(hdu)
-        return (*in_table, *(name for name in _constants(hdu.header) if name not in in_table))
+        return (*in_table, *(name for name in _constants(hdu.header, hdus) if name not in in_table))
 
 
 def count(path: Path) -> int:
@@ -151,6 +154,10 @@ def origin(path: Path) -> Origin:
             pointing = _pointing_table(hdus, header) if _is_moving(header) else None
             if pointing is not None:
                 derived.append(pointing)
+        good = _good_times(hdus, header)
+        if good is not None and "time" in _scalar_columns(hdu):
+            inside = partial(_is_inside, reference=time, good=good)
+            derived.append(Derivation((GOOD_TIME,), ("time",), lambda table: (inside(table["time"]),)))
         return Origin(
             telescope=None if telescope is None else telescope.name,
             location=_location(header) or (None if telescope is None else telescope.location),
@@ -163,8 +170,8 @@ def origin(path: Path) -> Origin:
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
     """Yield the events in order, at most ``chunk_rows`` at a time."""
-    with _events(path) as (hdu, _):
-        in_table, constants = _scalar_columns(hdu), _constants(hdu.header)
+    with _events(path) as (hdu, hdus):
+        in_table, constants = _scalar_columns(hdu), _constants(hdu.header, hdus)
         for part in slices(int(hdu.header["NAXIS2"]), chunk_rows):
             # Slicing first: astropy converts a scaled column as a whole otherwise.
             rows = hdu.data[part]
@@ -213,14 +220,58 @@ def _scalar_columns(hdu: Any) -> dict[str, str]:
     }
 
 
-def _constants(header: Any) -> dict[str, Any]:
+def _constants(header: Any, hdus: Any) -> dict[str, Any]:
+    """Return the columns from the header; good time intervals take the place of its observation time and live time."""
     # the position of a drift scan in the header is that of its start, or of its middle
     without = {"pointing_ra", "pointing_dec"} if _is_moving(header) else set()
-    return {
+    found = {
         name: header[key]
         for name, key in HEADER_COLUMNS.items()
         if isinstance(header.get(key), (int, float, str)) and name not in without
     }
+    good = _good_times(hdus, header)
+    if good is None or not len(good):
+        return found
+    before = {name: value for name, value in found.items() if isinstance(value, (int, float)) and value > 0}
+    live = before.get("deadc")
+    if live is None and {"livetime", "ontime"} <= set(before):
+        live = before["livetime"] / before["ontime"]
+    found["ontime"] = float((good[:, 1] - good[:, 0]).sum())
+    if live is not None:
+        found["livetime"] = found["ontime"] * live
+    elif "livetime" in found:
+        del found["livetime"]  # of other intervals
+    return found
+
+
+def _good_times(hdus: Any, header: Any) -> FloatArray | None:
+    """Return the good time intervals as rows of start and stop in s, merged, in the times of `_seconds`; or None."""
+    for hdu in hdus:
+        names = {name.upper(): name for name in getattr(getattr(hdu, "columns", None), "names", None) or ()}
+        if "GTI" not in (hdu.name, hdu.header.get("HDUCLAS1")) or not {"START", "STOP"} <= set(names):
+            continue
+        reference = _time_reference(hdu.header) if _time_reference(header) is not None else None
+        both = [np.array(hdu.data[names[key]], dtype=np.float64).ravel() for key in ("START", "STOP")]
+        start, stop = (_seconds(one, reference or _time_reference(header)) for one in both)
+        known = stop > start  # not so for NaN
+        order = np.argsort(start[known], kind="stable")
+        start, stop = start[known][order], np.maximum.accumulate(stop[known][order])
+        new = np.append(True, start[1:] > stop[:-1]) if len(start) else np.zeros(0, dtype=bool)
+        last = np.append(new[1:], True) if len(start) else new
+        return np.stack([start[new], stop[last]], axis=1)
+    return None
+
+
+def _is_inside(time: pd.Series, reference: tuple[float, float, str] | None, good: FloatArray) -> NDArray[np.bool_]:
+    """Return which times are in a good time interval, its start included."""
+    at = _seconds(time.to_numpy(dtype=np.float64), reference)
+    number = np.searchsorted(good[:, 0], at, side="right") - 1
+    return np.asarray(at < np.append(good[:, 1], -np.inf)[number])  # the last one is for times before the first start
+
+
+def _seconds(times: FloatArray, reference: tuple[float, float, str] | None) -> FloatArray:
+    """Return Unix times, or times as they are where their origin is not known."""
+    return times if reference is None else _unix(pd.Series(times), reference)
 
 
 def _is_moving(header: Any) -> bool:
@@ -398,6 +449,14 @@ class RunIndex:
         """Full paths of all event lists."""
         return {_full(self.folder / file) for _, kind, file in self._rows if kind == "events"}
 
+    def responses_of(self, path: Path) -> list[Path]:
+        """Return the other files of the run of an event list that are there, such as instrument response."""
+        of_run = {
+            obs_id for obs_id, kind, file in self._rows if kind == "events" and _full(self.folder / file) == _full(path)
+        }
+        found = dict.fromkeys(_full(self.folder / file) for obs_id, _, file in self._rows if obs_id in of_run)
+        return [file for file in found if file != _full(path) and file.is_file()]
+
     def _kept(self, folder: Path, copies: Mapping[Path, Path]) -> dict[int, Path]:
         """Return the names of copies by the observations whose events are in a folder, or are to be."""
         names = {_full(path): target.name for path, target in copies.items()}
@@ -476,6 +535,8 @@ def _open_table(path: Path) -> Iterator[Any]:
     with wrap_errors(path, "reading the index of the runs"), open_fits(path) as hdus:
         if len(hdus) < 2 or not isinstance(hdus[1], require("astropy.io.fits", "reading FITS").BinTableHDU):
             raise ValueError("its first extension is not a table")
+        if (n_rows := hdus[1].header["NAXIS2"]) > MOST_INDEX_ROWS:  # a row becomes objects of half a kilobyte
+            raise ValueError(f"it has {n_rows:,} rows; {MOST_INDEX_ROWS:,} are the most")
         yield hdus[1]
 
 
@@ -522,10 +583,40 @@ def write_efficiency(
         write_hdus(temporary, [fits.PrimaryHDU(), hdu], compressed=path.suffix.lower() == ".gz")
 
 
+def write_sky_map(path: Path, images: Mapping[str, FloatArray], center: tuple[float, float], step: float) -> None:
+    """Write images around a position, whose rows go to the north and columns to the east, with world coordinates."""
+    fits = require("astropy.io.fits", "writing FITS")
+    hdus = [fits.PrimaryHDU()]
+    for name, values in images.items():
+        # angles to the centre are kept, which is the projection ARC; east is on the left, as in images of the sky
+        hdus.append(fits.ImageHDU(values[:, ::-1].astype(np.float32), name=name))
+        middle = (len(values) + 1) / 2
+        for axis, kind, at, change in ((1, "RA---ARC", center[0], -step), (2, "DEC--ARC", center[1], step)):
+            cards = {"CTYPE": kind, "CRVAL": at, "CRPIX": middle, "CDELT": change, "CUNIT": "deg"}
+            hdus[-1].header.update({f"{key}{axis}": value for key, value in cards.items()})
+        hdus[-1].header["RADESYS"] = "ICRS"
+    with wrap_errors(path, "writing FITS"):
+        write_hdus(path, hdus, compressed=False)
+
+
+def read_event_columns(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return columns of the table of events as they are, by the names of this package; those that there are."""
+    with wrap_errors(path, "reading FITS"), open_fits(path) as hdus:
+        tables = [hdu for hdu in hdus if hdu.name == "EVENTS"]
+        present = {column.name.upper(): column.name for hdu in tables[:1] for column in hdu.columns}
+        return {name: as_native(tables[0].data[present[name.upper()]]) for name in names if name.upper() in present}
+
+
 def multiply_effective_area(
-    source: Path, target: Path, factor: Callable[[FloatArray], FloatArray], of: str, history: Sequence[str]
+    source: Path,
+    target: Path,
+    factor: Callable[[FloatArray], FloatArray],
+    of: str,
+    history: Sequence[str],
+    keep: NDArray[np.bool_] | None,
+    columns: Mapping[str, NDArray[Any]],
 ) -> int:
-    """Copy a FITS file with its effective areas multiplied by a factor; return how many tables there were."""
+    """Copy a FITS file with areas times a factor, and some events with further columns; return the number of areas."""
     units = require("astropy.units", "reading FITS")
     with wrap_errors(source, "reading FITS"), open_fits(source) as hdus:
         with warnings.catch_warnings():
@@ -553,8 +644,13 @@ def multiply_effective_area(
                 hdu.header.add_history(line)
             if "CHECKSUM" in hdu.header:
                 hdu.add_checksum()
+        written, Column = list(hdus), require("astropy.io.fits", "writing FITS").Column
+        for number, hdu in enumerate(hdus):
+            if hdu.name == "EVENTS" and keep is not None:
+                new = {name: Column(name, FORMS[own.dtype.kind], array=own[keep]) for name, own in columns.items()}
+                written[number] = copy_table(hdu, keep, new)
         with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
-            write_hdus(temporary, hdus, compressed=target.suffix.lower() == ".gz")
+            write_hdus(temporary, written, compressed=target.suffix.lower() == ".gz")
     return len(found)
 
 
@@ -566,6 +662,70 @@ def pointing_zenith(path: Path) -> float | None:
                 if isinstance(value := hdu.header.get(key), (int, float)):
                     return horizon + sign * value
     return None
+
+
+class RadMax(NamedTuple):
+    """Largest angle to the source for which an instrument response holds, by energy and offset from the pointing."""
+
+    path: Path
+    energy: FloatArray  # edges, in the unit of the energies of events
+    offset: FloatArray  # centres of bins in deg
+    radius: FloatArray  # in deg, by offset and energy
+
+    def at(self, energy: FloatArray, offset: FloatArray) -> FloatArray:
+        """Return the largest angle of events in deg; the first and the last bin are open."""
+        column = np.searchsorted(self.energy[1:-1], energy, side="right")
+        row = np.abs(np.subtract.outer(offset, self.offset)).argmin(axis=-1)
+        return np.asarray(self.radius[row, column])
+
+
+def read_rad_max(path: Path) -> RadMax | None:
+    """Return RAD_MAX of a run: a table or keyword of its response, in its own file or in one that an index lists."""
+    return _read_rad_max(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)  # files are read in many chunks
+def _read_rad_max(path: Path, _: int) -> RadMax | None:
+    with wrap_errors(path, "reading FITS"), _events(path) as (hdu, hdus):
+        unit = next((column.unit for column in hdu.columns if column.name.upper() == "ENERGY"), None) or "TeV"
+        found = _rad_max_in(path, hdus, unit)
+    if found is not None:
+        return found
+    for folder in (path.parent, path.parent.parent):
+        if (folder / HDU_INDEX).is_file():
+            for file in _index_of(folder).responses_of(path):
+                with wrap_errors(file, "reading FITS"), open_fits(file) as hdus:
+                    if (found := _rad_max_in(file, hdus, unit)) is not None:
+                        return found
+    return None
+
+
+@lru_cache(maxsize=8)
+def _index_of(folder: Path) -> RunIndex:
+    return RunIndex(folder)
+
+
+def _rad_max_in(path: Path, hdus: Any, energy_unit: str) -> RadMax | None:
+    units = require("astropy.units", "reading FITS")
+    fixed = None
+    for hdu in hdus:
+        names = {column.name for column in getattr(hdu, "columns", None) or ()}
+        if {"ENERG_LO", "ENERG_HI", "THETA_LO", "THETA_HI", "RAD_MAX"} <= names and len(hdu.data) == 1:
+
+            def read(name: str, unit: str, hdu: Any = hdu) -> FloatArray:
+                given = units.Unit(hdu.columns[name].unit or unit)
+                return np.asarray((np.array(hdu.data[name][0], dtype=np.float64) * given).to_value(unit))
+
+            low, high = read("ENERG_LO", energy_unit), read("ENERG_HI", energy_unit)
+            offset = (read("THETA_LO", "deg") + read("THETA_HI", "deg")) / 2
+            radius = np.nan_to_num(read("RAD_MAX", "deg")).reshape(-1, len(low))
+            if len(radius) != len(offset) or not (radius > 0).any() or (np.diff(low) <= 0).any():
+                raise ValueError("its table RAD_MAX has impossible axes or values")
+            return RadMax(path, np.append(low, high[-1]), offset, radius)
+        value = hdu.header.get("RAD_MAX")
+        if fixed is None and isinstance(value, float) and 0 < value < 90:
+            fixed = RadMax(path, np.array([0.0, np.inf]), np.zeros(1), np.array([[value]]))
+    return fixed
 
 
 def _is_effective_area(hdu: Any) -> bool:

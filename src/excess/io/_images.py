@@ -22,6 +22,8 @@ _RULES = [
     (row["spelling"] == "plain", re.compile(row["pattern"], re.IGNORECASE), row["reason"])
     for row in read_catalogue("origin_columns.csv")
 ]
+NAMED_ONLY = (_OF_CLASSIFIER, "it is a property of the run")
+"""Reasons against a feature that a user may overrule by its name; positions, times and labels are never features."""
 _STATISTIC = re.compile(r"_(mean|min|max|std|sum)$")  # what the names of statistics of a shower's images end with
 _UNIT = re.compile(r"_(deg|degree|degrees|rad|radian|radians|mm|cm|m|km|arcmin|arcsec|h|hours?|s|ns|sec|camera_frame)$")
 

@@ -16,6 +16,7 @@ from excess.stats._significance import OnOffCounts, li_ma_significance
 from excess.stats._thresholds import ThresholdCurve
 
 _BINS_PER_CUT = 10
+_N_BINS = 12
 _N_PROFILE = 201
 """Points of the fitted profile of squared angles."""
 _MIN_EVENTS = 20
@@ -352,20 +353,21 @@ def _cut_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray
 
 
 def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> tuple[FloatArray, FloatArray]:
-    """Return where at most ``n_points`` steps of a curve start, and their significances."""
+    """Return where at most ``n_points`` steps of a curve start, and their significances, negative for a deficit."""
     scores = curve.scores
+    significance = np.asarray(li_ma_significance(curve.n_on, curve.n_off, curve.alpha, signed=True))
     margin = 0.02 * (scores[-1] - scores[0]) or 0.5
     start = np.append(scores[0] - margin, scores)
     if len(start) <= n_points:
-        return start, curve.significance
+        return start, significance
     borders = np.linspace(start[0], start[-1], (n_points - 1) // 4 + 1)[1:-1]
     interval = np.searchsorted(borders, start, side="right")
-    values = pd.Series(curve.significance).groupby(interval)
+    values = pd.Series(significance).groupby(interval)
     ends = np.flatnonzero(np.diff(interval))
     kept = np.unique(
         np.concatenate([[0], ends, ends + 1, values.idxmin(), values.idxmax(), [curve.best_index, len(start) - 1]])
     )
-    return start[kept], curve.significance[kept]
+    return start[kept], significance[kept]
 
 
 def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
@@ -378,7 +380,20 @@ def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
     start = np.linspace(score.min() - margin, score.max(), _N_CUTS)
     n_passed = np.searchsorted(start, score, side="left")
     counts = count_cuts(detection.on[known], n_passed, detection.event_alpha[known], len(start))
-    return start, np.array([max(one.significance, 0.0) for one in counts])
+    return start, np.array([one.significance for one in counts])
+
+
+def histogram_by(detection: Detection, values: FloatArray, *, logarithmic: bool = False) -> OnOffHistogram | None:
+    """Count selected events by a number of each, such as their energy; None where there is nothing to compare."""
+    known = detection.selected & np.isfinite(values) & ((values > 0) | (not logarithmic))
+    if np.count_nonzero(known) < _MIN_EVENTS or np.ptp(values[known]) == 0:
+        return None
+    low, high = values[known].min(), values[known].max()
+    edges = (np.geomspace if logarithmic else np.linspace)(low, high, _N_BINS + 1)
+    number = np.searchsorted(edges[1:-1], values, side="right")
+    off_alpha = np.broadcast_to(alpha_of(detection, np.arange(len(values))), values.shape)
+    on, off = known & detection.on, known & ~detection.on
+    return _count_bins(detection, edges, number[on], number[off], off_alpha[off])
 
 
 def largest_importances(detection: Detection, n_features: int) -> dict[str, float]:
