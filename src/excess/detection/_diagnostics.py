@@ -330,6 +330,8 @@ def _check_alpha(found: Detection) -> WarningSign | None:
     leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
+    if _weigh_source(found) < _REQUIRED_CONTRAST:  # where no feature shows the excess, a null test decides
+        return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)
         excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha of all

@@ -828,9 +828,12 @@ class Detection:
         notes = [*self.remarks, *(f"Warning: {one.sentence}" for one in verdict.warnings)]
         notes += [*self._permutation_text, *self._trained_on_text]
         if verdict.feasible and self.strategy != "applied":
+            quoted = quoted_significance(self)
             notes.append(
-                "The significance in bold is the one to quote."
-                if quoted_significance(self).quotable
+                f"The significance to quote is the forward one, {quoted.value:.1f} sigma."
+                if quoted.strategy != self.strategy
+                else "The significance in bold is the one to quote."
+                if quoted.quotable
                 else 'The pooled significance compares models; the one to quote is that of strategy="forward".'
             )
         caption = f"{self._strategy_text}, alpha {self.alpha:.4g}"
