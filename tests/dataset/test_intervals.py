@@ -61,7 +61,9 @@ def test_phases_wrap(table):
 
 
 def test_the_angle_to_the_source_is_a_feature(table):
-    found = OnOffDataset.from_files(table, source=(83.6, 22.0), exclude=["mass"], on="phase 0.1:0.3", off="phase 0.5:0.9")
+    found = OnOffDataset.from_files(
+        table, source=(83.6, 22.0), exclude=["mass"], on="phase 0.1:0.3", off="phase 0.5:0.9"
+    )
     assert set(found.names) == {"width", "length", "source_angle"}
     angle = found.X[:, found.names.index("source_angle")]
     rows = found.table["row"].to_numpy()

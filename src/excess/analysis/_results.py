@@ -23,7 +23,7 @@ from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_o
 from excess.config._sources import KNOWN_SOURCES
 from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import theta_columns
-from excess.detection._diagnostics import Verdict, WarningSign, assess_models
+from excess.detection._diagnostics import Verdict, WarningSign, assess_models, best_model
 from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import (
@@ -46,7 +46,7 @@ from excess.io._fits import pointing_zenith, write_sky_map
 from excess.io._reading import describe, recognise
 from excess.report._page import write_plots, write_report
 from excess.stats._direction import PointSpread
-from excess.stats._significance import OnOffCounts
+from excess.stats._significance import BestOf, OnOffCounts
 
 _EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
 _SKY = "sky_map.fits"
@@ -157,6 +157,11 @@ class Run:
         name, first = next(iter(self.detections.items()))
         return quoted_significance(first, self.forward.get(name))
 
+    @property
+    def best(self) -> BestOf:
+        """The model with the largest significance, and its p-value after a correction for the number of models."""
+        return best_model(self.detections, self.forward)
+
     @cached_property
     def limits(self) -> dict[str, Mapping[str, float]]:
         """Limits on the signal by each model, of the forward result where there is one; see `Detection.limits`."""
@@ -181,6 +186,7 @@ class Run:
         return {
             "observation": self.observed,
             "models": {name: self._model_result(name) for name in self.detections},
+            "best_model": self.best._asdict(),
             "null_tests": {name: test.to_dict() for name, test in self.null_tests.items()},
             "no_forward": self.no_forward,
             "simulation": None if self.simulation is None else self.simulation.to_dict(),
