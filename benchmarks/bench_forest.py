@@ -12,7 +12,7 @@ features per node. LightGBM, scikit-learn-intelex and YDF are measured where the
 are not. A library whose AUC with fixed settings is more than 0.02 below the best is marked: its time is not comparable.
 
 The last table is the cost of our default per event, which must not grow (exit code 1 if it does). Numbers and their
-date are in ``docs/forest.md``.
+date are in ``docs/validation.md``.
 """
 
 from __future__ import annotations

@@ -224,7 +224,8 @@ CLEAN: dict[str, Callable[[int], Data]] = {
     "source-weak": lambda seed: draw(seed, signal=4.0),
     "source-steady": lambda seed: draw(seed, signal=9.0),
     "source-strong": lambda seed: draw(seed, signal=40.0),
-    "source-flaring": lambda seed: draw(seed, signal=9.0, nights=[0.0, 0.1, 0.8, 0.1, 0.0]),
+    "source-flaring": lambda seed: draw(seed, signal=9.0, nights=[0.12, 0.12, 0.5, 0.14, 0.12]),
+    "source-of-one-night": lambda seed: draw(seed, signal=9.0, nights=[0.0, 0.1, 0.8, 0.1, 0.0]),
     "source-narrow": lambda seed: draw(seed, signal=6.0, narrow=True),
 }
 WRONG: dict[str, Callable[[int], Data]] = {
@@ -237,7 +238,8 @@ WRONG: dict[str, Callable[[int], Data]] = {
     "sentinel": wrong(lambda data: sentinel(data, -999.0)),
     "zero-filled": wrong(lambda data: sentinel(data, 0.0)),
     "missing": wrong(lambda data: sentinel(data, np.nan)),
-    "dead-pixels": wrong(lambda data: scale_on(data, data.some_on(0.02, 0.1), 0.7, 4)),
+    "dead-pixels": wrong(lambda data: scale_on(data, data.some_on(0.02, 0.1), 0.0, 2)),
+    "less-charge": wrong(lambda data: scale_on(data, data.some_on(0.02, 0.1), 0.7, 4)),
     "run-encoded": wrong(encode_run),
     "off-simulated": wrong(widen_off),
     "alpha-of-source-0.02": with_source(lambda data: replace(data, alpha=0.02)),
@@ -256,6 +258,7 @@ WRONG: dict[str, Callable[[int], Data]] = {
     "second-telescope": wrong(mix),
     "event-number": wrong(number_events),
     "own-training-events": draw,
+    "own-training-source": with_source(lambda data: data),
 }
 
 
@@ -287,13 +290,13 @@ def evaluate(case: str, make: Callable[[int], Data], seed: int, n_trees: int = 4
     forest = OnOffForestClassifier(n_trees, min_samples_leaf=20, random_state=seed)
     options: dict[str, Any] = {"alpha": data.alpha, "groups": data.night, "random_state": seed}
     start = time.process_time()
-    if case == "own-training-events":
+    if case.startswith("own-training"):
         fitted = forest.set_params(alpha=data.alpha).fit(data.X, data.on)
         found = holdout_detect(fitted, data.X, data.on, alpha=data.alpha)
     else:
         found = cross_val_detect(forest, data.X, data.on, strategy="pooled", **options)
     verdict, forward = assess(found), np.nan
-    if verdict.status == "detected" and case not in ("own-training-events", *CLEAN):
+    if verdict.status == "detected" and found.strategy == "pooled" and case not in CLEAN:
         ahead = cross_val_detect(forest, data.X, data.on, strategy="forward", **options)
         verdict, forward = assess(found, ahead.outcome), ahead.significance
     return {

@@ -25,22 +25,23 @@ def write_reference(path: Path) -> None:
 
 def write_keys(path: Path) -> None:
     """Write a table of the keys of a configuration and of each part of it, with defaults and descriptions."""
-    from excess.config._model import AnalysisConfig, BinConfig, Exclusion, ObservationEntry, Pair, RegionConfig
+    from excess.config import _model
 
     parts = {
-        "Analysis": AnalysisConfig,
-        "regions": RegionConfig,
-        "regions.exclusion": Exclusion,
-        "regions.pairs": Pair,
-        "bins": BinConfig,
-        "List of observations": ObservationEntry,
+        "Analysis": _model.AnalysisConfig,
+        "regions": _model.RegionConfig,
+        "regions.exclusion": _model.Exclusion,
+        "regions.pairs": _model.Pair,
+        "regions.intervals": _model.IntervalConfig,
+        "bins": _model.BinConfig,
+        "List of observations": _model.ObservationEntry,
     }
     text = ""
     for title, model in parts.items():
         text += f"## {title}\n\n| key | default | meaning |\n|---|---|---|\n"
         for name, field in model.model_fields.items():
             default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
-            text += f"| `{name}` | {default} | {_prose(field.description or '')} |\n"
+            text += f"| `{name}` | {default} | {_prose(' '.join((field.description or '').split()))} |\n"
         text += "\n"
     _write(path, text)
 

@@ -425,3 +425,39 @@ def test_arrays_that_see_the_sky_drift_need_no_pointing(telescope, preset, tmp_p
     assert f"taken as {preset}" in text
     assert "6 regions of same declination around Crab, theta^2 < 0.25" in text
     assert load_config(tmp_path / "out" / "config.yaml").regions.method == "same_declination"
+
+
+def test_rejected_columns_are_listed_and_taken_by_name(tmp_path, capsys):
+    table = simulate_observation(4_000, 100, random_state=0).assign(hadronness=0.5)
+    table["hadronness"] = np.random.default_rng(0).random(len(table))
+    table["XMAX"] = np.random.default_rng(1).normal(300, 50, len(table))
+    table.loc[::10, "XMAX"] = np.nan
+    write_events(table.drop(columns="size"), tmp_path / "events.parquet")
+    assert run("init", tmp_path / "events.parquet", "-o", tmp_path / "found.yaml") == 0
+    text = capsys.readouterr().err
+    assert "hadronness: it is the output of a classifier" in text
+    assert "XMAX" in load_config(tmp_path / "found.yaml").features
+    options = ("--features", "hadronness,XMAX", "--groups", "none", "-m", "tree", "--no-null-test")
+    assert run("detect", tmp_path / "events.parquet", *options, "-o", tmp_path / "run") == 0
+    text = capsys.readouterr().err
+    assert "(no value: XMAX in " in text
+    assert load_config(tmp_path / "run" / "config.yaml").features == ("hadronness", "XMAX")
+    assert run("detect", tmp_path / "events.parquet", "--features", "theta_deg", "-o", tmp_path / "other") == 2
+
+
+def test_folders_and_several_files(tmp_path, capsys):
+    for number in range(2):
+        write_events(simulate_observation(2_000, 20, random_state=number), tmp_path / f"night{number}.parquet")
+    (tmp_path / "notes").write_bytes(b"\0 no events")
+    assert run("info", tmp_path, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["n_files"], found["n_events"]) == (2, 4_000)
+    assert run("info", tmp_path / "night0.parquet", tmp_path / "night1.parquet") == 0
+    text = capsys.readouterr().out
+    assert "4,000" in text
+    assert "photoncharge_shower_mean" not in text
+    assert run("info", tmp_path / "night0.parquet", "--columns") == 0
+    assert "photoncharge_shower_mean" in capsys.readouterr().out
+    (tmp_path / "empty").mkdir()
+    assert run("info", tmp_path / "empty") == 1
+    assert "has no event files" in capsys.readouterr().err

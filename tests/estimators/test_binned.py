@@ -8,6 +8,7 @@ from sklearn.svm import LinearSVC
 
 import excess
 from excess.estimators._base import takes_groups
+from excess import OnOffBinnedClassifier, OnOffForestClassifier, cross_val_detect
 from excess.estimators._binned import number_bins
 
 ALPHA = 0.2
@@ -209,3 +210,20 @@ def test_bad_settings(binned_events, settings, message):
 def test_folds_for_tuning_get_the_groups(learner, cv, expected):
     model = excess.OnOffBinnedClassifier(learner, 0, edges=[1.0], cv=cv)
     assert takes_groups(model, np.array([1, 1, 2, 2])) is expected
+
+
+def test_bins_do_not_lower_the_significance_of_the_cut():
+    """Most signal is in the upper bins; the best thresholds of the others would add their background."""
+    rng = np.random.default_rng(7)
+    n_on, n_off, n_signal = 1300, 6500, 300
+    on = np.repeat([1, 0], [n_on + n_signal, n_off])
+    signal = np.arange(len(on)) < n_signal
+    energy = rng.pareto(np.where(signal, 1.0, 1.7)) + 1
+    separation = np.where(signal, 0.5 + 0.9 * np.log(energy).clip(0, 3), 0.0)
+    X = np.column_stack([energy, rng.normal(separation), rng.normal(separation / 2)])
+    edges = np.quantile(energy, [0.25, 0.5, 0.75])
+    forest = OnOffForestClassifier(30, min_samples_leaf=20, random_state=0)
+    models = {"common": forest, "bins": OnOffBinnedClassifier(forest, 0, edges, random_state=0)}
+    found = cross_val_detect(models, X, on, alpha=0.2, cv=3, random_state=0)
+    common, bins = (found[name].counts.significance for name in models)
+    assert bins > 0.97 * common > 5

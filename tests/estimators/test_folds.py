@@ -90,3 +90,21 @@ def test_forward_draws_blocks_where_on_and_off_are_apart(n_repeats):
     found = cross_val_detect(OnOffTreeClassifier(max_depth=2, alpha=1.0), X, on, alpha=1.0, strategy="forward")
     assert any("drawn at random" in remark for remark in found.remarks)
     assert np.bincount(found.fold[on == 1], minlength=20).min() > 10
+
+
+@pytest.mark.parametrize("n_groups", [20, 21, 4000])
+def test_many_groups_share_folds(n_groups):
+    groups = np.repeat(np.arange(n_groups), np.random.default_rng(0).integers(1, 9, n_groups))
+    on = (np.arange(len(groups)) % 4 == 0).astype(int)
+    folds = fold_maker(None, "pooled", on[:, np.newaxis], on, 1, groups)(on, 0)
+    assert len(folds) == 20
+    for train, held_out in folds:
+        assert not set(groups[train]) & set(groups[held_out])
+    sizes = [len(held_out) for _, held_out in folds]
+    assert sum(sizes) == len(on)
+    if n_groups == 4000:
+        assert max(sizes) < 1.02 * min(sizes)
+    # folds do not depend on labels
+    other = fold_maker(None, "pooled", on[:, np.newaxis], on[::-1].copy(), 1, groups)(on[::-1].copy(), 0)
+    assert all(np.array_equal(one[1], another[1]) for one, another in zip(folds, other, strict=True))
+    assert len(fold_maker(7, "pooled", on[:, np.newaxis], on, 1, groups)(on, 0)) == 7

@@ -73,7 +73,7 @@ def handle_once(number: int, handler: Any) -> Any:
     former = signal.signal(number, handler)
     # Python calls the handler when a library returns. Only the system can restore the default action before that: by
     # the semantics of System V, where a handler is for one signal. Other C libraries than that of GNU have none.
-    system = ctypes.CDLL(None) if os.name == "posix" else None
+    system: Any = ctypes.CDLL(None) if os.name == "posix" else None
     if hasattr(system, "sysv_signal"):
         system.signal.restype = ctypes.c_void_p
         system.sysv_signal(number, ctypes.c_void_p(system.signal(number, None)))

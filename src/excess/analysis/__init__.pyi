@@ -18,6 +18,7 @@ from ._info import (
 )
 from ._models import MODELS, make_model
 from ._results import Run, claim_run_folder, read_run, report
+from ._scan import Scan, scan
 from ._train import check_chunked_model, check_model_path, train, train_in_chunks
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "OnOffDataset",
     "Proposal",
     "Run",
+    "Scan",
     "TrainedModel",
     "apply",
     "check_application",
@@ -55,6 +57,7 @@ __all__ = [
     "propose_listed",
     "read_run",
     "report",
+    "scan",
     "simulate",
     "split_references",
     "train",

@@ -19,7 +19,7 @@ from excess._utils.errors import ArgumentError, EventFileError, MismatchError, p
 from excess._utils.threads import progress_bar
 from excess.analysis._apply import FoldModels, TrainedModel, load_model
 from excess.analysis._models import make_model, without_run_settings
-from excess.analysis._results import Run, describe_observation, describe_run
+from excess.analysis._results import Run, add_zenith, describe_observation, describe_run
 from excess.config._model import AnalysisConfig, to_features
 from excess.dataset._dataset import OnOffDataset as OnOffDataset
 from excess.dataset._simulate import simulate_labelled, simulate_observation
@@ -212,6 +212,7 @@ def detect(
     # what was asked for comes first, the reference last
     asked = [*names, *applied_names, *(name for name in searched if name not in names)]
     estimators = {**searched, **{name: one.model for name, one in applied.items()}}
+    events = add_zenith(wide.events_frame())
     fold_models = _fold_models(wide, names[0], found[names[0]]) if keep_models else None
     options = {
         "models": [*names, *applied_names],
@@ -229,10 +230,10 @@ def detect(
         forward={name: forward[name] for name in asked if name in forward},
         null_tests={name: tests[name] for name in asked if name in tests},
         no_forward=no_forward,
-        observed={**observation.summary(), "header": describe_observation(observation)},
+        observed={**observation.summary(), "header": describe_observation(observation, events)},
         record=describe_run(command, seed, files, options, title),
         config=observation.config.to_yaml(),
-        events=wide.events_frame(),
+        events=events,
         simulation=simulation,
         fold_models=fold_models,
     )
@@ -455,7 +456,8 @@ class SimulatedEvents:
         settings = config.without_references()
         parts, files = [], {}
         for kind, given in zip(("gammas", "protons"), simulated, strict=True):
-            paths = _as_paths(given)
+            listed: Any = [given] if isinstance(given, (str, PathLike)) else given
+            paths = () if isinstance(given, pd.DataFrame) else tuple(map(Path, listed))
             where = str(paths[0]) if paths else f"simulated {kind}"
             for path in paths:
                 check_simulated_columns(path, settings.columns_needed())
@@ -490,12 +492,6 @@ def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
             f"{path}: has no {'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}, which features or "
             "quality cuts of the observed events need; simulated events need them as well"
         )
-
-
-def _as_paths(given: Any) -> tuple[Path, ...]:
-    if isinstance(given, pd.DataFrame):
-        return ()
-    return tuple(Path(path) for path in ([given] if isinstance(given, (str, PathLike)) else given))
 
 
 @dataclass(frozen=True, eq=False)

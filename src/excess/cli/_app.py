@@ -382,6 +382,46 @@ def detect(
         finish_run(found, output, run)
 
 
+@grouped
+def scan(
+    files: opt.Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for scan.csv, scan.json and scan.png.")],
+    along: Annotated[
+        str | None,
+        typer.Option(help='A column and the range to scan, such as "mass 9:10.6".', metavar="COLUMN LOW:HIGH"),
+    ] = None,
+    width: Annotated[float | None, typer.Option(help="Width of the On interval, in units of the column.")] = None,
+    step: Annotated[
+        float | None, typer.Option(help="Distance of positions; by default a quarter of the width.")
+    ] = None,
+    source: opt.Source = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(help="Scan positions on the sky, so far from --source in deg, in the place of --along."),
+    ] = None,
+    config: opt.Config = None,
+    features: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
+    toys: Annotated[int, typer.Option(help="Repetitions of the scan without a signal.", min=10)] = 100,
+    *,
+    run: opt.RunOptions,
+) -> None:
+    """Move On along a column or across the sky, and say how significant the largest excess is after all trials."""
+    settings: dict[str, Any] = {"width": width, "step": step, "source": source, "radius": radius, "config": config}
+    settings |= {"features": features or [], "exclude": exclude or [], "toys": toys, "seed": run.seed}
+    found = analysis.scan(files, along, **settings, n_jobs=run.jobs, verbose=not run.as_json)
+    try:
+        written = found.write(output, overwrite=run.overwrite)
+    except ImportError as error:
+        written = found.write(output, overwrite=run.overwrite, plot=False)
+        out.say(f"No plot was written: {error}", run.as_json)
+    if run.as_json:
+        out.print_json({**found.summary(), "files": [str(path) for path in written]})
+    else:
+        typer.echo(found.table.to_string(index=False, float_format="%.4g"))
+        typer.echo(str(found))
+
+
 def report(
     folder: Annotated[Path, typer.Argument(help="Output folder of 'excess detect' or 'excess demo'.")],
     output: Annotated[
@@ -646,12 +686,7 @@ def efficiency(
         ),
     ] = None,
     event_types: Annotated[
-        int,
-        typer.Option(
-            help="Event types: quantiles of the probability of signal of the gammas, the most signal-like first; "
-            "--aeff then writes events and area of each to the folders type_1, type_2 and so on.",
-            min=0,
-        ),
+        int, typer.Option(help="Divide events into so many types; --aeff writes each to a folder type_1, ...", min=0)
     ] = 0,
     of: Annotated[
         str,
@@ -730,6 +765,7 @@ app.command(cls=Command)(simulate)
 app.command(cls=Command)(info)
 app.command(cls=FilesCommand)(init)
 app.command(cls=FilesCommand)(detect)
+app.command(cls=Command)(scan)
 app.command(cls=Command)(report)
 app.command(cls=FilesCommand)(train)
 app.command(cls=Command)(apply)

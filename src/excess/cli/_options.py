@@ -357,7 +357,9 @@ class EventOptions(InputOptions):
 class ValidationOptions:
     """How models are validated."""
 
-    folds: Annotated[int | None, _validation_option(help="Number of folds; by default one per group, at most 20.", min=2)] = None
+    folds: Annotated[
+        int | None, _validation_option(help="Number of folds; by default one per group, at most 20.", min=2)
+    ] = None
     strategy: Annotated[
         str,
         _validation_option(

@@ -84,6 +84,7 @@ def print_run(run: Run) -> None:
     if len(first.outcomes_by_observation) > 1:
         title = f"Observations, by {_shown(name)}, {first.strategy}"
         console.print(_outcomes_table(title, "observation", first.outcomes_by_observation, first.outcome))
+        console.print(_shown(first.best_observation))
     if first.bins is not None:
         title = f"Bins of {_shown(first.bins.column)}, by {_shown(name)}, {first.strategy}"
         outcomes = dict(zip(first.bins.labels, first.bins.outcomes, strict=True))
@@ -157,13 +158,13 @@ def _what_to_quote(found: Any, quoted: Any, detected: bool) -> str:
     pooled = ". Pooled values compare models" if found.strategy == "pooled" else ""
     if not detected:
         kind = "" if quoted.strategy == "applied" else f"{quoted.strategy} "
-        return f"{declared}: its {kind}value is {value}{pooled} (docs/honesty.md)."
+        return f"{declared}: its {kind}value is {value}{pooled}."
     if not quoted.quotable:
-        return f"{declared}. Its pooled value compares models; a detection wants a forward value (docs/honesty.md)."
+        return f"{declared}. Its pooled value compares models; a detection wants a forward value."
     kind = "forward " if pooled else ""
     if quoted.strategy == "applied":
         value += ", if the model was chosen before these events were looked at"
-    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled} (docs/honesty.md)."
+    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled}."
 
 
 def _significance_cell(row: Any, statistic: str) -> str:

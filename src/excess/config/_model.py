@@ -267,7 +267,7 @@ _Exclusion = Annotated[Exclusion, BeforeValidator(_parse_exclusion)]
 
 
 class RegionConfig(Settings):
-    """Settings of the On region and the Off regions; ``docs/regions.md`` says what each method does.
+    """Settings of the On region and the Off regions.
 
     The source may be given by ``source`` in the place of ``source_ra`` and ``source_dec``; see `find_source`.
 

@@ -306,7 +306,8 @@ def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -
     fixed: dict[str, Any] = {"method": preset.method, "n_regions": preset.n_regions}
     if preset.method == "same_declination":
         return choose(f"{_number_of(preset.n_regions)} of same declination around {around}", **fixed)
-    offsets = _offsets_of(found, position)
+    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
+    offsets, _ = _regions.offset_of_source(*pointing.T, source_ra=position.ra, source_dec=position.dec)
     if len(offsets) and offsets.min() > _regions.LARGEST_OFFSET:
         return choose(
             f"around {position}",
@@ -376,12 +377,6 @@ def _position_of_object(sample: pd.DataFrame, names: list[str]) -> SourcePositio
     if not len(given) or not np.isfinite(given).all() or (np.ptp(given, axis=0) > 0.01).any():
         return None
     return SourcePosition(names[0] if names else "", *given[0].tolist())
-
-
-def _offsets_of(found: Inspection, source: SourcePosition) -> FloatArray:
-    """Return the distances of the source from the pointings in deg; none where these are not known."""
-    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
-    return _regions.offset_of_source(pointing[:, 0], pointing[:, 1], source_ra=source.ra, source_dec=source.dec)[0]
 
 
 def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
@@ -551,16 +546,15 @@ def propose_config(
     found = inspect_events(events, join, off)
     preset = find_preset(found)
     chosen_regions, on_off, obstacle = choose_regions(found, preset, source, separate=off is not None, given=regions)
-    derived, intervals = _derived(preset, found), chosen_regions.intervals
+    derived, intervals, own = _derived(preset, found), chosen_regions.intervals, None
     if intervals is not None:
         own = _regions.choose_method(found.columns, chosen_regions)[1][0]
-        exclude = exclude if own in features else [*exclude, own]
         groups = _model.NO_GROUPS if groups is None else groups
         if chosen_regions.source_ra is not None and {"ra", "dec"} <= set(found.columns):
             # On and Off share the sky, so that the distance to the source is a feature like any other
             place = f"{chosen_regions.source_ra!r}, {chosen_regions.source_dec!r}"
             derived = {**derived, SOURCE_ANGLE: f"separation(ra, dec, {place})"}
-    chosen, reasons = _features(found, preset, derived, features, exclude)
+    chosen, reasons = _features(found, preset, derived, features, exclude, own)
     column, grouping = _groups(found, groups)
     config, usual = None, False
     if chosen:
@@ -586,7 +580,12 @@ def propose_config(
 
 
 def _features(
-    found: Inspection, preset: Preset, known: Mapping[str, str], wanted: Sequence[str], unwanted: Sequence[str]
+    found: Inspection,
+    preset: Preset,
+    known: Mapping[str, str],
+    wanted: Sequence[str],
+    unwanted: Sequence[str],
+    interval: str | None = None,
 ) -> tuple[list[str], dict[str, str]]:
     """Return the features, and why the other columns are none."""
     usual = [name for name in found.columns if preset.prefers(name)]
@@ -595,6 +594,7 @@ def _features(
     else:
         reasons = _columns.reasons_against(found.columns, found.sample, found.file_numbers, usual)
         reasons |= dict.fromkeys(found.only_in_some, "some of the files lack it")
+    reasons |= {} if interval is None else {interval: "On and Off are intervals of it"}
     allowed = [name for name in found.columns if name not in reasons]
     derived = list(known)
     if wanted:

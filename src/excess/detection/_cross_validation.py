@@ -43,10 +43,11 @@ _NO_RATIO = (
     "declare statistic='cut'"
 )
 _DRAWN_BLOCKS = "On and Off were observed at different times, so the blocks of the forward value were drawn at random"
-_SMALLEST_SHARE = 0.05  # expected signal beyond the cut, in units of that at the cut, from which On events are used
 _GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
 _WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
-_WIDE_SHARE = 0.3  # of these events in the bag of a tree
+_WIDE_SHARE = 0.5  # of Off events in the bag of a tree, in units of On events at the centre
+_FULL_SHARE = 0.5  # of the largest signal, for which On events count fully
+_CLEARLY_WORSE = 5.0  # in log-likelihood inside the cut, from which events beyond it are not trained on
 _LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
 _MIN_TRAINING = 20  # On and Off events from which a model is trained
 _LARGEST_PROBABILITY = 0.98
@@ -120,14 +121,13 @@ def cross_val_detect(
         not depend on the label.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
-        in turn, more than 20 merged into 20 folds, or there are five stratified folds where there are no groups. With ``strategy="forward"``, the number
-        of consecutive blocks of events, by default 20.
+        in turn, where more than 20 are merged into 20 folds; without groups, there are five stratified folds. With
+        ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
         events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
         significances are normally distributed where there is no source; pooled ones scatter more. Where On and Off
-        were observed at different times, blocks are drawn at random. See ``docs/honesty.md`` for which number to
-        quote.
+        were observed at different times, blocks are drawn at random. For a detection, quote the forward value.
     statistic : {"likelihood", "cut"}, default="likelihood"
         The statistic of ``significance`` and ``verdict``, to be declared before the events are looked at; the other one
         is computed as well. ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
@@ -443,8 +443,8 @@ def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction
         checks.binary_classes(events.labels[direction.core], name="y inside the cut on theta^2")
         if direction.training and not direction.core.all():
             spread = PointSpread.expected(direction.cut)
-            share = np.minimum(direction.ratio(spread) / spread.ratio(np.sqrt([direction.cut])), 1.0)
-            events = events._replace(share=share)
+            share = direction.ratio(spread) / (_FULL_SHARE * spread.ratio(np.zeros(1)))
+            events = events._replace(share=np.minimum(share, 1.0))
     return events._replace(runs=known, direction=direction)
 
 
@@ -725,16 +725,16 @@ def _fit_forest(
     groups: NDArray[Any] | None,
     chosen: _Choice | None,
 ) -> tuple[OnOffForestClassifier, NDArray[np.intp]]:
-    """Fit a forest, on events beyond the cut on theta^2 as well if these improve it; return it with its events.
+    """Fit a forest, also on events beyond the cut on theta^2 unless it is worse for that; return it with its events.
 
-    On events beyond the cut count by the signal that is expected at their angle, Off events as background. Threshold,
-    calibration and configuration are those of the events inside the cut.
+    On events then count by the signal that is expected at their angle, Off events as background. Threshold, calibration
+    and configuration are those of the events inside the cut.
     """
     on, share, core = labels == events.on_class, events.share, events.core[train]
     inside, rows = train[core], [train[core]]
     if share is not None and _base.weight_parameter(forest) is not None:
         forest = clone(forest).set_params(n_estimators=min(forest.n_estimators, _WIDE_TREES))
-        rows += [np.concatenate([inside, train[~core & (~on[train] | (share[train] > _SMALLEST_SHARE))]])]
+        rows += [np.concatenate([inside, train[~core]])]
     if chosen is not None:
         rows = rows[int(chosen.wide) :][:1]
         forest = clone(forest).set_params(configuration=chosen.configuration)
@@ -751,15 +751,15 @@ def _fit_forest(
             model.set_params(configuration=found[0][1].configuration_)
         if share is not None and len(own) > len(inside):
             background = np.where(on[own], 0.0, weights)
-            model.set_params(alpha=ratio * float(background @ share[own] / background.sum()))
-            fit_params["sample_weight"] = _WIDE_SHARE * weights * np.where(on[own], share[own], 1.0)
+            model.set_params(alpha=ratio * float(background @ share[own] / background.sum()) / _WIDE_SHARE)
+            fit_params["sample_weight"] = weights * np.where(on[own], share[own], _WIDE_SHARE)
         model.fit(_safe_indexing(events.X, own), labels[own], **fit_params)
         weights = weights[: len(inside)]
         if len(own) > len(inside):
             weighted = isinstance(alpha, np.ndarray) or events.weights is not None
             model.retune(on[own], np.arange(len(inside)), ratio, weights if weighted else None)
         gain = _log_likelihood(model, on[inside], weights) if len(rows) > 1 else 0.0
-        found.append((gain, model, own))
+        found.append((gain + _CLEARLY_WORSE * (len(own) > len(inside)), model, own))
     return max(found, key=lambda one: one[0])[1:]
 
 

@@ -34,6 +34,8 @@ _SMALLEST_CONTRAST = 3.0  # significance from which features and angles separate
 _SWAPPED_FACTOR = 1.25  # how far On/Off may be from 1/alpha where the two are swapped
 _CERTAIN = 5.0  # significance from which selected events have more than 1/alpha On events for each Off event
 _P_OF_GROUPS = 1e-5  # probability below which groups contradict one ratio of On to Off
+_LARGEST_FLARE = 0.6  # excess among the lower half of the events of a group, in units of that of the upper half
+_P_OF_FLARES = 0.01  # probability from which the rest of it is chance
 _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as variable
 _LARGEST_FACTOR = 20.0  # by which alpha is changed to bring a significance below the required one
 _LOWEST = 0.2  # share of the events, by score, that are least like signal
@@ -310,6 +312,11 @@ def _check_alpha(found: Detection) -> WarningSign | None:
     leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
+    if found.groups is not None:
+        excess, variance = _excess_by_group(found, quiet)
+        excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha of all
+        if len(excess) > 2 and excess.sum() < _SMALLEST_CONTRAST * variance.sum() ** 0.5:
+            return None
     given = counts.alpha
     ratio = counts.n_on / max(counts.n_off, 1)
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
@@ -393,7 +400,7 @@ def _check_groups(found: Detection) -> WarningSign | None:
         # a variable source may also be among the events that are least like signal
         total, n_free, relative = _sum_observations(_compare_alphas, found, found.in_likelihood)
     p_value = float(chdtrc(n_free, total)) if n_free else 1.0
-    if p_value >= _P_OF_GROUPS:
+    if p_value >= _P_OF_GROUPS or _explain_by_flares(found):
         return None
     low, high = min(relative, key=relative.__getitem__), max(relative, key=relative.__getitem__)
     which = "" if found.ratio is None else "background "
@@ -411,6 +418,29 @@ def _check_groups(found: Detection) -> WarningSign | None:
             "largest_ratio": relative[high],
         },
     )
+
+
+def _excess_by_group(found: Detection, used: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the excess of some events in each group, and its variance; at least 1, for a group may be empty."""
+    assert found.groups is not None
+    names, number = np.unique(found.groups[used], return_inverse=True)
+    on, alpha = found.on[used], np.broadcast_to(found.exposure_ratio, len(found.on))[used]
+    excess, variance = (np.bincount(number, np.where(on, 1.0, off), len(names)) for off in (-alpha, alpha**2))
+    return excess.astype(np.float64), np.maximum(variance, 1.0)
+
+
+def _explain_by_flares(found: Detection) -> bool:
+    """Return whether background-like events have an excess in those groups alone where the others have a larger one.
+
+    Models that were trained without the group of a flare leave some of its signal among the background.
+    """
+    low = _background_like(found)
+    counted = found.held_out & np.isfinite(found.score)
+    (quiet, variance), (loud, _) = (_excess_by_group(found, counted & own) for own in (low, ~low))
+    if len(quiet) != len(loud) or found.contrasts["cut"] < _SMALLEST_CONTRAST > found.contrasts["likelihood"]:
+        return False
+    rest = quiet - np.clip(quiet, 0.0, _LARGEST_FLARE * np.maximum(loud, 0.0))
+    return bool(chdtrc(len(quiet), float((rest**2 / variance).sum())) > _P_OF_FLARES)
 
 
 def _sum_observations(

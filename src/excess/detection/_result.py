@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -28,6 +28,7 @@ from excess.stats._likelihood import (
     compare_with_constant,
     compute_likelihood,
 )
+from excess.stats._sideband import correct_for_trials
 from excess.stats._significance import OnOffCounts, permutation_p_value
 from excess.stats._thresholds import ThresholdCurve, compute_cell_curve
 
@@ -500,16 +501,16 @@ class Detection:
         """Return both statistics of the hold-out events of a mask."""
         return Outcome(self.count(self.selected & mask), self.likelihood_of(self.in_likelihood & mask), self.statistic)
 
-    def _held_out_parts(self, labels: NDArray[Any] | None) -> list[tuple[Any, BoolArray]]:
-        """Return the groups, or other labels, that were held out, each with its events."""
+    def _held_out_parts(self, labels: NDArray[Any] | None) -> Iterator[tuple[Any, BoolArray]]:
+        """Yield the groups, or other labels, that were held out, each with its events."""
         if labels is None:
-            return []
+            return
         of_time = labels is self.groups or labels is self.nights
         time = self.time[self.held_out] if self.time is not None and of_time else None
         found = number_groups(labels[self.held_out], time)[0]
         is_date = found.dtype.kind in "mM"  # which would become a number
         names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
-        return [(name, labels == name) for name in names]
+        yield from ((name, labels == name) for name in names)  # one mask at a time: there may be many groups
 
     @cached_property
     def counts(self) -> OnOffCounts:
@@ -698,6 +699,16 @@ class Detection:
         mean strength is not positive. Where observation times are known, ``rate`` is the number of signal events per
         hour by the likelihood, with its interval; ``mjd`` is the mean time of the events where times are absolute.
         """
+        if ("frame", by) not in self._by_label:
+            self._by_label["frame", by] = self._make_groups_frame(by)
+        return self._by_label["frame", by].copy()
+
+    @cached_property
+    def _by_label(self) -> dict[tuple[str, str], Any]:
+        """What was computed for each of many groups, and is shown in several places."""
+        return {}
+
+    def _make_groups_frame(self, by: str) -> pd.DataFrame:
         labels = self.groups if by == "group" else self.nights
         hours = {} if self.exposure is None else getattr(self.exposure, f"by_{by}")
         rows = {}
@@ -709,13 +720,19 @@ class Detection:
                 row |= {"mjd": _UNIX_EPOCH + when / 86_400} if _UNIX_RANGE[0] < when < _UNIX_RANGE[1] else {}
         return _frame(rows, by)
 
-    @cached_property
+    @property
     def constancy(self) -> Constancy | None:
         """Test whether groups have the same signal rate, or strength where times are not known; None for one group."""
         return self.compare_rates()
 
     def compare_rates(self, by: str = "group") -> Constancy | None:
         """Test whether groups, or nights, have the same signal rate, or strength; None where there are not several."""
+        if ("rates", by) not in self._by_label:
+            self._by_label["rates", by] = self._compare_rates(by)
+        found: Constancy | None = self._by_label["rates", by]
+        return found
+
+    def _compare_rates(self, by: str) -> Constancy | None:
         if self.ratio is None or len(self.outcomes_by_observation) > 1:
             return None
         hours = {} if self.exposure is None else getattr(self.exposure, f"by_{by}")
@@ -791,6 +808,8 @@ class Detection:
             found = outcome.likelihood
             by_likelihood = "" if found is None else f"likelihood {found.significance:.1f} sigma, "
             lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
+        if self._several_observations:
+            lines.append(self.best_observation)
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
@@ -819,6 +838,17 @@ class Detection:
     def _several_observations(self) -> dict[Any, Outcome]:
         """Both statistics of each observation; empty unless there are several."""
         return self.outcomes_by_observation if len(self.outcomes_by_observation) > 1 else {}
+
+    @property
+    def best_observation(self) -> str:
+        """The observation of the largest significance, corrected for the number of them; no text for a single one."""
+        if not self._several_observations:
+            return ""
+        found = {name: outcome.significance for name, outcome in self._several_observations.items()}
+        name = max(found, key=lambda one: found[one])
+        after = correct_for_trials(found[name], len(found))
+        best = f"{name}, {found[name]:.1f} sigma"
+        return f"Best of {len(found)} observations: {best}, {after:.1f} after {len(found)} trials."
 
     @property
     def _strategy_text(self) -> str:

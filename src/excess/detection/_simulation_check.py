@@ -234,8 +234,7 @@ def simulation_agreement(
 
     Notes
     -----
-    The p-value is that of the cumulated differences at up to 19 cuts, with their covariance. ``docs/simulation.md`` has
-    the formula, the measured rate of false alarms and the power.
+    The p-value is that of the cumulated differences at up to 19 cuts, with their covariance.
 
     Examples
     --------

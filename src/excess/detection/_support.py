@@ -28,9 +28,8 @@ _FREQUENT = 0.01  # share of events with the same value, which is left out where
 _DISTINCT = 0.9  # share of distinct values among the others from which a feature is continuous
 _N_BINS = 20
 _EXPECTED_ON = (15.0, 30.0, 60.0)  # expected On events on the inner side of an edge
-_HARD = (
-    0.65  # mean distance from an edge, in units of the window; 1/2 for a step, 0.75 and more for the tail of a density
-)
+_HARD = 0.63
+"""Mean distance from an edge in units of the window: 1/2 for a step, 0.75 and more for the tail of a density."""
 _CONTINUES = 0.4  # On events beyond an edge, in units of those on its inner side
 _MAX_CHANCE = 1e-7  # that background events beyond an edge are all On
 _LONG_GAP = 25.0  # Off events that are expected in a gap
@@ -173,7 +172,9 @@ def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iter
                 continue
             edge = other[-1]
             low, at, high = np.searchsorted(own, [edge - width, np.nextafter(edge, np.inf), edge + width]).tolist()
-            if (high - at) * chance < np.log(_MAX_CHANCE) and high - at >= _CONTINUES * (at - low):
+            # a source that is strong at the edge of the background has an excess on its inner side as well
+            balanced = at - low <= expected_on + 2.5 * expected_on**0.5
+            if balanced and (high - at) * chance < np.log(_MAX_CHANCE) and high - at >= _CONTINUES * (at - low):
                 where = f"{side} {edge if side == 'above' else -edge:.6g}"
                 yield _edge_sign(name, where, len(own) - at, float((at - high) * chance))
     n = int(np.ceil(_EXPECTED_ON[0] / alpha))
@@ -190,7 +191,8 @@ def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iter
     low, high = left[best], right[best]
     sides = _window(off[best : best + n + 1]), _window(-off[best + n + 1 : best + 2 * n + 2][::-1])
     inside = int(np.searchsorted(on, high) - np.searchsorted(on, low, side="right"))
-    if min(sides) > 0 and inside * chance < np.log(_MAX_CHANCE) and inside >= _CONTINUES * alpha * expected[best]:
+    continues = _CONTINUES < inside / (alpha * expected[best]) < 2
+    if min(sides) > 0 and inside * chance < np.log(_MAX_CHANCE) and continues:
         yield _edge_sign(name, f"between {low:.6g} and {high:.6g}", inside, float(-inside * chance))
 
 

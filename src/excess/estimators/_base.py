@@ -158,7 +158,7 @@ def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]
     -----
     With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``,
     so that background is On with the probability ``q_mean`` at every x, for any mix of observations. These are
-    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390). See ``docs/likelihood.md``.
+    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390).
 
     Examples
     --------
@@ -615,7 +615,7 @@ _RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SignalCalibration:
-    """The probability of signal as a function of the score that never falls; see ``docs/likelihood.md``."""
+    """The probability of signal as a function of the score that never falls."""
 
     score: Annotated[FloatArray, "steps"]  # mean of each step, ascending
     on_probability: Annotated[FloatArray, "steps"]  # probability of On at that score

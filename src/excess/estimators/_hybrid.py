@@ -53,7 +53,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     A reference is a classifier that was trained on something else, such as simulated gammas and protons, or a column of
     scores, such as the gammaness of another analysis. References, a learner of the labels alone, and one that has the
     references as further features are averaged, weighted by how likely they make the labels of events that they have
-    not seen. See ``docs/simulation.md``.
+    not seen.
 
     Parameters
     ----------

@@ -509,7 +509,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     -----
     Bootstrap weights are Poisson(1) draws keyed by seed, tree and row, the features of a node by seed, tree and path;
     bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
-    for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
+    for bit, on any number of threads.
 
     With leaf sizes that are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or
     of 120,000 where the former show no clear signal. From 50,000 events on, the bag of a tree is thinned to the

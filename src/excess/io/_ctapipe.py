@@ -28,7 +28,7 @@ MAX_IMAGES = 200_000  # images in memory at a time, so that showers with many im
 PREFERRED = "HillasReconstructor"
 """The algorithm whose directions become sky positions where there are several, as in ctapipe's own tools."""
 CLASSIFICATION = "/dl2/event/subarray/particle_type"  # the group of ctapipe that holds a table for each classifier
-_EARLIER = "/dl2/event/subarray/classification"  # where earlier versions, and ctapipe's writer of single events, have it
+_EARLIER = "/dl2/event/subarray/classification"  # where earlier versions, and ctapipe's event writer, have it
 _DESCRIPTIONS = {
     "obs_id": "ID of the observation",
     "event_id": "ID of the event",

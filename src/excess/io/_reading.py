@@ -18,10 +18,7 @@ from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, 
 from excess.io._coordinates import Derivation, Location, Origin, Plan, derivations
 from excess.io._files import open_hdf5, stored_names, stored_node
 
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-PARQUET_MAGIC = b"PAR1"
-FITS_MAGIC = b"SIMPLE  ="
-GZIP_MAGIC = b"\x1f\x8b"
+HDF5_MAGIC, PARQUET_MAGIC, FITS_MAGIC, GZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PAR1", b"SIMPLE  =", b"\x1f\x8b"
 START_BYTES = 65536
 
 
@@ -38,10 +35,8 @@ FORMATS = {
     name: Format(module.columns, module.count, module.chunks, getattr(module, "origin", lambda path: Origin()))
     for name, module in {
         "FACT HDF5": _fact,
-        "lstchain HDF5 DL2": _lstchain,
-        "lstchain HDF5 DL1": _lstchain,
-        "ctapipe HDF5 DL2": _ctapipe,
-        "ctapipe HDF5 DL1": _ctapipe,
+        **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), _lstchain),
+        **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), _ctapipe),
         "FITS event list": _fits,
         "Parquet": _parquet,
         "ROOT": _root,
@@ -351,9 +346,8 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     name = recognise(file)
     with wrap_errors(file, f"reading {name}"):
         content = Content.of(file, FORMATS[name])
-        metadata = {
-            key: value for key, value in content.origin._asdict().items() if key in FileInfo.__dataclass_fields__
-        }
+        known = content.origin._asdict()
+        metadata = {key: known[key] for key in known if key in FileInfo.__dataclass_fields__}
         n_events = FORMATS[name].count(file)
         return FileInfo(file, name, n_events, content.columns, derived=content.derived, **metadata)
 
@@ -493,12 +487,8 @@ def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_pa
             f"{len(table)} events joined; {only_first} only in {first_path}, {only_second} only in {second_path}, "
             f"{n_duplicates} duplicates dropped"
         )
-    table.attrs["join"] = {
-        "n_events": len(table),
-        "n_only_first": only_first,
-        "n_only_second": only_second,
-        "n_duplicates": n_duplicates,
-    }
+    counts = {"n_only_first": only_first, "n_only_second": only_second, "n_duplicates": n_duplicates}
+    table.attrs["join"] = {"n_events": len(table), **counts}
     return table
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import as_count, as_int
 from excess._utils.errors import ArgumentError, first_line, require
-from excess._utils.threads import map_threaded, n_threads
+from excess._utils.threads import n_threads, run_tasks
 from excess._utils.version import __version__
 from excess.estimators._forest.ensemble import Tick
 
@@ -153,8 +153,10 @@ class Executor:
             yield shuffle.run_job(job, len(parts), piece_of, self._run_tasks)
 
     def _run_tasks(self, n_tasks: int, function: Callable[[int], Any]) -> list[Any]:
-        """Return the results of a function for the numbers of tasks, on threads."""
-        return list(map_threaded(function, range(n_tasks), min(n_tasks, self.threads[0])))
+        """Return the results of a function for the numbers of tasks, on threads; there may be many short tasks."""
+        results: dict[int, Any] = {}
+        run_tasks(range(n_tasks), lambda task, _: results.update({task: function(task)}), lambda: None, self.threads[0])
+        return [results[task] for task in range(n_tasks)]
 
 
 InProcess = Executor

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
-from scipy.special import chdtrc
+from scipy.special import chdtrc, log_ndtr, ndtri_exp
 
 from excess._utils import checks
 from excess._utils.checks import FloatArray
@@ -219,3 +219,66 @@ def _goodness(x: FloatArray, off: Intervals, span: tuple[float, float], coeffici
         begin += steps[-1]
     counts = np.bincount(np.minimum(place / begin * n_bins, n_bins - 1).astype(int), minlength=n_bins)
     return float(chdtrc(freedom, ((counts - len(x) / n_bins) ** 2).sum() / (len(x) / n_bins)))
+
+
+UPCROSSING_LEVEL = 0.0
+_MIN_EXCEEDING = 10  # toys beyond the observed value from which their number is better than an extrapolation
+
+
+@dataclass(frozen=True)
+class GlobalSignificance:
+    """The largest of several local significances, corrected for the search in all of them.
+
+    Attributes
+    ----------
+    local, p_value : float
+        The largest local significance, and its global p-value: the share of toys, where enough of them are beyond it,
+        else that of upcrossings.
+    toys, upcrossings : float
+        Global p-values from the share of toys, and from the mean number of upcrossings in them (Gross and Vitells 2010,
+        Eur. Phys. J. C 70, 525) or, where positions have no order, from the effective number of independent positions.
+    log_p_value : float
+        Logarithm of the p-value.
+    """
+
+    local: float
+    p_value: float
+    toys: float
+    upcrossings: float
+    log_p_value: float
+
+    @property
+    def significance(self) -> float:
+        """Global significance in sigma."""
+        return float(-ndtri_exp(min(self.log_p_value, -1e-300)))
+
+    @property
+    def trials(self) -> float:
+        """Trials factor: global over local p-value."""
+        return float(np.exp(self.log_p_value - log_ndtr(-self.local)))
+
+
+def correct_for_trials(local: float, n_trials: float) -> float:
+    """Return the significance of the largest of independent local ones, in sigma."""
+    log_p = log_ndtr(-local) + np.log(n_trials) if local > 5 else np.log(-np.expm1(n_trials * log_ndtr(local)))
+    return float(-ndtri_exp(min(log_p, -1e-300)))
+
+
+def global_significance(local: FloatArray, toys: FloatArray, *, ordered: bool = True) -> GlobalSignificance:
+    """Correct the largest of local significances for all positions, by toys of the whole scan, one in each row."""
+    best, largest = float(np.nanmax(local)), np.nanmax(toys, axis=1)
+    n_beyond = int(np.count_nonzero(largest >= best))
+    share = (1 + n_beyond) / (1 + len(largest))
+    log_local = float(log_ndtr(-best))
+    if ordered:
+        known = np.nan_to_num(toys, nan=-np.inf)
+        crossed = np.count_nonzero((known[:, :-1] < UPCROSSING_LEVEL) & (known[:, 1:] >= UPCROSSING_LEVEL), axis=1)
+        rate = max(float(crossed.mean()), 1 / len(toys))
+        log_more = np.log(rate) - (max(best, 0.0) ** 2 - UPCROSSING_LEVEL**2) / 2
+        log_extrapolated = float(min(np.logaddexp(log_local, log_more), 0.0))
+    else:  # as many independent positions as give the median of the toys
+        n_positions = max(-np.log(2) / log_ndtr(float(np.median(largest))), 1.0)
+        log_extrapolated = float(min(log_local + np.log(n_positions), np.log(-np.expm1(n_positions * log_ndtr(best)))))
+        log_extrapolated = log_local + float(np.log(n_positions)) if best > 5 else log_extrapolated
+    log_p = float(np.log(share)) if n_beyond >= _MIN_EXCEEDING else log_extrapolated
+    return GlobalSignificance(best, float(np.exp(log_p)), share, float(np.exp(log_extrapolated)), log_p)
