@@ -112,7 +112,7 @@ def make_event_files(folder: Path) -> dict[str, bytes]:
         write_events(table, folder / f"events.{suffix}")
     numbers = {str(name): table[name].to_numpy() for name in table.columns if table[name].dtype.kind in "if"}
     with uproot.recreate(folder / "events.root") as file:
-        file["events"] = numbers
+        file.mktree("events", {name: values.dtype for name, values in numbers.items()}).extend(numbers)
     rows = lst_events(40)
     write_lstchain(folder / "lstchain.h5", rows)
     write_lstchain(folder / "several.h5", rows.assign(event_id=rows["event_id"] // 6, tel_id=1 + np.arange(40) % 2))
