@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import faulthandler
 import hashlib
 import io
 import os
@@ -73,6 +74,7 @@ def fork(case: Case, folder: Path, errors: Path, max_bytes: int | None) -> int:
     try:
         for stream, path in ((1, os.devnull), (2, errors)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
+        faulthandler.dump_traceback_later(0.8 * PATIENCE, file=2)
         if max_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
         command = _app._run
@@ -90,6 +92,7 @@ def fork(case: Case, folder: Path, errors: Path, max_bytes: int | None) -> int:
             _app.main()
         except SystemExit as ended:
             code = ended.code
+        faulthandler.cancel_dump_traceback_later()
         atexit._run_exitfuncs()
         sys.stderr.flush()
     finally:

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import uproot
 from safetensors.numpy import save_file
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -109,6 +110,9 @@ def make_event_files(folder: Path) -> dict[str, bytes]:
     table = table.assign(name=[f"event {number}" for number in range(len(table))])
     for suffix in ("hdf5", "parquet", "csv"):
         write_events(table, folder / f"events.{suffix}")
+    numbers = {str(name): table[name].to_numpy() for name in table.columns if table[name].dtype.kind in "if"}
+    with uproot.recreate(folder / "events.root") as file:
+        file.mktree("events", {name: values.dtype for name, values in numbers.items()}).extend(numbers)
     rows = lst_events(40)
     write_lstchain(folder / "lstchain.h5", rows)
     write_lstchain(folder / "several.h5", rows.assign(event_id=rows["event_id"] // 6, tel_id=1 + np.arange(40) % 2))
@@ -156,7 +160,7 @@ def read_all(path: Path, number: int) -> str:
             return f"{found.n_events}, {len(table)} and {n_rows} rows"
         keys = [key for key in ("obs_id", "event_id") if key in table]
         new = table[keys].assign(new_score=0.5, new_signal_probability=0.5, new_selected=True)
-        if path.suffix not in (".csv", ".parquet"):
+        if path.suffix not in (".csv", ".parquet", ".root"):
             with EventWriter(path.with_name(f"copy{path.suffix}"), copy_of=FileCopy(path, "new")) as writer:
                 writer.append(
                     new.reset_index(drop=True) if keys and "fits" not in path.name else new.drop(columns=keys)
@@ -337,6 +341,7 @@ def main() -> int:
     parser.add_argument("--models", type=int, default=3000, help="mutated model files")
     parser.add_argument("--minutes", type=float, default=60.0, help="for each of both")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--format", default="", help="event files with this suffix only")
     parser.add_argument("--only", type=int, help="number of one file, which is read in this process")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="mutations-"))
@@ -349,7 +354,7 @@ def main() -> int:
             if not n_files:
                 continue
             (folder / kind).mkdir()
-            files = make(folder / kind)
+            files = {name: own for name, own in make(folder / kind).items() if name.endswith(options.format)}
             own = folder / f"mutated-{kind}"
             own.mkdir()
 

@@ -392,17 +392,17 @@ def test_an_interrupt_that_python_drops_is_raised_again(sent, folder, tmp_path, 
 
 
 STUCK = """
-import sys
+import os
 from collections import deque
 from contextlib import nullcontext
-from itertools import repeat
+from itertools import chain, repeat
 from excess.cli import _app, main
 from excess.io._files import defer_signals
 
 def stuck(words, **settings):
     with defer_signals() if "writing" in words else nullcontext():
-        print("stuck", flush=True)
-        deque(repeat(None), maxlen=0)  # does not return, and holds the lock of the interpreter
+        # neither writing nor what follows is Python, which would handle a signal
+        deque(chain(map(os.write, [1], [b"stuck\\n"]), repeat(None)), maxlen=0)
 
 _app.app = stuck
 main()

@@ -14,9 +14,9 @@ from excess.config import AnalysisConfig, load_config, parse_config, to_features
 from excess.config import _model as _yaml
 from excess.config._columns import MOST_DERIVED, inputs_of_derived
 from excess.config._model import load_observation_list
-from excess.io import EventFileError, describe, iter_events, read_events, write_events
+from excess.io import EventFileError, FileCopy, describe, iter_events, read_events, write_events
 from excess.io import _files as bounds
-from excess.io._fits import RunIndex
+from excess.io._fits import FitsCopy, RunIndex
 
 h5py = pytest.importorskip("h5py")
 fits = pytest.importorskip("astropy.io.fits")
@@ -231,6 +231,26 @@ def test_an_index_of_runs_has_a_limited_number_of_rows(tmp_path, monkeypatch):
     assert "hdu-index.fits.gz: reading the index of the runs failed (it has 40 rows; 39" in message_of(
         RunIndex, tmp_path
     )
+
+
+def test_lists_that_share_their_values_are_not_copied(tmp_path, monkeypatch):
+    path = tmp_path / "run.fits"
+    lists = np.array([np.arange(1000), *[np.arange(1)] * 99], dtype=object)
+    columns = [fits.Column("RA", "D", array=np.ones(100)), fits.Column("DEC", "D", array=np.ones(100))]
+    table = fits.BinTableHDU.from_columns([*columns, fits.Column("PIXELS", "PJ()", array=lists)], name="EVENTS")
+    fits.HDUList([fits.PrimaryHDU(), table]).writeto(path)
+    monkeypatch.setattr(bounds, "ALWAYS_ALLOWED", 1000)
+    monkeypatch.setattr(bounds, "LARGEST_RATIO", 8)
+    added, copy = pd.DataFrame({"model_score": np.zeros(100)}), FileCopy(path, "model", ())
+    FitsCopy(tmp_path / "copy.fits", added, copy).write(added)
+    content = path.read_bytes()
+    row = np.array([1000, 0], dtype=">i4").tobytes()
+    start = content.index(row)
+    path.write_bytes(
+        b"".join([content[:start], *[row + content[start + 8 : start + 24]] * 100, content[start + 2400 :]])
+    )
+    assert len(read_events(path)) == 100
+    assert "run.fits: holds 1 MiB of events" in message_of(FitsCopy, tmp_path / "copy.fits", added, copy)
 
 
 def test_fits_files_with_something_behind_them_are_read(tmp_path):

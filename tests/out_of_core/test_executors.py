@@ -16,6 +16,7 @@ from excess.io import EventFileError
 from excess.out_of_core import Dask, DistributedError, EventFiles, _executors, fit_forest
 from excess.out_of_core._executors import InMemory
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 
@@ -114,6 +115,13 @@ def test_arguments_that_are_rejected(shared_client, monkeypatch):
     monkeypatch.setattr(type(shared_client), "asynchronous", True)
     with pytest.raises(ArgumentError, match="executor"):
         Dask(shared_client)
+
+
+def test_no_scheduler_is_connected_to_by_default(monkeypatch):
+    """Not even that of the configuration of Dask: a scheduler can execute code in its clients."""
+    monkeypatch.setattr(distributed, "Client", lambda *arguments, **settings: pytest.fail("connected"))
+    with dask.config.set({"scheduler-address": "tcp://127.0.0.1:9"}), _executors.open_executor(None, 1) as opened:
+        assert not opened.remote
 
 
 def test_silent_loggers_stay_silent(monkeypatch):

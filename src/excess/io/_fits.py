@@ -28,7 +28,7 @@ from excess._utils.files import replacing
 from excess._utils.version import __version__
 from excess.io import _coordinates
 from excess.io._coordinates import Derivation, Direction, Location, Origin
-from excess.io._files import CopySink, as_native, decompress, slices
+from excess.io._files import CopySink, as_native, check_expansion, decompress, slices
 
 BLOCK = 2880
 MOST_UNITS = 10_000  # headers of a file, each with its data
@@ -346,6 +346,7 @@ class FitsCopy(CopySink):
         with _events(self.copy.path) as (hdu, _):
             self._n_wanted = int(hdu.header["NAXIS2"])
             self.check_new(map(str.upper, first.columns), map(str.upper, hdu.columns.names))
+            _check_lists(self.copy.path, hdu)
 
     def write(self, table: pd.DataFrame) -> None:
         """Write the copy, with all events or with those that are selected."""
@@ -373,6 +374,14 @@ class FitsCopy(CopySink):
                 new = fits.open(stored)[1]
                 new.add_checksum(when=hdu.header.comments["CHECKSUM"])
             write_hdus(self.path, [new if one is hdu else one for one in hdus], self.path.suffix.lower() == ".gz")
+
+
+def _check_lists(path: Path, hdu: Any) -> None:
+    """Raise EventFileError if columns of variable length hold far more than the file: rows may share their values."""
+    # a row has the number of its values, of about 8 bytes each, and the place of the first one
+    lists = [column.name for column in hdu.columns if column.format.lstrip("0123456789")[:1] in ("P", "Q")]
+    rows = hdu.data.view(np.ndarray) if lists else {}
+    check_expansion(path, int(sum(8 * np.maximum(rows[name][:, 0], 0).sum(dtype=np.float64) for name in lists)))
 
 
 def copy_table(hdu: Any, keep: Any, columns: Mapping[str, Any]) -> Any:
@@ -537,6 +546,7 @@ def _open_table(path: Path) -> Iterator[Any]:
             raise ValueError("its first extension is not a table")
         if (n_rows := hdus[1].header["NAXIS2"]) > MOST_INDEX_ROWS:  # a row becomes objects of half a kilobyte
             raise ValueError(f"it has {n_rows:,} rows; {MOST_INDEX_ROWS:,} are the most")
+        _check_lists(path, hdus[1])
         yield hdus[1]
 
 
