@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTEST_ARGS ?= -n auto --dist worksteal
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help demo test quick test-all lint format bench reproduce docs links coverage dist test-oldest test-newest clean
+.PHONY: help demo test quick test-all lint format bench reproduce studies docs links coverage dist test-oldest test-newest clean
 
 help:
 	@echo "make demo    simulate an observation and detect the source in it; look at demo/report.html"
@@ -19,6 +19,7 @@ help:
 	@echo "make format  format the code and apply safe fixes"
 	@echo "make bench   run the benchmarks"
 	@echo "make reproduce    run the experiments of the paper; TARGETS='crab --trials 3' for a part; look at reproduction/"
+	@echo "make studies run the measurements of the validation page (hours); NAMES='verdicts speed' for some"
 	@echo "make docs    build the documentation site with its tutorials; look at docs/_build/html/index.html"
 	@echo "make links   ask the servers of all links that lead out of the site; needs a network"
 	@echo "make coverage     run all tests and say which lines of the package no test runs; look at htmlcov/index.html"
@@ -66,6 +67,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python tools/check_language.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -77,6 +79,10 @@ bench: $(VENV)/.dev
 TARGETS ?= all
 reproduce: $(VENV)/.dev
 	$(BIN)/python -m studies.paper $(TARGETS)
+
+NAMES ?=
+studies: $(VENV)/.dev
+	$(BIN)/python -m studies $(NAMES)
 
 # warnings are errors: a link to a page or a name that does not exist is one
 docs: $(VENV)/.docs

@@ -2,15 +2,17 @@
 
     python benchmarks/bench_forest.py                      21,561 and 200,000 events
     python benchmarks/bench_forest.py --events 1000000     other numbers, separated by commas
+    python benchmarks/bench_forest.py --signal 0.01        a weak signal: this share of the events, by default 0.1
+    python benchmarks/bench_forest.py --events "" --growth 10000,100000,1000000    cost of our default per event
 
 Every fit runs in a process of its own, on one thread, after a warm-up on 2,000 events: processor and wall time of fit
 and prediction (of 200,000 new events), memory on top of the input, size of the model file, and the AUC and the average
 precision for the hidden truth. ``defaults`` are the libraries as installed, ``fixed`` 100 trees of depth 8 with four
-features per node. scikit-learn-intelex and YDF are measured where they are installed. A library whose AUC with fixed
-settings is more than 0.02 below the best is marked: its time is not comparable.
+features per node. LightGBM, scikit-learn-intelex and YDF are measured where they are installed, and named where they
+are not. A library whose AUC with fixed settings is more than 0.02 below the best is marked: its time is not comparable.
 
 The last table is the cost of our default per event, which must not grow (exit code 1 if it does). Numbers and their
-date are in ``docs/forest.md``.
+date are in ``docs/validation.md``.
 """
 
 from __future__ import annotations
@@ -133,7 +135,7 @@ SLOW = {"scikit-learn": 200_000, "scikit-learn ExtraTrees": 200_000}
 """Engines that are left out above so many events: they take minutes."""
 
 
-def measure(settings: str, engine: str, n: int) -> dict[str, float]:
+def measure(settings: str, engine: str, n: int, share: float) -> dict[str, float]:
     """Return the columns of one fit, in this process."""
     import psutil
     from sklearn.metrics import average_precision_score, roc_auc_score
@@ -141,8 +143,8 @@ def measure(settings: str, engine: str, n: int) -> dict[str, float]:
     make = ENGINES[settings][engine]
     few = make_events(2000, seed=2)
     make().fit(*few[:2]).predict_proba(few[0])
-    X, on, _ = make_events(n)
-    X_new, _, truth = make_events(N_NEW, seed=1)
+    X, on, _ = make_events(n, signal_share=share)
+    X_new, _, truth = make_events(N_NEW, seed=1, signal_share=share)
     gc.collect()
     process, done = psutil.Process(), threading.Event()
     before = peak = process.memory_info().rss
@@ -175,9 +177,9 @@ def measure(settings: str, engine: str, n: int) -> dict[str, float]:
     )
 
 
-def run_apart(settings: str, engine: str, n: int) -> dict[str, float] | None:
+def run_apart(settings: str, engine: str, n: int, share: float) -> dict[str, float] | None:
     """Return the columns of one fit in a process of its own; None where it fails."""
-    command = [sys.executable, __file__, "--one", settings, engine, str(n)]
+    command = [sys.executable, __file__, "--one", settings, engine, str(n), "--signal", str(share)]
     one_thread = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **one_thread}, check=False)
     if done.returncode != 0:
@@ -186,13 +188,17 @@ def run_apart(settings: str, engine: str, n: int) -> dict[str, float] | None:
     return json.loads(done.stdout.strip().splitlines()[-1])
 
 
-def compare(settings: str, n: int, repeats: int) -> dict[str, dict[str, float]]:
+def compare(settings: str, n: int, repeats: int, share: float) -> dict[str, dict[str, float]]:
     """Print and return the columns of all engines: of times, the least of some runs."""
     found = {}
     for engine in ENGINES[settings]:
-        if find_spec(NEEDS.get(engine, "sklearn")) is None or n > SLOW.get(engine, n):
+        if find_spec(NEEDS.get(engine, "sklearn")) is None:
+            print(f"{engine} is left out: it is not installed", file=sys.stderr)
             continue
-        runs = [own for _ in range(repeats) if (own := run_apart(settings, engine, n)) is not None]
+        if n > SLOW.get(engine, n):
+            print(f"{engine} is left out: it takes minutes for {n:,} events", file=sys.stderr)
+            continue
+        runs = [own for _ in range(repeats) if (own := run_apart(settings, engine, n, share)) is not None]
         if runs:
             found[engine] = {name: min(own[name] for own in runs) for name in COLUMNS}
     best = max(own["AUC"] for own in found.values())
@@ -210,18 +216,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", default="21561,200000", help="numbers of events, separated by commas")
     parser.add_argument("--growth", default="", help="numbers of events for the cost per event of our default")
+    parser.add_argument("--signal", type=float, default=0.1, help="share of signal among the events")
+    parser.add_argument("--settings", default=",".join(ENGINES), help="defaults, fixed or both, separated by a comma")
     parser.add_argument("--repeats", type=int, default=2, help="runs of each fit")
     parser.add_argument("--one", nargs=3, metavar=("SETTINGS", "ENGINE", "N"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one[0], arguments.one[1], int(arguments.one[2]))))
+        print(json.dumps(measure(arguments.one[0], arguments.one[1], int(arguments.one[2]), arguments.signal)))
         return 0
     for n in (int(number) for number in arguments.events.split(",") if number):
-        for settings in ENGINES:
-            compare(settings, n, arguments.repeats)
+        for settings in arguments.settings.split(","):
+            compare(settings, n, arguments.repeats, arguments.signal)
     per_event: list[tuple[float, float]] = []
     for n in (int(number) for number in arguments.growth.split(",") if number):
-        own = run_apart("defaults", "excess", n) or {}
+        own = run_apart("defaults", "excess", n, arguments.signal) or {}
         per_event.append((1e6 * own["fit CPU (s)"] / n, own["memory (MiB)"] * 2**20 / n))
         print(
             f"{n:,} events: {per_event[-1][0]:.2f} microseconds and {per_event[-1][1]:.0f} bytes per event", flush=True

@@ -12,7 +12,7 @@ import excess
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from _ext.commands import write_reference
+from _ext.commands import write_keys, write_reference
 from _ext.inventories import write_inventories
 
 project = "excess"
@@ -33,7 +33,7 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "_commands.md", "_ext", "tutorials"]
+exclude_patterns = ["_build", "_commands.md", "_keys.md", "_ext", "tutorials"]
 nitpicky = True
 words_in_backticks = ["hybrid"]  # names of models, which docstrings write like objects
 default_role = "py:obj"
@@ -55,18 +55,19 @@ numpydoc_class_members_toctree = False
 
 # The command line, from the commands
 write_reference(HERE / "_commands.md")
+write_keys(HERE / "_keys.md")
 
 # Links to other projects go by small inventories of the names that are used, so that the build needs no network.
 intersphinx_mapping = write_inventories(HERE / "_ext" / "other_projects.txt", HERE / "_build" / "inventories")
 
-# Tutorials are scripts that are run. Those whose data is not there are left out, and the page of tutorials says so.
+# Tutorials are scripts that are run. Those whose data are missing are left out and listed on the page of tutorials.
 DATA = Path(os.environ.get("EXCESS_DATA", HERE.parent.parent / "shared" / "data"))
 os.environ["EXCESS_DATA"] = str(DATA)
-TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco", "noisy_labels": "imblearn"}
+TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco"}
 left_out = [name for name, folder in TUTORIAL_DATA.items() if not (DATA / folder).is_dir()]
 _words = ", ".join(f"{name} (needs `{TUTORIAL_DATA[name]}`)" for name in left_out)
 myst_substitutions = {
-    "left_out": f"Left out of this build, because their data was not there: {_words}." if left_out else ""
+    "left_out": f"Not in this build, because their data were not found: {_words}." if left_out else ""
 }
 if left_out:
     logging.getLogger("sphinx").info("tutorials left out, because EXCESS_DATA has no data for them: %s", _words)
@@ -101,4 +102,4 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "search_bar_text": "Search",
 }
-html_sidebars = {"index": [], "changelog": [], "cli": []}
+html_sidebars = {"index": [], "validation": []}

@@ -1,21 +1,27 @@
-"""Results after faults: signals at random moments of detect, train and apply, and a full disk.
+"""Results after faults: signals at random moments of five commands, and full disks; for damaged files see mutations.
 
     python -m studies.faults --moments 50
 
-Each command runs once without a fault, for its time and the bytes of its files. Then it is started again and again, and
-gets SIGINT, SIGTERM or SIGKILL in turn at a random moment of that time. Afterwards its output must be nothing or the
-whole result to the byte. A command that was interrupted or terminated writes one line, has exit code 130 or 143, and
-leaves no temporary file. The same command then runs to its end, and must give the same bytes. The full disk is a limit
-on the size of files, by which the system fails a write in the middle of a file.
+Each command (detect, train, apply, efficiency, report) runs twice without a fault, for its time and the bytes of its
+files. Then it is started again and again, and gets SIGINT, SIGTERM or SIGKILL at a random moment of that time.
+Afterwards its output must be nothing or the whole result to the byte. A command that was interrupted or terminated
+writes one line, has exit code 130 or 143, and leaves no temporary file. The same command then runs to its end, and must
+give the same bytes. The full disk is a limit on the size of files, by which the system fails a write in the middle of a
+file.
 
-Result of 2026-11-17 (commit a9c600a): after each fault there is nothing or the whole result (docs/trust.md); counts
-were not recorded.
+Commands run in processes that are forked after all libraries are loaded, which takes a tenth of the time, except for
+every tenth moment, which is in a new process, from the start of Python on. There, a signal before the command line is
+imported ends Python by the signal.
+
+RESULT
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import hashlib
+import io
 import os
 import random
 import resource
@@ -25,16 +31,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from excess.cli import _app
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-Found = tuple[Counter[str], list[str]]
-"""How often each state was found, and what was wrong."""
+N_SIZES = 10  # full disks for each command
+Found = tuple[str, list[str]]
+"""What was left, and what was wrong."""
 COMMAND = [sys.executable, "-c", "from excess.cli import main; main()"]
+PATIENCE = 120.0  # seconds after which a command that was sent a signal hangs
 
 
 @dataclass
@@ -46,38 +57,87 @@ class Case:
     seconds: float = 0.0
     expected: dict[str, str] = field(default_factory=dict)
 
-    def command(self, folder: Path) -> list[str]:
-        """Return the command line for an output in a folder."""
-        return [*COMMAND, *(word.format(out=folder / "out") for word in self.arguments)]
+    def words(self, folder: Path) -> list[str]:
+        """Return the arguments for an output in a folder."""
+        return [word.format(out=folder / "out") for word in self.arguments]
 
 
-def run_to_the_end(case: Case, folder: Path, max_bytes: int | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command, with files of at most so many bytes."""
-
-    def limit() -> None:
+def fork(case: Case, folder: Path, errors: Path, max_bytes: int | None) -> int:
+    """Start a command in a copy of this process and return its number; signals wait until it handles them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS[:2])
+    number = os.fork()
+    if number:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[:2])
+        return number
+    code: object = 70
+    try:
+        for stream, path in ((1, os.devnull), (2, errors)):
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), stream)
         if max_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, max_bytes))
+        command = _app._run
 
-    return subprocess.run(case.command(folder), capture_output=True, text=True, preexec_fn=limit, check=False)
+        def begin(words: list[str], received: list[int]) -> int:
+            try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS[:2])
+            except KeyboardInterrupt:
+                return 128 + signal.SIGINT
+            return command(words, received)
 
-
-def run_until(case: Case, folder: Path, seconds: float, number: int) -> tuple[int, str]:
-    """Run a command, send it a signal after some seconds, and return its exit code and what it said."""
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(case.command(folder), stdout=subprocess.DEVNULL, stderr=errors)
+        _app._run = begin
+        sys.argv = ["excess", *case.words(folder)]
         try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            os.kill(process.pid, number)
-            process.wait(120)
-        errors.seek(0)
-        return process.returncode, errors.read()
+            _app.main()
+        except SystemExit as ended:
+            code = ended.code
+        atexit._run_exitfuncs()
+        sys.stderr.flush()
+    finally:
+        os._exit(code if isinstance(code, int) else 1 if code else 0)
+
+
+def run(
+    case: Case,
+    folder: Path,
+    *,
+    after: float | None = None,
+    sent: int = 0,
+    max_bytes: int | None = None,
+    new: bool = False,
+) -> tuple[int, str]:
+    """Run a command, send it a signal after some seconds; return its exit code and its messages."""
+    errors = folder / "errors.txt"
+    errors.write_bytes(b"")
+    started = time.monotonic()
+    if new:
+        with errors.open("wb") as file:
+            process = subprocess.Popen([*COMMAND, *case.words(folder)], stdout=subprocess.DEVNULL, stderr=file)
+        number = process.pid
+    else:
+        number = fork(case, folder, errors, max_bytes)
+    status = 0
+    while True:
+        ended, status = os.waitpid(number, os.WNOHANG)
+        seconds = time.monotonic() - started
+        if ended:
+            break
+        if after is not None and seconds >= after:
+            os.kill(number, sent)
+            started, after = time.monotonic(), None
+        elif seconds > PATIENCE:
+            os.kill(number, signal.SIGKILL)
+            os.waitpid(number, 0)
+            return -1, f"no end within {PATIENCE} s: {errors.read_text()}"
+        time.sleep(0.002)
+    if new:
+        process.returncode = 0  # it was waited for here
+    return os.waitstatus_to_exitcode(status), errors.read_text()
 
 
 def contents(folder: Path) -> dict[str, str]:
     """Return the checksum of each file that a user sees."""
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted((folder / "out").rglob("*")):
         name = path.relative_to(folder)
         if path.is_file() and not any(part.startswith(".") for part in name.parts):
             found[str(name)] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -90,128 +150,148 @@ def hidden(folder: Path) -> list[str]:
 
 
 def state_of(case: Case, folder: Path) -> str:
-    """Say whether nothing, a whole result, or half of one is there."""
+    """Return whether nothing, the whole result, or half of one is there."""
     found = contents(folder)
-    if not found:
-        return "nothing"
-    if found == case.expected:
-        return "whole"
-    return "half"
+    return "nothing" if not found else "whole" if found == case.expected else "half"
 
 
-def make_cases(folder: Path) -> list[Case]:
-    """Simulate events, train a model, and return the commands."""
+def make_cases(folder: Path, n_events: int) -> list[Case]:
+    """Simulate events, train a model, detect a source, and return the commands."""
     data, other, model = folder / "data", folder / "other", folder / "model.excess"
-    small = ["--events", "20000", "--signal", "600", "--labelled", "100", "--json"]
-    events = str(data / "observation.hdf5")
+    small = ["--events", str(n_events), "--signal", str(n_events // 30), "--labelled", "100", "--json"]
+    events, night, finished = str(data / "observation.hdf5"), str(other / "observation.hdf5"), str(folder / "finished")
+    quiet = ["-j", "1", "--json"]
     for arguments in (
         ["simulate", "-o", str(data), *small],
         ["simulate", "-o", str(other), *small, "--first-night", "20131201", "--seed", "1"],
-        ["train", events, "-o", str(model), "-m", "tree", "--json"],
+        ["train", events, "-o", str(model), "-m", "tree", *quiet],
+        ["detect", events, "-o", finished, "-m", "tree", *quiet],
     ):
         subprocess.run([*COMMAND, *arguments], check=True, capture_output=True)
-    night = str(other / "observation.hdf5")
-    quiet = ["-j", "1", "--json"]
+    gammas = str(data / "gamma.hdf5")
     return [
         Case("detect", ["detect", events, "-o", "{out}", "-m", "tree", "--null-test", *quiet]),
-        Case("train", ["train", events, "-o", "{out}/model.excess", "--chunk-rows", "4000", *quiet]),
+        Case(
+            "train", ["train", events, "-o", "{out}/model.excess", "--chunk-rows", "4000", "--max-depth", "4", *quiet]
+        ),
         Case("apply", ["apply", str(model), night, "-o", "{out}/scored.hdf5", "--chunk-rows", "500", *quiet]),
+        Case("efficiency", ["efficiency", str(model), gammas, "--energy", "size / 1000", "-o", "{out}", *quiet]),
+        Case("report", ["report", finished, "-o", "{out}/page.html"]),
     ]
 
 
-def try_signals(case: Case, n_moments: int, folder: Path, chosen: random.Random, until: float) -> Found:
-    """Send signals at random moments; return what became of the results."""
-    states: Counter[str] = Counter()
+def try_signal(case: Case, sent: signal.Signals, moment: int, folder: Path, seed: int) -> Found:
+    """Send a signal at a random moment; return what became of the result."""
     wrong: list[str] = []
-    for moment in range(n_moments):
-        if time.monotonic() > until:
-            break
-        number = SIGNALS[moment % len(SIGNALS)]
-        seconds = chosen.uniform(0.0, case.seconds)
-        own = folder / f"{case.name}-{moment}"
-        (own / "out").mkdir(parents=True)
-        code, said = run_until(case, own, seconds, number)
-        state = state_of(case, own)
-        states[state] += 1
-        at = f"{number.name} after {seconds:.2f} of {case.seconds:.2f} s"
-        if state == "half":
-            wrong.append(f"{at}: half a result: {sorted(contents(own))}")
-        if number != signal.SIGKILL and code != 0:
-            if code != 128 + number or len(said.strip().splitlines()) != 1:
-                wrong.append(f"{at}: exit code {code}, {said.strip()[-300:]!r}")
-            if hidden(own):
-                wrong.append(f"{at}: left {hidden(own)}")
-        if state != "whole":
-            again = run_to_the_end(case, own)
-            if again.returncode != 0 or contents(own) != case.expected:
-                wrong.append(f"{at}: the second run gave {again.returncode} {again.stderr.strip()[-300:]!r}")
-        shutil.rmtree(own)
-    return states, wrong
+    chosen = random.Random(f"{seed} {case.name} {sent} {moment}")
+    new = moment % 10 == 9
+    seconds = chosen.uniform(0.0, case.seconds * (3 if new else 1))
+    code, said = run(case, folder, after=seconds, sent=sent, new=new)
+    state, left = state_of(case, folder), hidden(folder)
+    at = f"{sent.name} after {seconds:.2f} of {case.seconds:.2f} s{' in a new process' if new else ''}"
+    if state == "half":
+        wrong.append(f"{at}: half a result: {sorted(contents(folder))}")
+    if code in (-1, 70) or "Traceback" in said or (code < 0 and not new and sent != signal.SIGKILL):
+        wrong.append(f"{at}: exit code {code}, {said.strip()[-600:]!r}")
+    elif sent != signal.SIGKILL and code > 0:
+        if code != 128 + sent or len(said.strip().splitlines()) != 1:
+            wrong.append(f"{at}: exit code {code}, {said.strip()[-600:]!r}")
+        if left:
+            wrong.append(f"{at}: left {left}")
+    # a folder in which nothing is left is that of the first run, so one in five of these is enough
+    if state != "whole" and (left or sent == signal.SIGKILL or moment % 5 == 0):
+        again, text = run(case, folder)
+        if again != 0 or contents(folder) != case.expected or hidden(folder):
+            wrong.append(f"{at}: the second run gave {again} {text.strip()[-300:]!r}, left {hidden(folder)}")
+        state += " and again"
+    return state, wrong
 
 
-def try_full_disks(case: Case, n_sizes: int, folder: Path, sizes: list[int], until: float) -> Found:
-    """Let files be of limited size; return what became of the results."""
-    states: Counter[str] = Counter()
+def try_full_disk(case: Case, step: int, folder: Path, sizes: list[int]) -> Found:
+    """Let files be of limited size; return what became of the result."""
     wrong: list[str] = []
-    largest = max(sizes)
-    for step in range(n_sizes):
-        if time.monotonic() > until:
-            break
-        limit = int(largest * (step + 0.5) / n_sizes) if step % 2 else max(int(sorted(sizes)[step % len(sizes)]) - 1, 1)
-        own = folder / f"{case.name}-full-{step}"
-        (own / "out").mkdir(parents=True)
-        done = run_to_the_end(case, own, limit)
-        state = state_of(case, own)
-        states[state] += 1
-        if state == "half" or (done.returncode != 0 and str(own / "out") not in done.stderr):
-            wrong.append(f"{limit} bytes: {state}, {done.returncode}, {done.stderr.strip()[-300:]!r}")
-        if "Traceback" in done.stderr or hidden(own):
-            wrong.append(f"{limit} bytes: {done.stderr.strip()[-300:]!r}, left {hidden(own)}")
-        shutil.rmtree(own)
-    return states, wrong
+    sizes = sorted(sizes)
+    limit = int(sizes[-1] * (step + 0.5) / N_SIZES) if step % 2 else max(sizes[step // 2 % len(sizes)] - 1, 1)
+    code, said = run(case, folder, max_bytes=limit)
+    state = state_of(case, folder)
+    if state == "half" or code < 0 or (code != 0 and str(folder / "out") not in said):
+        wrong.append(f"{limit} bytes: {state}, {code}, {said.strip()[-300:]!r}")
+    if "Traceback" in said or "defect" in said or hidden(folder):
+        wrong.append(f"{limit} bytes: {said.strip()[-600:]!r}, left {hidden(folder)}")
+    if state != "whole":
+        again, text = run(case, folder)
+        if again != 0 or contents(folder) != case.expected:
+            wrong.append(f"{limit} bytes: the second run gave {again} {text.strip()[-300:]!r}")
+        state += " and again"
+    return state, wrong
+
+
+def measure(case: Case, folder: Path) -> list[int]:
+    """Run a command without a fault; return the sizes of its files."""
+    # once in this process, so that its copies have all libraries and kernels
+    (folder / "here" / case.name / "out").mkdir(parents=True)
+    with suppress(SystemExit), redirect_stdout(io.StringIO()):
+        _app.main(case.words(folder / "here" / case.name))
+    for part in ("first", "reference"):
+        (folder / part / case.name / "out").mkdir(parents=True)
+        started = time.monotonic()
+        code, said = run(case, folder / part / case.name)
+        if code:
+            raise SystemExit(f"{case.name}: {code} {said}")
+        case.seconds = time.monotonic() - started
+    reference = folder / "reference" / case.name
+    case.expected = contents(reference)
+    for part in ("here", "first"):
+        if contents(folder / part / case.name) != case.expected:
+            raise SystemExit(f"{case.name}: two runs without a fault differ")
+    return [path.stat().st_size for path in (reference / "out").rglob("*") if path.is_file()]
 
 
 def main() -> int:
     """Print a row for each command and fault; return whether anything was lost."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--moments", type=int, default=50, help="signals to each command")
-    parser.add_argument("--sizes", type=int, default=10, help="full disks for each command")
-    parser.add_argument("--command", action="append", help="detect, train or apply; all by default")
-    parser.add_argument("--minutes", type=float, default=30.0, help="for each command; no fault is begun after these")
+    parser.add_argument("--moments", type=int, default=50, help="moments of each signal and command")
+    parser.add_argument("--events", type=int, default=6000, help="events of the observation")
+    parser.add_argument("--command", action="append", help="one of the five commands; all by default")
+    parser.add_argument("--minutes", type=float, default=120.0, help="no fault is begun after these")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    chosen = random.Random(options.seed)
+    until = time.monotonic() + options.minutes * 60
+    states: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     failures = 0
-    print(f"{'command':10} {'seconds':>7}  {'fault':12} {'tried':>5}  left behind")
-    with tempfile.TemporaryDirectory(prefix="faults-") as name:
-        folder = Path(name)
-        for case in make_cases(folder):
-            if options.command and case.name not in options.command:
-                continue
-            for part in ("warm", "reference"):  # the first may compile
-                (folder / part / case.name / "out").mkdir(parents=True)
-                started = time.monotonic()
-                done = run_to_the_end(case, folder / part / case.name)
-                if done.returncode:
-                    raise SystemExit(f"{case.name}: {done.stderr}")
-                case.seconds = time.monotonic() - started
-            reference = folder / "reference" / case.name
-            case.expected = contents(reference)
-            if contents(folder / "warm" / case.name) != case.expected:
-                raise SystemExit(f"{case.name}: two runs without a fault differ")
-            sizes = [path.stat().st_size for path in reference.rglob("*") if path.is_file()]
-            until = time.monotonic() + options.minutes * 60
-            faults: dict[str, Callable[[], Found]] = {
-                "full disk": partial(try_full_disks, case, options.sizes, folder, sizes, until),
-                "signals": partial(try_signals, case, options.moments, folder, chosen, until),
-            }
-            for fault, attempt in faults.items():
-                states, wrong = attempt()
-                left = ", ".join(f"{word} {n}" for word, n in sorted(states.items()))
-                print(f"{case.name:10} {case.seconds:7.2f}  {fault:12} {states.total():5}  {left}", flush=True)
-                for line in wrong:
-                    print(f"    {line}", flush=True)
-                failures += len(wrong)
+    folder = Path(
+        tempfile.mkdtemp(prefix="faults-")
+    )  # not TemporaryDirectory, which every copy of this process removes
+    try:
+        cases = [case for case in make_cases(folder, options.events) if case.name in (options.command or [case.name])]
+        sizes = {case.name: measure(case, folder) for case in cases}
+        # commands and faults in turn, so that all have about as many moments where time is short
+        for moment in range(max(options.moments, N_SIZES)):
+            for case in cases:
+                faults: dict[str, Callable[[Path], Found]] = {}
+                if moment < N_SIZES:
+                    faults["full disk"] = partial(try_full_disk, case, moment, sizes=sizes[case.name])
+                if moment < options.moments:
+                    faults |= {
+                        sent.name: partial(try_signal, case, sent, moment, seed=options.seed) for sent in SIGNALS
+                    }
+                for fault, attempt in faults.items():
+                    if time.monotonic() > until:
+                        break
+                    own = folder / "fault"
+                    (own / "out").mkdir(parents=True)
+                    state, wrong = attempt(folder=own)
+                    shutil.rmtree(own)
+                    states[case.name, fault][state] += 1
+                    failures += len(wrong)
+                    for line in wrong:
+                        print(f"{case.name}, moment {moment}: {line}", flush=True)
+    finally:
+        shutil.rmtree(folder)
+    print(f"{'command':10} {'fault':10} {'tried':>5}  left behind")
+    for (name, fault), found in states.items():
+        left = ", ".join(f"{word} {n}" for word, n in sorted(found.items()))
+        print(f"{name:10} {fault:10} {found.total():5}  {left}")
     print(f"{failures} failures")
     return int(failures > 0)
 

@@ -56,6 +56,12 @@ def thin(events: pd.DataFrame, factor: Any, rng: np.random.Generator) -> pd.Data
     return events[rng.random(len(events)) < kept]
 
 
+def flare(events: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Keep all signal events of the second night, and a quarter of those of the others."""
+    quiet = events["is_signal"] & (events["night"] != np.unique(events["night"])[1])
+    return events[~quiet | (rng.random(len(events)) < 0.25)]
+
+
 def drift_alpha(events: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Let the exposure ratio differ by 20 % from night to night."""
     names, night = np.unique(events["night"], return_inverse=True)
@@ -84,6 +90,7 @@ class Case:
 CASES = {
     "no source": Case(),
     "source": Case(n_signal=175),
+    "flare": Case(n_signal=440, change=flare),
     "drifting-features": Case(drift=0.5),
     "drifting-alpha": Case(change=drift_alpha),
     "shifted-feature": Case(change=shift_feature),
@@ -98,7 +105,7 @@ CASES = {
 def observe_case(events: pd.DataFrame, alpha: float | None, folder: str) -> OnOffDataset:
     """Select the events of all regions; with an alpha, from a file of On and one of Off events."""
     if alpha is None:
-        return OnOffDataset.from_files(events, nearby=False)
+        return OnOffDataset.from_files(events)
     angles = [name for name in events if name.startswith("theta_deg")]
     inside = events[angles].to_numpy() ** 2 < CUT
     for name, chosen in (("on", inside[:, 0]), ("off", inside[:, 1:].any(axis=1))):
@@ -163,7 +170,8 @@ def main() -> None:
         print(f"  {sum(bool(row['warnings']) for row in own)} with any warning")
         for name in ("significance", "forward", "uncut", "contrast"):
             values = np.array([row[name] for row in own])
-            print(f"  {name:14} mean {values.mean():6.2f}  standard deviation {values.std():5.2f}")
+            beyond = ", ".join(f"{(values > limit).mean():.4f} above {limit}" for limit in (1.645, 3))
+            print(f"  {name:14} mean {values.mean():6.2f}  standard deviation {values.std():5.2f}  {beyond}")
 
 
 if __name__ == "__main__":

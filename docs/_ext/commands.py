@@ -1,4 +1,4 @@
-"""The reference of the command line, as Markdown from the commands themselves."""
+"""The references of the command line and of the configuration, as Markdown generated from the code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["write_reference"]
+__all__ = ["write_keys", "write_reference"]
 
 ARGUMENTS, OTHER = "Arguments", "Options"
 
@@ -20,7 +20,41 @@ def write_reference(path: Path) -> None:
 
     command = typer.main.get_command(app)
     parts = [_section(f"excess {name}", own) for name, own in command.commands.items()]  # type: ignore[attr-defined]
-    text = "\n\n".join(parts) + "\n"
+    _write(path, "\n\n".join(parts) + "\n")
+
+
+def write_keys(path: Path) -> None:
+    """Write a table of the keys of a configuration and of each part of it, with defaults and descriptions."""
+    from excess.config import _model
+
+    parts = {
+        "Analysis": _model.AnalysisConfig,
+        "regions": _model.RegionConfig,
+        "regions.exclusion": _model.Exclusion,
+        "regions.pairs": _model.Pair,
+        "regions.intervals": _model.IntervalConfig,
+        "bins": _model.BinConfig,
+        "List of observations": _model.ObservationEntry,
+    }
+    text = ""
+    for title, model in parts.items():
+        text += f"## {title}\n\n| key | default | meaning |\n|---|---|---|\n"
+        for name, field in model.model_fields.items():
+            default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+            text += f"| `{name}` | {default} | {_prose(' '.join((field.description or '').split()))} |\n"
+        text += "\n"
+    _write(path, text)
+
+
+def _default(value: Any) -> str:
+    """Return a default in Markdown; long ones are those of the open Crab analysis."""
+    if value is None or value == () or value == {}:
+        return ""
+    shown = repr(list(value) if isinstance(value, tuple) else value)
+    return f"`{shown}`" if len(shown) < 40 else "open Crab analysis" if isinstance(value, tuple | dict) else "see below"
+
+
+def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists() or path.read_text(encoding="utf-8") != text:  # an unchanged file is not built again
         path.write_text(text, encoding="utf-8")

@@ -1,35 +1,31 @@
 """
-Noisy labels: an imbalanced set, and a comparison with cleanlab
-===============================================================
+Noisy labels: a rare class, and a comparison with cleanlab
+==========================================================
 
 Any binary problem with class-conditional label noise is an On/Off problem, if the noise rate of the background is
-known. Here the letters of 20,000 images (UCI letter recognition, in imbalanced-learn's ``letter_img``) are the
-classes: one letter against all others, 3.7 % of the set. We let a tenth of the positive labels and half of the
-negative ones be wrong, which leaves labels that say almost nothing, and learn from them.
+known. Here the 1,797 handwritten digits that scikit-learn contains are the events, and one digit against all others,
+10 % of the set, are the classes. A tenth of the positive labels and half of the negative labels are wrong, so the
+labels contain little information.
 """
 
 # %%
 # The data and the noise
 # ----------------------
-import os
-from pathlib import Path
-
 import numpy as np
-from imblearn.datasets import fetch_datasets
+from sklearn.datasets import load_digits
 from sklearn.metrics import f1_score
 from sklearn.model_selection import train_test_split
 
 import excess
 
-folder = str(Path(os.environ["EXCESS_DATA"], "imblearn"))
-found = fetch_datasets(data_home=folder, filter_data=("letter_img",), download_if_missing=False)
-X, clean = found["letter_img"].data, (found["letter_img"].target == 1).astype(int)
+X, digit = load_digits(return_X_y=True)
+clean = (digit == 3).astype(int)
 p_plus, p_minus = 0.1, 0.5
 noisy = excess.inject_label_noise(clean, p_plus=p_plus, p_minus=p_minus, random_state=0)
 print(f"{clean.sum()} of {len(clean)} are positive; {noisy.sum()} are labelled positive")
 
 # %%
-# ``alpha`` is what the noise rate of the background says
+# ``alpha`` follows from the noise rate of the background
 # -------------------------------------------------------
 alpha = excess.alpha_from_p_minus(p_minus)
 print(f"alpha = {alpha:g}")
@@ -54,7 +50,7 @@ print(f"F1 at a probability of 0.5: {f1_score(clean[held_out], naive.predict(X[h
 try:
     from cleanlab.classification import CleanLearning
 except ImportError:
-    print("cleanlab is not installed, so it is left out")
+    print("cleanlab is not installed")
 else:
     learner = CleanLearning(
         RandomForestClassifier(100, min_samples_leaf=5, random_state=0, n_jobs=2), cv_n_folds=3, seed=0
@@ -65,6 +61,6 @@ else:
 # %%
 # A number that needs no clean labels
 # -----------------------------------
-# Where clean labels are not known, the significance still is: so many more of the selected images are labelled positive
-# than noise makes.
+# The significance needs no clean labels: it compares the number of selected images that are labelled positive with the
+# number expected from noise.
 print(excess.count_selected(noisy[held_out], ours, alpha=alpha))

@@ -38,6 +38,7 @@ from .stats._noise import (
     significance_score,
     significance_scorer,
 )
+from .stats._sideband import SidebandFit, fit_sidebands
 from .stats._significance import (
     OnOffCounts,
     joint_significance,
@@ -76,6 +77,7 @@ __all__ = [
     "OnOffLikelihood",
     "OnOffTreeClassifier",
     "OnnxClassifier",
+    "SidebandFit",
     "SignificanceThresholdClassifier",
     "SimulationAgreement",
     "ThresholdCurve",
@@ -95,6 +97,7 @@ __all__ = [
     "export_onnx",
     "exposure_weights",
     "f1_threshold",
+    "fit_sidebands",
     "holdout_detect",
     "hours_to_significance",
     "inject_label_noise",

@@ -9,7 +9,7 @@ Pfahler, Bunse & Morik, "Noisy labels for weakly supervised gamma hadron classif
 Targets: crab (Table I, full version), crab-null (a fake On region), agreement (correlation with the supervised forest),
 roc, imbalanced and imbalanced-more-noise (F1 on ten sets), critical-difference, calibration (not in the paper), all.
 
-Result of 2026-11-16, in docs/reproduction.md and docs/honesty.md: imbalanced sets and cuts of the Crab commit e8541be,
+Result of 2026-11-16, in studies/paper/results.md: imbalanced sets and cuts of the Crab commit e8541be,
 likelihoods of the Crab c1526fa, calibration 4085e67; our default forest on the imbalanced sets 2026-11-17, ef1db5f.
 """
 

@@ -23,7 +23,7 @@ from studies.paper.trials import Row, Settings, Study, Trial
 
 P_MINUS = 0.5
 DEPTH = 8
-"""Largest depth of the paper's forests; the paper does not give it. See docs/reproduction.md."""
+"""Largest depth of the paper's forests; the paper does not give it. See results.md."""
 N_FOLDS = 10
 N_TRIALS = 20
 FORESTS = published.FORESTS

@@ -1,15 +1,19 @@
 """Event lists whose events are each scored by the model of a cross-validation that was not trained on their group."""
 
 import zipfile
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+from gadf_file import N_EVENTS, SOURCE, write_gadf_run
 from helpers import run_command
 
 from excess import ModelFileError
-from excess.analysis import FoldModels, OnOffDataset, apply, detect, load_models, read_run
+from excess.analysis import FoldModels, OnOffDataset, apply, detect, efficiency, load_models, read_run
 from excess.dataset import simulate_observation
-from excess.io import read_events, write_events
+from excess.io import EventFileError, read_events, write_events
+from excess.stats import event_fraction
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +72,90 @@ def test_a_changed_archive_is_rejected(folder, tmp_path):
             FoldModels.load(tmp_path / name)
     with pytest.raises(ModelFileError, match="write-events"):
         load_models(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def scored_runs(tmp_path_factory):
+    """The folder of a run on three FITS runs, each its own fold, with their scored copies and simulated gammas."""
+    fits = pytest.importorskip("astropy.io.fits")
+    folder = tmp_path_factory.mktemp("runs")
+    runs = [folder / f"run_{number}.fits" for number in (1, 2, 3)]
+    for number, path in enumerate(runs, start=1):
+        write_gadf_run(path, obs_id=number, seed=number)
+        with fits.open(path, mode="update") as hdus:
+            hdus["EVENTS"].data["HIL_MSW"][: N_EVENTS // 10] -= 2  # events of the source
+    (folder / "config.yaml").write_text(
+        "features: [energy, hil_msw]\nderived_features: {}\nquality_cuts: [energy > 0.6]\ngroups: obs_id\n"
+    )
+    options = ["-c", folder / "config.yaml", "--source-ra", SOURCE[0], "--source-dec", SOURCE[1], "-m", "forest"]
+    options += ["--no-null-test", "-o", folder / "run", "--write-events", folder / "scored"]
+    assert run_command("detect", *runs, *options) == 0
+    rng = np.random.default_rng(0)
+    energy = rng.uniform(0.4, 20, 3000)
+    gammas = pd.DataFrame({"true_energy": energy, "energy": energy, "hil_msw": rng.normal(-2, 1, 3000)})
+    write_events(gammas, folder / "gammas.parquet")
+    return folder
+
+
+def _tables(fits, path):
+    """Return events and effective area of a run."""
+    return [fits.getdata(path, name) for name in ("EVENTS", "EFFECTIVE AREA")]
+
+
+class TestEfficiencyByFold:
+    def test_each_fold_has_the_efficiency_of_its_model(self, scored_runs):
+        models = load_models(scored_runs / "run")
+        found = efficiency(models, scored_runs / "gammas.parquet", energy_bins=[0.4, 2, 20])
+        alone = [efficiency(one, scored_runs / "gammas.parquet", energy_bins=[0.4, 2, 20]) for one in models.models]
+        for own, expected in zip(found.folds, alone, strict=True):
+            pd.testing.assert_frame_equal(own.table, expected.table)
+        selected = np.array([one.counts["selected"] for one in alone])
+        assert len(np.unique(selected.sum(axis=(1, 2)))) > 1
+        np.testing.assert_allclose(found.counts["selected"], selected.mean(axis=0))
+        # the same gammas for all folds, so the error of the mean is that of one sample
+        one = event_fraction(found.mean().value * 3000, 3000)
+        assert found.mean().error == pytest.approx(one.error)
+
+    def test_the_area_of_a_run_is_that_of_its_fold(self, scored_runs, tmp_path):
+        fits = pytest.importorskip("astropy.io.fits")
+        found = efficiency(scored_runs / "run", scored_runs / "gammas.parquet")
+        for path in sorted((scored_runs / "scored").glob("*.fits")):
+            copy = found.correct_effective_area(path, tmp_path / path.name, of="quality")
+            (events, area), (kept, corrected) = (_tables(fits, one) for one in (path, copy))
+            [fold] = np.unique(events["EXCESS_FOLD"])
+            energy = np.sqrt(area["ENERG_LO"] * area["ENERG_HI"])[0]
+            expected = area["EFFAREA"][0] * found.folds[fold].at(energy, of="quality")
+            np.testing.assert_allclose(corrected["EFFAREA"][0], expected, rtol=1e-6)
+            selected = events["EXCESS_SELECTED"]
+            assert 0 < selected.sum() < len(selected)
+            np.testing.assert_array_equal(kept["EVENT_ID"], events["EVENT_ID"][selected])
+
+    def test_event_types_divide_events_and_area(self, scored_runs, tmp_path):
+        fits = pytest.importorskip("astropy.io.fits")
+        path = scored_runs / "scored" / "run_2.fits"
+        arguments = ["efficiency", scored_runs / "run", scored_runs / "gammas.parquet", "--aeff", path]
+        assert run_command(*arguments, "--event-types", 2, "--of", "quality", "-o", tmp_path) == 0
+        every, whole = _tables(fits, path)
+        events, areas = zip(*(_tables(fits, tmp_path / f"type_{number}" / path.name) for number in (1, 2)), strict=True)
+        assert not (tmp_path / path.name).exists()
+        probabilities = [own["EXCESS_SIGNAL_PROBABILITY"] for own in events]
+        assert [np.unique(own["EVENT_TYPE"]).tolist() for own in events] == [[1], [2]]
+        assert probabilities[0].min() > probabilities[1].max()
+        assert sum(map(len, events)) == np.isfinite(every["EXCESS_SCORE"]).sum() < len(every)
+        # all gammas that pass the quality cuts have a type
+        np.testing.assert_allclose(areas[0]["EFFAREA"] + areas[1]["EFFAREA"], whole["EFFAREA"], rtol=1e-6)
+        table = pd.read_csv(tmp_path / "efficiency_by_fold.csv")
+        shares = (
+            table.groupby(["fold", "event_type"])["n_selected"].sum() / table.groupby("fold")["n_quality"].sum() * 2
+        )
+        assert shares.between(0.1, 0.9).all()
+
+    def test_files_without_folds_are_rejected(self, scored_runs, tmp_path):
+        found = efficiency(scored_runs / "run", scored_runs / "gammas.parquet")
+        with pytest.raises(EventFileError, match=r"run_1.fits.*--write-events"):
+            found.correct_effective_area(scored_runs / "run_1.fits", tmp_path / "out.fits")
+        fewer = replace(found, folds=found.folds[:1])
+        with pytest.raises(EventFileError, match=r"run_2.fits.*1 folds"):
+            fewer.correct_effective_area(scored_runs / "scored" / "run_2.fits", tmp_path / "out.fits")
+        with pytest.raises(ValueError, match="event_types"):
+            efficiency(scored_runs / "run", scored_runs / "gammas.parquet", event_types=500)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from excess import OnOffForestClassifier, OnOffHybridClassifier
+from excess import OnOffForestClassifier, OnOffHybridClassifier, significance_threshold
 from excess.analysis import detect, split_references, train
 from excess.analysis._detect import SimulatedEvents, collect_references
 from excess.config import AnalysisConfig
@@ -46,6 +46,22 @@ def test_a_hybrid_of_your_own_sees_the_columns_and_others_do_not(table, observat
     np.testing.assert_array_equal(run.detections["forest"].nearby.score, alone.nearby.score)
     np.testing.assert_array_equal(run.detections["forest"].fold, run.detections["mine"].fold)
     assert run.simulation is None
+    # the cut on the column itself, tuned on the training events of each fold
+    cut, core = run.detections["gammaness"], run.events["core"].to_numpy()
+    np.testing.assert_array_equal(cut.score, table["gammaness"].to_numpy()[run.events["row"]])
+    np.testing.assert_array_equal(cut.fold, run.detections["mine"].fold)
+    for number, fold in enumerate(cut.folds):
+        seen = core & (cut.fold != number)
+        assert fold.threshold == significance_threshold(cut.on[seen], cut.score[seen], observation.alpha)
+    assert cut.outcome.significances["likelihood"] > cut.outcome.significances["cut"] > 10
+
+
+def test_a_cut_on_a_column_has_one_threshold_for_all_bins(table):
+    settings = {"references": ["gammaness"], "bins": "log_size:2"}
+    run = detect(OnOffDataset.from_files(table, CONFIG, **settings), "li-ma-tree", null_tests=False)
+    assert list(run.detections) == ["li-ma-tree", "gammaness"]
+    assert [len(found.folds[0].bins) for found in run.detections.values()] == [2, 0]
+    assert len(run.detections["gammaness"].bins.outcomes) == 2
 
 
 def test_other_models_are_trained_without_columns_of_references(table, observation, tmp_path):

@@ -141,7 +141,7 @@ def test_nothing_is_quoted_without_a_detection(options, value, more, tmp_path, c
     found = json.loads((tmp_path / "run" / "result.json").read_text())["models"]["tree"]
     assert found["status"] == "no detection"
     number = found if options else found["forward"]
-    expected = f"declared beforehand: its {value} value is {number['significance']:.1f} sigma{more} (docs/honesty.md)."
+    expected = f"declared beforehand: its {value} value is {number['significance']:.1f} sigma{more}."
     assert expected in text
     assert "quote" not in text
 

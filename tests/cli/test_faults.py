@@ -19,6 +19,7 @@ import excess
 from excess._utils import files
 from excess._utils.files import locked
 from excess.analysis import TrainedModel, claim_run_folder, detect, load_model
+from excess.analysis._apply import FOLD_MODELS
 from excess.analysis._results import RUN_FILES
 from excess.dataset import OnOffDataset
 from excess.dataset._simulate import simulate_observation
@@ -81,7 +82,7 @@ def test_write_replaces_a_run_only_when_asked_to(found, tmp_path):
         found.write(tmp_path)
     found.write(tmp_path, overwrite=True)
     assert contents(tmp_path) == before
-    assert sorted(before) == sorted(set(RUN_FILES) - {"report.html"})
+    assert sorted(before) == sorted(set(RUN_FILES) - {FOLD_MODELS, "report.html"})
 
 
 def test_simulated_files_are_replaced_only_when_asked_to(tmp_path, capsys):
@@ -315,7 +316,7 @@ def test_a_signal_leaves_nothing_or_all(sent, folder, tmp_path):
         assert (ended.returncode, ended.stderr) == (128 + sent, f"excess: {word}; no half-written file is left\n")
         assert not list(tmp_path.iterdir())
     assert run(*arguments) == 0
-    assert sorted(contents(tmp_path / "run")) == sorted(RUN_FILES)
+    assert sorted(contents(tmp_path / "run")) == sorted(set(RUN_FILES) - {FOLD_MODELS})
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])

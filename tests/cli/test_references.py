@@ -70,7 +70,7 @@ def trained(folder):
 class TestDetect:
     def test_result_has_trust_and_the_simulation_check(self, folder, detected):
         result = json.loads((detected / "result.json").read_text())
-        assert list(result["models"]) == ["tree", "hybrid", "supervised"]
+        assert list(result["models"]) == ["tree", "hybrid", "supervised", "gammaness"]
         assert result["models"]["tree"]["trust"] is None
         trust = result["models"]["hybrid"]["trust"]
         names = ["simulation", "boosted simulation", str(folder / "tree.excess"), "gammaness"]

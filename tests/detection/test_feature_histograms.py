@@ -8,7 +8,7 @@ import pytest
 
 from excess import OnOffTreeClassifier, cross_val_detect
 from excess.detection import FeatureHistogram
-from excess.detection._diagnostics import MAX_FEATURES, FeatureBinning
+from excess.detection._histograms import MAX_FEATURES, FeatureBinning
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from excess.detection import SkyMap, map_sky
-from excess.detection._diagnostics import _share_allowed, cluster_pointings
+from excess.detection._histograms import _share_allowed, cluster_pointings
 
 RADIUS = 0.158
 

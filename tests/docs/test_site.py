@@ -31,10 +31,10 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_every_page_is_in_a_table_of_contents():
-    pages = {path.stem for path in DOCS.glob("*.md")} - {"index", "_commands"}
+    pages = {path.stem for path in DOCS.glob("[a-z]*.md")} - {"index"}
     listed = set()
-    for name in ("index", "tutorials", "guides", "explanations"):
-        text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+    for path in DOCS.glob("[a-z]*.md"):
+        text = path.read_text(encoding="utf-8")
         for block in re.findall(r"```\{toctree\}(.*?)```", text, re.DOTALL):
             listed |= {re.sub(r".*<(.*)>", r"\1", line.strip()) for line in block.splitlines() if line.strip()}
     assert pages - listed == set()
@@ -51,6 +51,22 @@ def test_the_reference_of_the_command_line_has_every_option(tmp_path):
         for parameter in command.params:
             if parameter.param_type_name == "option" and parameter.name != "help":
                 assert parameter.opts[0] in section, (name, parameter.name)
+
+
+def test_the_reference_of_the_configuration_has_every_key(tmp_path):
+    from _ext.commands import write_keys
+
+    write_keys(tmp_path / "keys.md")
+    keys = set(re.findall(r"^\| `(\w+)` \|", (tmp_path / "keys.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(excess.config.AnalysisConfig.model_fields) | {"theta_squared_cut", "ra", "on", "edges", "off"} <= keys
+
+
+def test_the_site_is_short_enough_to_read():
+    """Pages without API reference, command line reference and tutorials."""
+    words = sum(len(path.read_text(encoding="utf-8").split()) for path in DOCS.glob("[a-z]*.md"))
+    assert words <= 22_000
+    assert len((DOCS.parent / "README.md").read_text(encoding="utf-8").split()) <= 500
+    assert (DOCS.parent / "CHANGELOG.md").stat().st_size <= 4000
 
 
 def test_an_inventory_is_what_sphinx_reads(tmp_path):

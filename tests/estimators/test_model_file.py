@@ -125,7 +125,7 @@ def assert_same(loaded, model, X):
     assert bits(answers(loaded, X)) == bits(answers(model, X))
 
 
-DTYPES = {"F64": "float64", "I64": "int64", "U32": "uint32", "U8": "uint8", "BOOL": "bool"}
+DTYPES = {"F64": "float64", "I64": "int64", "U64": "uint64", "U32": "uint32", "U8": "uint8", "BOOL": "bool"}
 
 
 def repacked(content, edit):

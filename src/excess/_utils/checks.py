@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from contextlib import suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -47,25 +48,14 @@ def kind_of(label: Any) -> str | None:
 
 def why_unclear(off: Any, on: Any) -> str | None:
     """Return why two labels do not say that ``on``, the larger in sorted order, is On; None if they may."""
-    kinds = {label: kind_of(label) for label in (off, on)}
-    for label, kind in kinds.items():
-        if kind == UNCLEAR:
-            return f"{label!r} may be either"
-    if kinds[on] == BACKGROUND:
-        return f"{on!r} is a word for background"
-    if kinds[off] == SIGNAL:
-        return f"{off!r} is a word for signal"
-    numbers = _as_number(off), _as_number(on)
-    if None not in numbers and numbers[0] > numbers[1]:  # type: ignore[operator]
-        return "these texts are not in the order of their numbers"
+    for label, wrong in ((on, BACKGROUND), (off, SIGNAL)):
+        kind = kind_of(label)
+        if kind in (UNCLEAR, wrong):
+            return f"{label!r} may be either" if kind == UNCLEAR else f"{label!r} is a word for {kind}"
+    with suppress(ValueError):
+        if isinstance(off, (str, bytes)) and isinstance(on, (str, bytes)) and float(off) > float(on):
+            return "these texts are not in the order of their numbers"
     return None
-
-
-def _as_number(label: Any) -> float | None:
-    try:
-        return float(label) if isinstance(label, (str, bytes)) else None
-    except ValueError:
-        return None
 
 
 _MISSING_ALPHA = (
@@ -135,6 +125,11 @@ def as_scalar(name: str, array: FloatArray) -> float:
     return float(array)
 
 
+def as_count(name: str, value: Any) -> float:
+    """Return one number that is finite and not negative."""
+    return as_scalar(name, as_counts(name, value))
+
+
 def as_scalar_alpha(value: Any) -> float:
     """Return one exposure ratio as a float: finite and positive."""
     return as_scalar("alpha", as_alpha(value))
@@ -184,9 +179,8 @@ def as_random_state(value: Any) -> np.random.RandomState:
     try:
         return check_random_state(value)
     except ValueError as error:
-        raise ValueError(
-            f"random_state must be a whole number, a RandomState or None, got {_excerpt(value)}"
-        ) from error
+        given = _excerpt(value)
+        raise ValueError(f"random_state must be a whole number, a RandomState or None, got {given}") from error
 
 
 def as_column(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -205,11 +199,8 @@ def as_labels(value: ArrayLike, *, name: str = "y") -> NDArray[Any]:
     array = as_column(name, value)
     if array.size == 0:
         raise ValueError(f"{name} is empty: On and Off events are both needed")
-    if array.dtype.kind == "f":
-        missing = not np.isfinite(array).all()
-    else:
-        missing = array.dtype.kind == "O" and any(label is None or label != label for label in array)
-    if missing:
+    missing = array.dtype.kind == "O" and any(label is None or label != label for label in array)
+    if missing or (array.dtype.kind == "f" and not np.isfinite(array).all()):
         raise ValueError(f"{name} holds NaN or infinity; every event needs a label")
     return array
 
@@ -227,12 +218,10 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
     if len(classes) == 1:
         raise ValueError(f"{name} holds one class only ({classes.tolist()[0]!r}); On and Off events are both needed")
     if len(classes) > 2:
-        shown = ", ".join(map(repr, classes[:5].tolist()))
-        more = ", ..." if len(classes) > 5 else ""
-        raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}{more}")
+        shown = ", ".join(map(repr, classes[:5].tolist())) + (", ..." if len(classes) > 5 else "")
+        raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}")
     off, on = classes.tolist()
-    reason = why_unclear(off, on)
-    if reason is not None:
+    if (reason := why_unclear(off, on)) is not None:
         raise ValueError(
             f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}, but "
             f"{reason}; give 1 for On and 0 for Off: (labels == {off!r}).astype(int), if {off!r} is On"
@@ -299,16 +288,14 @@ _INPUTS_KINDS = {
     stat.S_IFDIR: "a folder; name the files in it",
     stat.S_IFIFO: "a pipe, and a file is read more than once; write its content to a file, and give that",
     stat.S_IFSOCK: "a socket; give a file",
-    stat.S_IFCHR: "a device; give a file",
-    stat.S_IFBLK: "a device; give a file",
+    **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device; give a file"),
 }
 
 
 def kind_of_file(path: Path) -> str | None:
     """Return what a path is, and what to do, None if it is a regular file or a link to one."""
-    return _INPUTS_KINDS.get(
-        stat.S_IFMT(path.stat().st_mode), None if path.is_file() else "no regular file; give a file"
-    )
+    kind = stat.S_IFMT(path.stat().st_mode)
+    return _INPUTS_KINDS.get(kind, None if path.is_file() else "no regular file; give a file")
 
 
 def check_regular_file(path: Path) -> None:
@@ -333,9 +320,7 @@ def read_input_text(path: Path, largest: int, doing: str) -> str:
         return content.decode("utf-8")
 
 
-_MANTISSA_BITS = 53
-_LOW_BITS = 26
-_LOW = (1 << _LOW_BITS) - 1
+_MANTISSA_BITS, _LOW_BITS = 53, 26
 
 
 def exact_sum(values: NDArray[Any]) -> Fraction:
@@ -349,14 +334,12 @@ def exact_sum(values: NDArray[Any]) -> Fraction:
     # numbers of one exponent are multiples of the same unit; halves of their digits are summed, which 64 bits can hold
     for step in np.flatnonzero(np.bincount(exponent - lowest)).tolist():
         own = whole[exponent == lowest + step]
-        units = (int((own >> _LOW_BITS).sum()) << _LOW_BITS) + int((own & _LOW).sum())
+        units = (int((own >> _LOW_BITS).sum()) << _LOW_BITS) + int((own & ((1 << _LOW_BITS) - 1)).sum())
         total += units * Fraction(2) ** (lowest + step - _MANTISSA_BITS)
     return total
 
 
-def number_groups(
-    groups: NDArray[Any], time: NDArray[np.float64] | None = None
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def number_groups(groups: NDArray[Any], time: FloatArray | None = None) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Return the distinct groups in order, and the number of each event's group."""
     names, number = np.unique(groups, return_inverse=True)
     order = _order_by_time(number, len(names), time)
@@ -364,14 +347,10 @@ def number_groups(
         if names.dtype.kind not in "OUS":
             return names, number
         order = np.array(sorted(range(len(names)), key=lambda place: _natural(names[place])), dtype=np.intp)
-    place = np.empty(len(names), dtype=np.intp)
-    place[order] = np.arange(len(names))
-    return names[order], place[number]
+    return names[order], np.argsort(order)[number]
 
 
-def _order_by_time(
-    number: NDArray[np.intp], n_groups: int, time: NDArray[np.float64] | None
-) -> NDArray[np.intp] | None:
+def _order_by_time(number: NDArray[np.intp], n_groups: int, time: FloatArray | None) -> NDArray[np.intp] | None:
     """Return the groups in the order of their median times; None where that is not known."""
     if time is None or not np.isfinite(time).all() or n_groups < 2:
         return None

@@ -1,10 +1,12 @@
-"""Errors about event files, settings and arguments, and context managers that add the place to a message."""
+"""Errors about event files, settings and arguments, context managers that add the place to a message, and signals."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import logging
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -65,6 +67,19 @@ def ignore_local_settings() -> Iterator[None]:
             os.path.exists = usual
 
 
+def handle_once(number: int, handler: Any) -> Any:
+    """Handle a signal once, return the former handler; the next signal ends the process, also inside a C library."""
+    handler.once = True
+    former = signal.signal(number, handler)
+    # Python calls the handler when a library returns. Only the system can restore the default action before that: by
+    # the semantics of System V, where a handler is for one signal. Other C libraries than that of GNU have none.
+    system: Any = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(system, "sysv_signal"):
+        system.signal.restype = ctypes.c_void_p
+        system.sysv_signal(number, ctypes.c_void_p(system.signal(number, None)))
+    return former
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint with the known names that are nearest to an unknown one."""
     by_lower = {other.lower(): other for other in known}
@@ -103,13 +118,13 @@ def wrap_errors(path: Path, doing: str) -> Iterator[None]:
     except MemoryError as error:
         raise MemoryError(f"{path}: {doing} needs more memory than there is") from error
     except OSError as error:
-        raise EventFileError(f"{path}: {doing} failed ({_reason(error)})") from error
+        raise EventFileError(f"{path}: {doing} failed ({first_line(error)})") from error
     except Exception as error:  # with damaged files the libraries raise exceptions of many types
         hint = "; is the file damaged?" if doing.startswith("reading") else ""
-        raise EventFileError(f"{path}: {doing} failed ({_reason(error)}){hint}") from error
+        raise EventFileError(f"{path}: {doing} failed ({first_line(error)}){hint}") from error
 
 
-def _reason(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """Return the first line of the message of an exception, or its type."""
     text = (getattr(error, "strerror", None) or str(error)).strip()
     return text.splitlines()[0].rstrip(".") if text else type(error).__name__

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from glob import escape
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
@@ -16,6 +17,11 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from excess._utils.errors import EventFileError
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None  # type: ignore[assignment]
 
 UNFINISHED = ".excess-unfinished"  # folder in an output folder, for files that are not complete yet
 _REPLACED = "replaced"  # in there: the files whose places are taken
@@ -29,10 +35,15 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file")
     temporary = path.with_name(f".{path.name}.{token_hex(4)}{path.suffix}")
+    for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}{escape(path.suffix)}"):
+        with suppress(OSError), left.open("rb") as file:  # of a process that was killed, if it is not locked any more
+            if left.is_file() and _lock(file):
+                left.unlink()
     try:
-        temporary.touch(exist_ok=False)
-        mode = temporary.stat().st_mode
-        yield temporary
+        with temporary.open("xb") as file:
+            _lock(file)
+            mode = temporary.stat().st_mode
+            yield temporary
         temporary.chmod(mode)  # safetensors writes files that others cannot read
         temporary.replace(path)
     except BaseException as error:
@@ -42,6 +53,15 @@ def replacing(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
+
+
+def _lock(file: Any) -> bool:
+    """Lock an open file until it is closed or the process ends; False if that is not possible."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (OSError, AttributeError):
+        return False
+    return True
 
 
 @contextmanager
@@ -56,6 +76,11 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         _take_places(temporary, folder, names)
+    except EventFileError as error:  # which names a file of the temporary folder
+        raise EventFileError(str(error).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")) from error.__cause__
+    except OSError as error:
+        error.filename = str(error.filename or folder).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")
+        raise
     finally:
         undo_unfinished(folder, names)
 
@@ -87,10 +112,12 @@ def _take_places(temporary: Path, folder: Path, names: Sequence[str]) -> None:
     (temporary / _REPLACED).mkdir()
     for name in reversed(names):
         if os.path.lexists(folder / name):
+            (temporary / _REPLACED / name).parent.mkdir(parents=True, exist_ok=True)  # of names with a folder
             (folder / name).rename(temporary / _REPLACED / name)
     (temporary / _TAKING).touch()
     for name in names:
         if (temporary / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
             (temporary / name).rename(folder / name)
 
 
@@ -107,9 +134,8 @@ def prepare_folder(folder: Path) -> Path:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise EventFileError(
-            f"{folder}: cannot be used as output folder: {error.strerror or error}; give another one"
-        ) from error
+        reason = error.strerror or error
+        raise EventFileError(f"{folder}: cannot be used as output folder: {reason}; give another one") from error
     return folder
 
 
@@ -127,9 +153,8 @@ def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator
     try:
         lock.acquire()
     except Timeout as error:
-        raise ValueError(
-            f"{folder}: another run is writing into this folder; wait for it to end, or give another folder"
-        ) from error
+        problem = "another run is writing into this folder"
+        raise ValueError(f"{folder}: {problem}; wait for it to end, or give another folder") from error
     try:
         yield
     finally:
@@ -154,9 +179,8 @@ def check_outputs(
         if output.is_dir():
             raise EventFileError(f"{output}: is a folder, where a file is to be written; give another output")
         if os.path.lexists(output) and not overwrite and not is_own(output):
-            raise EventFileError(
-                f"{output}: is there already, and was not written by this command; give another output, {OR_OVERWRITE}"
-            )
+            problem = "is there already, and was not written by this command"
+            raise EventFileError(f"{output}: {problem}; give another output, {OR_OVERWRITE}")
 
 
 def _names_of(path: Path) -> list[str | tuple[int, int]]:
@@ -184,13 +208,11 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 def has_mark(path: Path, mark: bytes, n_bytes: int) -> bool:
     """Return whether the first bytes of a file have the mark of the software that wrote it."""
-    if not path.is_file():
-        return False
-    try:
-        with path.open("rb") as file:
-            return mark in file.read(n_bytes)
-    except OSError:
-        return False
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return mark in file.read(n_bytes)
+    return False
 
 
 def as_json(value: Any) -> Any:

@@ -7,6 +7,7 @@ output function of SplitMix64 (Steele, Lea & Flood 2014).
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,3 +167,41 @@ def row_hashes(first_row, hashes):
     # one key for all, so that the draws are a bijection of the row numbers: there are no ties in a sample
     for i in range(len(hashes)):
         hashes[i] = draw(np.uint64(0), np.uint64(first_row + i))
+
+
+def hash_rows(X: NDArray[np.float64]) -> NDArray[np.uint64]:
+    """Return a number for each row that is the same for equal rows, and for others by a chance of 2^-64."""
+    key = np.zeros(len(X), dtype=np.uint64)
+    for column in range(X.shape[1]):
+        values = X[:, column] + 0.0  # turns -0 into 0
+        key ^= np.ascontiguousarray(values).view(np.uint64)
+        # the finaliser of splitmix64
+        key += _GOLDEN
+        key = (key ^ (key >> _30)) * _MULTIPLIER_1
+        key = (key ^ (key >> _27)) * _MULTIPLIER_2
+        key ^= key >> _31
+    return key
+
+
+N_SKETCHED = 256  # training events whose hashes a model stores
+NO_SKETCH = np.empty(0, dtype=np.uint64)
+
+
+def sketch_rows(X: Any) -> NDArray[np.uint64]:
+    """Return the hashes of some training events, by which a model recognises them; none if they are no numbers."""
+    rows = bottom_rows(len(X), N_SKETCHED)
+    try:
+        sampled = np.asarray(X.iloc[rows] if hasattr(X, "iloc") else X[rows], dtype=np.float64)
+    except (TypeError, ValueError):
+        return NO_SKETCH
+    return np.unique(hash_rows(sampled)) if sampled.ndim == 2 else NO_SKETCH
+
+
+def share_sketched(sketch: NDArray[np.uint64], X: Any) -> float:
+    """Return the share of sketched training events that are among new events; 0 if rows are equal by chance."""
+    try:
+        keys = np.unique(hash_rows(np.asarray(X, dtype=np.float64)))
+    except (TypeError, ValueError, IndexError):
+        return 0.0
+    # with discrete features, different events have equal rows
+    return float(np.isin(sketch, keys).mean()) if len(sketch) and len(keys) > 0.9 * len(X) else 0.0

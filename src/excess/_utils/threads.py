@@ -96,13 +96,8 @@ def progress_bar(description: str, total: int | None, *, shown: bool) -> Iterato
     from rich import progress
     from rich.console import Console
 
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        progress.TimeElapsedColumn(),
-        progress.TimeRemainingColumn(),
-    )
+    times = progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
+    columns = progress.TextColumn("{task.description}"), progress.BarColumn(), *times
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=total)
         yield lambda steps: bar.advance(task, steps)
@@ -133,7 +128,5 @@ def html_table(columns: Sequence[str], rows: Sequence[Row], *, caption: str = ""
 def _cells(tag: str, texts: Sequence[str], weight: str) -> str:
     """Return the cells of a row, the first one at the left."""
     sides = ["left"] + ["right"] * (len(texts) - 1)
-    return "".join(
-        f'<{tag} style="{_CELL}text-align: {side}; font-weight: {weight}">{escape(text)}</{tag}>'
-        for text, side in zip(texts, sides, strict=True)
-    )
+    styles = (f"{_CELL}text-align: {side}; font-weight: {weight}" for side in sides)
+    return "".join(f'<{tag} style="{own}">{escape(text)}</{tag}>' for text, own in zip(texts, styles, strict=True))

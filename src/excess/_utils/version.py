@@ -10,12 +10,6 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
 def versions() -> dict[str, str]:
     """Return the versions of this package, of Python and of the libraries that decide about numbers."""
     import platform
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import version
 
-    found = {"excess": __version__, "python": platform.python_version()}
-    for library in _LIBRARIES:
-        try:
-            found[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {"excess": __version__, "python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}

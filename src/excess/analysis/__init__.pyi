@@ -11,12 +11,14 @@ from ._info import (
     info,
     init,
     listed_files,
+    make_intervals,
     propose_config,
     propose_listed,
     simulate,
 )
 from ._models import MODELS, make_model
 from ._results import Run, claim_run_folder, read_run, report
+from ._scan import Scan, scan
 from ._train import check_chunked_model, check_model_path, train, train_in_chunks
 
 __all__ = [
@@ -27,6 +29,7 @@ __all__ = [
     "OnOffDataset",
     "Proposal",
     "Run",
+    "Scan",
     "TrainedModel",
     "apply",
     "check_application",
@@ -48,11 +51,13 @@ __all__ = [
     "listed_files",
     "load_model",
     "load_models",
+    "make_intervals",
     "make_model",
     "propose_config",
     "propose_listed",
     "read_run",
     "report",
+    "scan",
     "simulate",
     "split_references",
     "train",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -18,7 +19,7 @@ from excess._utils.errors import ArgumentError, EventFileError, MismatchError, p
 from excess._utils.threads import progress_bar
 from excess.analysis._apply import FoldModels, TrainedModel, load_model
 from excess.analysis._models import make_model, without_run_settings
-from excess.analysis._results import Run, describe_run
+from excess.analysis._results import Run, describe_observation, describe_run
 from excess.config._model import AnalysisConfig, to_features
 from excess.dataset._dataset import OnOffDataset as OnOffDataset
 from excess.dataset._simulate import simulate_labelled, simulate_observation
@@ -33,31 +34,19 @@ from excess.estimators._hybrid import DROP, OnOffHybridClassifier
 from excess.estimators._model_file import ModelFileError, is_model_file
 from excess.estimators._onnx import OnnxClassifier
 from excess.estimators._random_forest import OnOffForestClassifier
+from excess.estimators._threshold import column_baseline
 from excess.io._reading import describe, read_events
 from excess.stats._likelihood import AlphaError
 
 _logger = logging.getLogger(__name__)
 
 SUPERVISED = "supervised"  # name of the classifiers that were trained on simulated events, among the models of a run
-
 _MAX_NAMED_GROUPS = 20
-
 CRAB = (83.6333, 22.0133)  # right ascension and declination of the Crab Nebula in deg
-
-SIMULATION = "simulation"  # name of the forest that was trained on simulated events, among the references
-
-BOOSTED_SIMULATION = "boosted simulation"
-"""Name of the boosted trees that were trained on simulated events, among the references."""
-
-_BOOSTING = {
-    "max_iter": 400,
-    "max_features": 0.3,
-    "min_samples_leaf": 60,
-    "l2_regularization": 30.0,
-    "early_stopping": False,
-}
+SIMULATION, BOOSTED_SIMULATION = "simulation", "boosted simulation"
+"""Names of the forest and of the boosted trees that were trained on simulated events, among the references."""
+_BOOSTING = {"max_iter": 400, "max_features": 0.3, "min_samples_leaf": 60, "l2_regularization": 30.0}
 """Parameters of boosted trees for some 20,000 simulated events; regularised, because fewer are not rare."""
-
 ONNX = ".onnx"  # suffix of classifiers of others
 
 SimulatedKind = str | PathLike[str] | Sequence[str | PathLike[str]] | pd.DataFrame
@@ -104,7 +93,7 @@ def detect(
         Where simulated events differ from observed ones is in ``Run.simulation``; see `simulation_agreement`.
     references : sequence of path or TrainedModel, default=()
         Models that were trained on other events, as further references of ``"hybrid"``. Those of the observation, which
-        are columns, are references as well.
+        are columns, are references as well; a cut on each is tuned in the same folds, as a model of its name.
     folds : int or None, default=None
         Number of folds; by default one per group.
     strategy : {"pooled", "forward"}, default="pooled"
@@ -149,13 +138,11 @@ def detect(
     names = [models] if isinstance(models, str) else list(models)
     trained = [one if isinstance(one, TrainedModel) else load_model(one, n_jobs=n_jobs) for one in model_files]
     applied_names = [str(one.path or f"model {number}") for number, one in enumerate(trained, start=1)]
-    for name in (*names, *applied_names):
-        if [*names, *applied_names].count(name) > 1:
+    for name, number in Counter([*names, *applied_names]).items():
+        if number > 1:
             raise ArgumentError("models", f"hold {name!r} twice")
-    if isinstance(models, Mapping):
-        to_train = dict(models)
-    else:
-        to_train = {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
+    given = models if isinstance(models, Mapping) else {}
+    to_train = dict(given) or {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
     if null_tests not in (True, False, "auto"):
         raise ArgumentError("null_tests", f"must be True, False or 'auto', got {null_tests!r}")
     _check_request(observation, to_train, null_tests is True, permutations)
@@ -180,19 +167,16 @@ def detect(
         searched[SUPERVISED] = supervised
 
     to_train, searched = with_bins(to_train, observation), with_bins(searched, observation)
+    # cuts on the scores of other analyses, for comparison, where there are folds
+    for column in observation.config.references if to_train else ():
+        name = column if column not in (*searched, *applied_names) else f"cut on {column}"
+        searched[name] = column_baseline(column, random_state=seed)
 
     shared: dict[str, Any] = {
         "alpha_error": observation.config.regions.alpha_error if alpha_error is None else alpha_error,
-        "groups": wide.groups,
-        "time": wide.time,
-        "runs": wide.run_labels,
-        "direction": wide.direction,
-        "random_state": seed,
-        "verbose": int(verbose),
-        "cv": folds,
-        "strategy": strategy,
-        "statistic": statistic,
-        "n_repeats": repeats,
+        **{"groups": wide.groups, "time": wide.time, "runs": wide.run_labels, "direction": wide.direction},
+        **{"random_state": seed, "verbose": int(verbose)},
+        **{"cv": folds, "strategy": strategy, "statistic": statistic, "n_repeats": repeats},
     }
     applied = dict(zip(applied_names, trained, strict=True))
     found = {
@@ -203,18 +187,13 @@ def detect(
     no_forward = ""
     tests: dict[str, NullTest] = {}
     # the same folds and seeds for all, whatever a model sees
+    further: dict[str, Any] = {
+        "observations": wide.observations,
+        "n_permutations": permutations,
+        "return_estimator": keep_models,
+    }
     for own, X, nearby in _by_input(searched, wide, plain):
-        found |= cross_val_detect(
-            own,
-            X,
-            wide.on,
-            alpha=wide.exposure_ratio,
-            observations=wide.observations,
-            nearby=nearby,
-            n_permutations=permutations,
-            return_estimator=keep_models,
-            **shared,
-        )
+        found |= cross_val_detect(own, X, wide.on, alpha=wide.exposure_ratio, nearby=nearby, **shared, **further)
         if strategy == "pooled":
             more, no_forward = _search_forward(wide, X, own, shared)
             # those about its blocks belong to the value that is quoted
@@ -237,29 +216,24 @@ def detect(
     options = {
         "models": [*names, *applied_names],
         "estimators": {name: repr(without_run_settings(one)) for name, one in estimators.items()},
-        "groups": observation.group_column,
-        "folds": folds,
-        "strategy": strategy,
-        "statistic": statistic,
-        "repeats": repeats,
-        "permutations": permutations,
-        "null_test": null_tests,
-        "alpha": _given_alpha(observation),
-        "alpha_error": shared["alpha_error"],
+        **{"groups": observation.group_column, "folds": folds, "strategy": strategy, "statistic": statistic},
+        **{"repeats": repeats, "permutations": permutations, "null_test": null_tests},
+        **{"alpha": _given_alpha(observation), "alpha_error": shared["alpha_error"]},
         "references": list(known.classifiers) or None,
     }
+    simulation = None
+    if known.simulated is not None:
+        simulation = _check_simulation(known.simulated, observation.without_references(), seed, n_jobs, verbose)
     return Run(
         detections={name: wide.annotate(replace(found[name], estimators=())) for name in asked},
         forward={name: forward[name] for name in asked if name in forward},
         null_tests={name: tests[name] for name in asked if name in tests},
         no_forward=no_forward,
-        observed=observation.summary(),
+        observed={**observation.summary(), "header": describe_observation(observation)},
         record=describe_run(command, seed, files, options, title),
         config=observation.config.to_yaml(),
         events=wide.events_frame(),
-        simulation=None
-        if known.simulated is None
-        else _check_simulation(known.simulated, observation.without_references(), seed, n_jobs, verbose),
+        simulation=simulation,
         fold_models=fold_models,
     )
 
@@ -292,18 +266,11 @@ def _check_simulation(
     simulated: SimulatedEvents, observation: OnOffDataset, seed: int, n_jobs: int, verbose: bool
 ) -> SimulationAgreement:
     """Find the features in which simulated events differ from observed ones."""
+    forest = make_model("forest", random_state=seed, n_jobs=n_jobs)
+    settings: dict[str, Any] = {"groups": observation.groups, "feature_names": simulated.names, "random_state": seed}
+    events = observation.X, observation.on, simulated.gammas, simulated.protons
     with progress_bar("Checking the simulation", 1, shown=verbose) as tick:
-        found = simulation_agreement(
-            observation.X,
-            observation.on,
-            simulated.gammas,
-            simulated.protons,
-            alpha=observation.exposure_ratio,
-            estimator=make_model("forest", random_state=seed, n_jobs=n_jobs),
-            groups=observation.groups,
-            feature_names=simulated.names,
-            random_state=seed,
-        )
+        found = simulation_agreement(*events, alpha=observation.exposure_ratio, estimator=forest, **settings)
         tick(1)
     return found
 
@@ -335,11 +302,10 @@ def _given_alpha(observation: OnOffDataset) -> float | dict[str, float] | None:
     if observation.observations is not None:
         if observation.event_alpha is None:
             return observation.alpha
-        found = {}
-        for name in np.unique(observation.observations):
-            own = observation.event_alpha[observation.observations == name]
-            found[str(name)] = float(own[0] if (own == own[0]).all() else own.mean())
-        return found
+        names = np.unique(observation.observations)
+        alphas = [observation.event_alpha[observation.observations == name] for name in names]
+        means = (float(own[0] if (own == own[0]).all() else own.mean()) for own in alphas)
+        return dict(zip(map(str, names), means, strict=True))
     if "Off events" not in observation.files:
         return None
     if observation.event_alpha is None or observation.groups is None:
@@ -399,10 +365,8 @@ def check_applicable(trained: TrainedModel, observation: OnOffDataset) -> None:
     trained.check_unseen(observation, ", or the name of a model to cross-validate")
     for name in ("features", "derived_features", "quality_cuts", "references"):
         if getattr(observation.config, name) != getattr(trained.config, name):
-            raise ModelFileError(
-                f"{trained.path}: was trained with other {name} than these events are read with; give the same "
-                "configuration"
-            )
+            other = f"was trained with other {name} than these events are read with"
+            raise ModelFileError(f"{trained.path}: {other}; give the same configuration")
 
 
 def detect_with(
@@ -410,18 +374,11 @@ def detect_with(
 ) -> Detection:
     """Judge the events of an observation by a model that was trained on others."""
     nearby = observation.nearby
-    return holdout_detect(
-        trained.model,
-        observation.frame,
-        observation.on,
-        alpha=observation.exposure_ratio,
-        alpha_error=alpha_error,
-        groups=observation.groups,
-        observations=observation.observations,
-        nearby=None if nearby is None else (observation.to_frame(nearby.X), nearby.groups),
-        direction=observation.direction,
-        statistic=statistic,
-    )
+    settings: dict[str, Any] = {name: getattr(observation, name) for name in ("groups", "observations", "direction")}
+    if nearby is not None:
+        settings["nearby"] = (observation.to_frame(nearby.X), nearby.groups)
+    settings |= {"alpha": observation.exposure_ratio, "alpha_error": alpha_error, "statistic": statistic}
+    return holdout_detect(trained.model, observation.frame, observation.on, **settings)
 
 
 def demo(
@@ -436,9 +393,8 @@ def demo(
     """Simulate an observation like FACT's open Crab sample, and search for the source in it."""
     tell(f"Simulating {n_events:,} events, {n_signal:,} of them gammas")
     crab = AnalysisConfig().with_source(*CRAB)
-    observation = OnOffDataset.from_files(
-        simulate_observation(n_events, n_signal, source=CRAB, random_state=seed), crab
-    )
+    events = simulate_observation(n_events, n_signal, source=CRAB, random_state=seed)
+    observation = OnOffDataset.from_files(events, crab)
     tell(str(observation))
     tell("Simulating 20,000 gammas and protons with known labels, for a reference")
     truth = simulate_labelled(random_state=seed + 1)
@@ -458,9 +414,9 @@ def demo(
 
 
 def is_hybrid(estimator: BaseEstimator) -> bool:
-    """Return whether an estimator, or one inside it, is a hybrid that needs the columns of references."""
+    """Return whether an estimator, or one inside it, needs the columns of references."""
     parts = (estimator, *estimator.get_params().values())
-    return any(isinstance(part, OnOffHybridClassifier) and part.needs_columns for part in parts)
+    return any(getattr(part, "needs_columns", False) is True for part in parts)
 
 
 def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[str], list[TrainedModel | Path]]:
@@ -477,10 +433,8 @@ def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[st
         elif Path(one).suffix == ONNX:
             models.append(Path(one))
         else:
-            raise ModelFileError(
-                f"{one}: is neither a model file of 'excess train' nor an ONNX model (.onnx); give one, or the name of "
-                "a column"
-            )
+            neither = "is neither a model file of 'excess train' nor an ONNX model (.onnx)"
+            raise ModelFileError(f"{one}: {neither}; give one, or the name of a column")
     return columns, models
 
 
@@ -501,7 +455,8 @@ class SimulatedEvents:
         settings = config.without_references()
         parts, files = [], {}
         for kind, given in zip(("gammas", "protons"), simulated, strict=True):
-            paths = _as_paths(given)
+            listed: Any = [given] if isinstance(given, (str, PathLike)) else given
+            paths = () if isinstance(given, pd.DataFrame) else tuple(map(Path, listed))
             where = str(paths[0]) if paths else f"simulated {kind}"
             for path in paths:
                 check_simulated_columns(path, settings.columns_needed())
@@ -522,7 +477,7 @@ class SimulatedEvents:
         forest = make_model("simulation-forest", random_state=seed, n_jobs=n_jobs)
         return {
             SIMULATION: without_run_settings(forest.fit(X, labels)),
-            BOOSTED_SIMULATION: train_boosting(X, labels, random_state=seed, **_BOOSTING),
+            BOOSTED_SIMULATION: train_boosting(X, labels, random_state=seed, early_stopping=False, **_BOOSTING),
         }
 
 
@@ -536,12 +491,6 @@ def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
             f"{path}: has no {'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}, which features or "
             "quality cuts of the observed events need; simulated events need them as well"
         )
-
-
-def _as_paths(given: Any) -> tuple[Path, ...]:
-    if isinstance(given, pd.DataFrame):
-        return ()
-    return tuple(Path(path) for path in ([given] if isinstance(given, (str, PathLike)) else given))
 
 
 @dataclass(frozen=True, eq=False)
@@ -623,10 +572,8 @@ def _check_present(name: str, features: Iterable[str], config: AnalysisConfig) -
     """Reject a model that needs other features than those of a configuration."""
     missing = [feature for feature in features if feature not in config.features]
     if missing:
-        raise ModelFileError(
-            f"{name}: needs features that these events are not read with: {', '.join(missing)}; add them to the "
-            "configuration"
-        )
+        needed = f"needs features that these events are not read with: {', '.join(missing)}"
+        raise ModelFileError(f"{name}: {needed}; add them to the configuration")
 
 
 def _check_features(trained: TrainedModel, name: str, config: AnalysisConfig) -> None:
@@ -634,9 +581,8 @@ def _check_features(trained: TrainedModel, name: str, config: AnalysisConfig) ->
     _check_present(name, trained.config.features, config)
     for feature in trained.config.features:
         if _definition(feature, trained.config) != _definition(feature, config):
-            raise ModelFileError(
-                f"{name}: was trained with another definition of the feature {feature!r}; give the same configuration"
-            )
+            other = f"was trained with another definition of the feature {feature!r}"
+            raise ModelFileError(f"{name}: {other}; give the same configuration")
 
 
 def _definition(feature: str, config: AnalysisConfig) -> Any:
@@ -651,12 +597,9 @@ def _check_scores(column: str, observation: OnOffDataset) -> None:
     """Refuse a column that has one value only."""
     scores = observation.X[:, observation.names.index(column)]
     if (scores == scores[0]).all():
-        paths = [path for paths in observation.files.values() for path in paths]
-        where = f"{paths[0]}: " if paths else ""
-        raise EventFileError(
-            f"{where}reference column {column!r} has the value {scores[0]:g} for all {len(scores):,} events, which "
-            "tells nothing; was it filled?"
-        )
+        where = next((f"{path}: " for paths in observation.files.values() for path in paths), "")
+        constant = f"has the value {scores[0]:g} for all {len(scores):,} events"
+        raise EventFileError(f"{where}reference column {column!r} {constant}, which tells nothing; was it filled?")
 
 
 def fix_edges(observation: OnOffDataset) -> OnOffDataset:
@@ -688,9 +631,7 @@ def with_bins(models: Mapping[str, Any], observation: OnOffDataset) -> dict[str,
         settings = {key: known[key] for key in shared if key in known}
         # a hybrid sees a table, the others an array of the features
         column = bins.column if is_hybrid(model) else plain.index(bins.column)
-        found[name] = (
-            model
-            if isinstance(model, OnOffBinnedClassifier)
-            else OnOffBinnedClassifier(model, column, bins.edges, passthrough=bool(bins.feature), **settings)
-        )
+        if not isinstance(model, OnOffBinnedClassifier):
+            model = OnOffBinnedClassifier(model, column, bins.edges, passthrough=bool(bins.feature), **settings)
+        found[name] = model
     return found

@@ -1,11 +1,14 @@
-"""The efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance."""
+"""The efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance.
+
+A cross-validation has a model for each fold, and so an efficiency for each: that of a run is the one of its fold.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from os import PathLike
 from pathlib import Path
@@ -13,18 +16,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_choice, as_floats, as_int, as_probability
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
-from excess._utils.files import check_outputs, made_folder, prepare_folder, replacing
+from excess._utils.files import check_outputs, locked, made_folder, prepare_folder, replacing_together, undo_unfinished
 from excess._utils.threads import progress_bar
-from excess.analysis._apply import TrainedModel, load_model, score_features, score_showers
+from excess.analysis._apply import (
+    PREFIX,
+    FoldModels,
+    OutputColumns,
+    TrainedModel,
+    load_models,
+    score_features,
+    score_showers,
+)
 from excess.analysis._detect import check_simulated_columns
 from excess.config._columns import checked_expression, energy_expression, evaluate, names_in, zenith_expression
-from excess.config._model import to_features
+from excess.config._model import Features, to_features
 from excess.detection._result import bin_labels
 from excess.estimators._model_file import ModelFileError
-from excess.io._fits import multiply_effective_area, pointing_zenith, write_efficiency
+from excess.io._fits import multiply_effective_area, pointing_zenith, read_event_columns, write_efficiency
 from excess.io._reading import describe, iter_events
 from excess.report._figures import plot_efficiency
 from excess.stats._significance import ONE_SIGMA, EventFraction, event_fraction
@@ -38,6 +50,7 @@ _ZENITH_STEP = 10.0
 _MAX_BINS = 10_000
 _SHOWER_KEYS = ["obs_id", "event_id"]
 _TABLE, _BIN_TABLE, _FITS = "efficiency.csv", "efficiency_by_bin.csv", "efficiency.fits"
+_FOLD_TABLE = "efficiency_by_fold.csv"
 
 OF = {"all": "efficiency", "quality": "cut_efficiency"}
 """Denominators of an efficiency, all events of the files or those that pass the quality cuts, and its name."""
@@ -54,6 +67,15 @@ class BinCounts:
     edges: tuple[FloatArray, ...]
     counts: Mapping[str, FloatArray]
     squares: Mapping[str, FloatArray]
+
+    @classmethod
+    def mean(cls, parts: Sequence[BinCounts]) -> BinCounts:
+        """Return the mean of counts of the same events by several models."""
+        sums = (
+            {kind: np.mean([getattr(one, name)[kind] for one in parts], axis=0) for kind in KINDS}
+            for name in ("counts", "squares")
+        )
+        return cls(parts[0].edges, *sums)
 
     @classmethod
     def zeros(cls, *edges: FloatArray, kinds: Sequence[str] = KINDS) -> BinCounts:
@@ -81,7 +103,11 @@ class BinCounts:
 
 @dataclass(frozen=True, eq=False)
 class Efficiency:
-    """The fraction of simulated gammas that a model selects, in bins of zenith distance and true energy."""
+    """The fraction of simulated gammas that a model selects, in bins of zenith distance and true energy.
+
+    For the models of a cross-validation it is the mean over ``folds``. With event types, ``types`` has the efficiency
+    of each, the most signal-like first; ``type_edges`` are the probabilities of signal between them, in rising order.
+    """
 
     bins: BinCounts
     n_outside: int
@@ -91,6 +117,9 @@ class Efficiency:
     model: Path | None = None
     model_bins: BinCounts | None = None
     model_bin_column: str = ""
+    folds: tuple[Efficiency, ...] = ()
+    types: tuple[Efficiency, ...] = ()
+    type_edges: tuple[float, ...] = ()
 
     @property
     def counts(self) -> Mapping[str, FloatArray]:
@@ -152,6 +181,16 @@ class Efficiency:
         return pd.DataFrame(found)
 
     @property
+    def part_table(self) -> pd.DataFrame | None:
+        """The rows of ``table`` for each fold and event type; None where there are neither."""
+        parts = []
+        for fold, own in enumerate(self.folds or (self,)):
+            for number, one in enumerate(own.types or (own,), start=1):
+                names = ({"fold": fold} if self.folds else {}) | ({"event_type": number} if own.types else {})
+                parts.append(one.table.assign(**names)[[*names, *one.table.columns]])
+        return pd.concat(parts, ignore_index=True) if self.folds or self.types else None
+
+    @property
     def model_bin_table(self) -> pd.DataFrame | None:
         """The bins of the model as rows; None for a model without bins."""
         if self.model_bins is None:
@@ -191,26 +230,30 @@ class Efficiency:
         *,
         of: str = "all",
         plots: tuple[str, ...] = ("png",),
+        areas: Sequence[str | PathLike[str]] = (),
         overwrite: bool = False,
     ) -> list[Path]:
-        """Write the tables as CSV and FITS and the plot in the given formats into a folder; return the files."""
-        target = Path(folder)
-        check_outputs(_files_in(target, self.model_bins is not None, plots), self._inputs, overwrite=overwrite)
-        named = {_TABLE: self.table, _BIN_TABLE: self.model_bin_table}
-        tables = {target / name: table for name, table in named.items() if table is not None}
-        prepare_folder(target)
-        for path, table in tables.items():
-            with replacing(path) as temporary:
-                table.to_csv(temporary, index=False)
+        """Write tables as CSV and FITS, plots, and files of effective areas times the efficiency; all or nothing."""
+        target, parts = prepare_folder(Path(folder)), self.part_table
+        copies = area_copies(areas, len((self.folds or (self,))[0].types))
+        outputs = _files_in(target, self.model_bins is not None, parts is not None, plots, copies)
         columns = {f"N_{kind.upper()}": self.counts[kind] for kind in KINDS}
         for kind, name, short in (("all", "EFFICIENCY", "EFF"), ("quality", "CUT_EFF", "CUT_EFF")):
             own = self.fractions(kind)
             columns |= {name: own.value, f"{short}_ERR": own.error, f"{short}_LOW": own.low, f"{short}_HIGH": own.high}
-        write_efficiency(target / _FITS, self.energy_edges, self.zenith_edges, columns, self._remarks)
-        drawn = [target / f"efficiency.{suffix}" for suffix in plots]
-        for path in drawn:
-            self.plot(of=of, path=path)
-        return [*tables, target / _FITS, *drawn]
+        with locked(target, ".writing.lock", patience=60.0):
+            undo_unfinished(target, names := [str(path.relative_to(target)) for path in outputs])
+            check_outputs(outputs, [*self._inputs, *areas], overwrite=overwrite)
+            with replacing_together(target, names) as temporary:
+                for name, table in ((_TABLE, self.table), (_BIN_TABLE, self.model_bin_table), (_FOLD_TABLE, parts)):
+                    if table is not None:
+                        table.to_csv(temporary / name, index=False)
+                write_efficiency(temporary / _FITS, self.energy_edges, self.zenith_edges, columns, self._remarks)
+                for suffix in plots:
+                    self.plot(of=of, path=temporary / f"efficiency.{suffix}")
+                for area in areas:
+                    self.correct_effective_area(area, temporary, of=of)
+        return outputs
 
     def correct_effective_area(
         self,
@@ -221,18 +264,56 @@ class Efficiency:
         of: str = "all",
         overwrite: bool = False,
     ) -> Path:
-        """Write a copy of a FITS file whose effective area is multiplied by the efficiency, and return its path."""
+        """Write a copy of a FITS file whose effective area is multiplied by the efficiency, and return its path.
+
+        Where the events of the file are scored, as by `apply`, the copy has the selected ones only, so that events and
+        area belong together. The models of a cross-validation need scored events, whose folds are known. With event
+        types, there is a copy of events and area of each in ``type_1``, ``type_2`` and so on, and the path is that of
+        the first.
+        """
         source = Path(file)
         if not source.is_file():
             raise EventFileError(f"{source}: does not exist")
         target = Path(output) / source.name if Path(output).is_dir() else Path(output)
-        check_outputs([target], [source, *self._inputs], overwrite=overwrite)
-        prepare_folder(target.parent)
+        targets = [target.parent / copy for copy in area_copies([target], len((self.folds or (self,))[0].types))]
+        check_outputs(targets, [source, *self._inputs], overwrite=overwrite)
         angle = pointing_zenith(source) if zenith is None else zenith
         where = "all zenith distances" if angle is None else f"zenith distance {angle:.1f} deg"
-        history = (f"EFFAREA times the efficiency of a cut, {OF[of]} at {where}.", *self._remarks)
-        multiply_effective_area(source, target, lambda energy: self.at(energy, angle, of), of, history)
-        return target
+        parts, columns = self.folds or (self,), OutputColumns.of(PREFIX)
+        scored = read_event_columns(source, (columns.signal_probability, columns.selected, columns.fold))
+        fold = scored.get(columns.fold) if self.folds else np.zeros(len(next(iter(scored.values()), ())), dtype=np.intp)
+        if fold is None or (len(targets) > 1 and columns.signal_probability not in scored):
+            raise EventFileError(
+                f"{source}: its events have no scores and folds; give the files of 'excess detect --write-events'"
+            )
+        if len(fold) and not 0 <= fold.min() <= fold.max() < len(parts):
+            raise EventFileError(f"{source}: was not scored by these models, which have {len(parts)} folds")
+        share = (
+            np.bincount(fold, minlength=len(parts)) / len(fold) if len(fold) else np.full(len(parts), 1 / len(parts))
+        )
+        keep, added = scored.get(columns.selected), {}
+        if len(targets) > 1:
+            kind = np.zeros(len(fold), dtype=np.int16)  # 0 where there is no score
+            for number, one in enumerate(parts):
+                own = (fold == number) & np.isfinite(scored[columns.signal_probability])
+                kind[own] = one.type_of(scored[columns.signal_probability][own])
+            added = {"EVENT_TYPE": kind}
+        for number, path in enumerate(targets):
+            prepare_folder(path.parent)
+            used = [one.types[number] if one.types else one for one in parts]
+            what = f"event type {number + 1} of {len(targets)}" if len(targets) > 1 else "a cut"
+            history = (f"EFFAREA times the efficiency of {what}, {OF[of]} at {where}.", *self._remarks)
+
+            def factor(energy: FloatArray, used: list[Efficiency] = used) -> FloatArray:
+                return np.sum([w * one.at(energy, angle, of) for w, one in zip(share, used, strict=True) if w], axis=0)
+
+            rows = keep if len(targets) == 1 else added["EVENT_TYPE"] == number + 1
+            multiply_effective_area(source, path, factor, of, history, rows, added)
+        return targets[0]
+
+    def type_of(self, probability: FloatArray) -> NDArray[np.integer]:
+        """Return the event types of probabilities of signal, 1 for the most signal-like."""
+        return len(self.type_edges) + 1 - np.searchsorted(self.type_edges, probability, side="right")
 
     def describe(self) -> dict[str, Any]:
         """Return all numbers for scripts: the bins as columns, the means, and what they were computed from."""
@@ -245,6 +326,7 @@ class Efficiency:
             "expressions": dict(self.expressions),
             "bins": self.table.to_dict("list"),
             "model_bins": None if by_bin is None else by_bin.to_dict("list"),
+            "parts": None if self.part_table is None else self.part_table.to_dict("list"),
         }
 
     @property
@@ -263,9 +345,10 @@ class Efficiency:
 
 
 def efficiency(
-    model: TrainedModel | str | PathLike[str],
+    model: TrainedModel | FoldModels | str | PathLike[str],
     files: str | PathLike[str] | Sequence[str | PathLike[str]],
     *,
+    event_types: int = 0,
     energy: str | None = None,
     zenith: str | None = None,
     weights: str | None = None,
@@ -285,10 +368,12 @@ def efficiency(
 
     Parameters
     ----------
-    model : TrainedModel or path
-        From `train`, or its file.
+    model : TrainedModel, FoldModels or path
+        From `train`, or its file; or the folder of a run with ``write_events``, which has a model for each fold.
     files : path or sequence of paths
         Simulated gammas, with the columns of the model's features and quality cuts.
+    event_types : int, default=0
+        Number of event types: quantiles of the probability of signal of the gammas, each with its own efficiency.
     energy : str or None, default=None
         Column of true energies, or an expression of columns, in TeV; by default a column that is known, such as
         ``true_energy``, ``mc_energy`` or FACT's ``corsika_event_header_total_energy`` (which is in GeV).
@@ -337,10 +422,12 @@ def efficiency(
     0.924 (0.920 to 0.928)
     """
     as_probability("confidence", confidence)
-    trained = model if isinstance(model, TrainedModel) else load_model(model, n_jobs=n_jobs)
+    as_int("event_types", event_types, minimum=0)
+    trained = load_models(model, n_jobs=n_jobs)
+    models = trained.models if isinstance(trained, FoldModels) else (trained,)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     described = [describe(path) for path in paths]
-    _refuse_seen(trained, paths)
+    _refuse_seen(models[0], paths)
     for path in paths:
         check_simulated_columns(path, trained.config.columns_needed())
     truth = _Truth.of(described[0].columns, energy, zenith, weights)
@@ -348,10 +435,6 @@ def efficiency(
     # rows are images of showers where a column is needed that only images have
     keys = [] if set(needed) <= set(described[0].columns) else _SHOWER_KEYS
     total = sum(found.n_events for found in described)
-    bins = trained.config.bins
-    by_bin = None
-    if bins is not None:
-        by_bin = BinCounts.zeros(np.array([-np.inf, *trained.model.edges, np.inf]), kinds=KINDS[1:])
     n_outside = 0
     with progress_bar("Counting simulated gammas", 2 * total, shown=verbose) as tick:
         lowest, highest = _find_ranges(truth, paths, chunk_rows, tick)
@@ -359,39 +442,92 @@ def efficiency(
         zeniths = np.array([0.0, 90.0])
         if truth.zenith is not None:
             zeniths = _zenith_edges(zenith_bins, lowest[1], highest[1])
-        counted = BinCounts.zeros(zeniths, energies)
+        tallies = [_Tally(one, BinCounts.zeros(zeniths, energies), event_types) for one in models]
         for table in iter_events(paths, list(dict.fromkeys([*needed, *keys])), chunk_rows=chunk_rows):
             with prefix_errors(str(table.attrs.get("file", paths[0]))):
-                features = to_features(table, trained.config)
-                known, scores = truth.of_events(table), score_features(trained.model, features)
-                valid, selected = features.valid, scores.selected
-                if keys:
-                    shower = table.groupby(keys, sort=False).ngroup().to_numpy()
-                    first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
-                    scores = score_showers(trained.model, scores, shower, len(first))
-                    valid, selected = np.isfinite(scores.score), scores.selected[shower]
-                if bins is not None and by_bin is not None:
-                    # images are counted one by one, as their showers are selected
-                    own = features.valid
-                    value = features.X[own, features.names.index(bins.column)]
-                    by_bin.add(
-                        [value], known[2][own], {"quality": np.ones(len(value), bool), "selected": selected[own]}
-                    )
-                if keys:
-                    known, selected = tuple(values[first] for values in known), scores.selected
-                true_energy, true_zenith, weight = known
-                inside = _within(true_energy, energies) & _within(true_zenith, zeniths)
-                n_outside += int(np.count_nonzero(~inside))
-                passed = {"all": inside, "quality": inside & valid, "selected": inside & selected}
-                counted.add([true_zenith, true_energy], weight, passed)
+                features, known = to_features(table, trained.config), truth.of_events(table)
+                shower = table.groupby(keys, sort=False).ngroup().to_numpy() if keys else None
+                beyond = [one.add(features, known, shower) for one in tallies]  # the same for all
+                n_outside += beyond[0]
             tick(len(table))
+    counted = BinCounts.mean([one.counted for one in tallies])
     if counted.counts["all"].sum() == 0:
         raise EventFileError(
             f"{paths[0]}: none of {total:,} simulated events lies in the bins; energies are from {lowest[0]:.4g} to "
             f"{highest[0]:.4g} TeV: {truth.energy}"
         )
-    column = "" if bins is None else bins.column
-    return Efficiency(counted, n_outside, confidence, truth.expressions, tuple(paths), trained.path, by_bin, column)
+    bins = trained.config.bins
+    about = (n_outside, confidence, truth.expressions, tuple(paths), trained.path)
+    found = [one.result(about, "" if bins is None else bins.column) for one in tallies]
+    if not isinstance(trained, FoldModels):
+        return found[0]
+    types = tuple(
+        replace(own[0], bins=BinCounts.mean([one.bins for one in own]))
+        for own in zip(*(one.types for one in found), strict=True)
+    )
+    return Efficiency(counted, *about, folds=tuple(found), types=types)
+
+
+@dataclass(eq=False)
+class _Tally:
+    """Counts of the gammas that one model selects, and with event types the probabilities of signal of all."""
+
+    trained: TrainedModel
+    counted: BinCounts
+    n_types: int
+    kept: list[tuple[FloatArray, ...]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        bins = self.trained.config.bins
+        edges = None if bins is None else np.array([-np.inf, *self.trained.model.edges, np.inf])
+        self.by_bin = None if edges is None else BinCounts.zeros(edges, kinds=KINDS[1:])
+
+    def add(self, features: Features, known: tuple[FloatArray, ...], shower: NDArray[np.integer] | None) -> int:
+        """Count events, rows of images where their showers are given; return the number of those in no bin."""
+        bins, scores, valid = self.trained.config.bins, score_features(self.trained.model, features), features.valid
+        selected = scores.selected
+        if shower is not None:
+            first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
+            scores = score_showers(self.trained.model, scores, shower, len(first))
+            valid, selected = np.isfinite(scores.score), scores.selected[shower]
+        if bins is not None and self.by_bin is not None:
+            # images are counted one by one, as their showers are selected
+            own = features.valid
+            value = features.X[own, features.names.index(bins.column)]
+            passed = {"quality": np.ones(len(value), bool), "selected": selected[own]}
+            self.by_bin.add([value], known[2][own], passed)
+        if shower is not None:
+            known, selected = tuple(values[first] for values in known), scores.selected
+        energy, zenith, weight = known
+        inside = _within(energy, self.counted.edges[1]) & _within(zenith, self.counted.edges[0])
+        passed = {"all": inside, "quality": inside & valid, "selected": inside & selected}
+        self.counted.add([zenith, energy], weight, passed)
+        if self.n_types:
+            used = passed["quality"]
+            self.kept.append(tuple(own[used] for own in (zenith, energy, weight, scores.signal_probability)))
+        return int(np.count_nonzero(~inside))
+
+    def result(self, about: tuple[Any, ...], bin_column: str) -> Efficiency:
+        """Return the efficiency, with that of each event type."""
+        found = replace(Efficiency(self.counted, *about), model_bins=self.by_bin, model_bin_column=bin_column)
+        if not self.n_types:
+            return found
+        zenith, energy, weight, probability = (np.concatenate(own) for own in zip(*self.kept, strict=True))
+        order = np.argsort(probability, kind="stable")
+        share = np.cumsum(weight[order]) / weight.sum()
+        levels = np.arange(1, self.n_types) / self.n_types
+        edges = probability[order][np.minimum(np.searchsorted(share, levels), len(order) - 1)]
+        if len(np.unique(edges)) < len(edges) or (len(edges) and edges[0] <= probability.min()):
+            raise ArgumentError("event_types", "is too large: too many gammas have the same probability of signal")
+        found = replace(found, type_edges=tuple(edges.tolist()))
+        kind, types = found.type_of(probability), []
+        for number in range(1, self.n_types + 1):
+            own = BinCounts.zeros(*self.counted.edges)
+            own.add([zenith, energy], weight, {"selected": kind == number})
+            for name in ("counts", "squares"):
+                getattr(own, name).update({key: getattr(self.counted, name)[key] for key in ("all", "quality")})
+            types.append(Efficiency(own, *about))
+        return replace(found, types=tuple(types))
 
 
 def _within(values: FloatArray, edges: FloatArray) -> BoolArray:
@@ -510,19 +646,30 @@ def _refuse_seen(trained: TrainedModel, paths: list[Path]) -> None:
             )
 
 
-def _files_in(folder: Path, has_bins: bool, plots: Sequence[str]) -> list[Path]:
+def area_copies(areas: Iterable[str | PathLike[str]], n_types: int) -> list[Path]:
+    """Return where copies of files with effective areas go in a folder: for each event type into one of its own."""
+    names = [Path(Path(path).name) for path in areas]
+    return [Path(f"type_{number}") / name for name in names for number in range(1, n_types + 1)] or names
+
+
+def _files_in(
+    folder: Path, has_bins: bool, has_parts: bool, plots: Sequence[str], copies: Iterable[Path]
+) -> list[Path]:
     """Return what an efficiency is written to."""
-    tables = [_TABLE, _BIN_TABLE] if has_bins else [_TABLE]
-    return [folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots))]
+    tables = [_TABLE, *([_BIN_TABLE] if has_bins else []), *([_FOLD_TABLE] if has_parts else [])]
+    return [
+        folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots), *map(str, copies))
+    ]
 
 
 @contextmanager
 def claim_efficiency_folder(
     folder: str | PathLike[str],
-    model: TrainedModel,
+    model: TrainedModel | FoldModels,
     files: Iterable[str | PathLike[str]],
     *,
     areas: Iterable[str | PathLike[str]] = (),
+    event_types: int = 0,
     plots: Sequence[str] = ("png",),
     overwrite: bool = False,
 ) -> Iterator[Path]:
@@ -532,12 +679,16 @@ def claim_efficiency_folder(
         if not path.is_file():
             raise EventFileError(f"{path}: does not exist")
     inputs = [*files, *given, *([] if model.path is None else [model.path])]
-    outputs = _files_in(target, model.config.bins is not None, plots)
+    by_fold = isinstance(model, FoldModels)
+    has_bins = model.config.bins is not None and not by_fold
+    copies = area_copies(given, event_types)
+    outputs = _files_in(target, has_bins, by_fold or event_types > 0, plots, copies)
     for path in given:
-        if target / path.name in outputs:
+        if outputs.count(target / path.name) > 1:
             raise ArgumentError(
                 "areas", f"has {path}, whose copy would replace {path.name} of the efficiency itself; rename the file"
             )
-    check_outputs([*outputs, *(target / path.name for path in given)], inputs, overwrite=overwrite)
-    with made_folder(target):
+    with made_folder(target), locked(target):
+        undo_unfinished(target, [str(path.relative_to(target)) for path in outputs])
+        check_outputs(outputs, inputs, overwrite=overwrite)
         yield target

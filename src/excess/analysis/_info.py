@@ -13,6 +13,7 @@ from excess._utils.errors import EventFileError, MismatchError
 from excess._utils.files import check_outputs, locked, prepare_folder, replacing_together, undo_unfinished, write_text
 from excess.analysis._apply import OutputColumns
 from excess.config._model import Exclusion, RegionConfig, load_observation_list
+from excess.config._model import make_intervals as make_intervals
 from excess.dataset._regions import choose_method, find_regions
 from excess.dataset._settings import Proposal as Proposal
 from excess.dataset._settings import as_config, propose_for_list
@@ -52,17 +53,13 @@ def info(
     required = bool(regions) and (proposal is None or proposal.obstacle is None)
     columns = tuple(name for name in found.columns if all(name in one.columns for one in every))
     return {
-        "format": found.format,
-        "telescope": found.telescope,
-        "data_level": found.data_level,
-        "is_simulated": found.is_simulated,
+        **{name: getattr(found, name) for name in ("format", "telescope", "data_level", "is_simulated")},
         "n_files": len(every),
         "n_events": sum(one.n_events for one in every),
         **{name: _total(getattr(one, name) for one in every) for name in ("n_array_events", "n_images")},
         **_runs_and_nights(given, columns),
         "columns": list(columns),
-        "derived": list(found.derived),
-        "telescope_columns": list(found.telescope_columns),
+        **{name: list(getattr(found, name)) for name in ("derived", "telescope_columns")},
         "on_off": _on_off(given, columns, chosen, required=required),
         "assumed": None if proposal is None or proposal.usual else proposal.to_dict(),
     }
@@ -76,48 +73,47 @@ def _total(numbers: Iterable[int | None]) -> int | None:
 
 def _runs_and_nights(paths: list[Path], columns: tuple[str, ...]) -> dict[str, Any]:
     """Return the number of runs and the nights of files; None and nothing where they are not known."""
-    run = next((name for name in ("obs_id", "run_id") if name in columns), None)
-    wanted = [name for name in (run, "night") if name in columns]
+    runs = [name for name in ("obs_id", "run_id") if name in columns][:1]
+    wanted = [*runs, *(name for name in ("night",) if name in columns)]
     if not wanted:
         return {"n_runs": None, "nights": []}
-    parts = [table.drop_duplicates() for table in iter_events(paths, [name for name in wanted if name is not None])]
-    known = pd.concat(parts).drop_duplicates()
+    known = pd.concat([table.drop_duplicates() for table in iter_events(paths, wanted)]).drop_duplicates()
     nights = sorted(known["night"].dropna().unique().tolist()) if "night" in known else []
     # FACT numbers the runs of each night
-    return {"n_runs": None if run is None else len(known), "nights": nights}
+    return {"n_runs": len(known) if runs else None, "nights": nights}
 
 
 def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], regions: RegionConfig) -> OnOffCounts:
     """Count the On and Off events of files, without any cut but that on theta^2."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
-    method, names = choose_method(list_columns(given[0]), regions)
-    if method != "angles" and regions.source_ra is None:
-        raise _no_source(given[0])
-    columns = [*names, *({GOOD_TIME} & set(list_columns(given[0])))]
-    counts = [find_regions(table, regions).counts for table in iter_events(given, columns)]
+    columns = list_columns(given[0])
+    _, names = _method(given[0], columns, regions)
+    wanted = [*names, *({GOOD_TIME} & set(columns))]
+    counts = [find_regions(table, regions).counts for table in iter_events(given, wanted)]
     return sum(counts[1:], start=counts[0])
 
 
-def _no_source(path: str | PathLike[str]) -> EventFileError:
-    return EventFileError(
-        f"{path}: the position of the source is needed to count On and Off events: give source (--source), or a "
-        "configuration that has it"
-    )
+def _method(path: Any, columns: Sequence[str], regions: RegionConfig) -> tuple[str, Any]:
+    """Return the method of the regions and the columns that it needs; EventFileError where they are not known."""
+    try:
+        method, names = choose_method(columns, regions)
+    except ValueError as error:
+        raise EventFileError(f"{path}: {error}") from error
+    if method not in ("angles", "intervals") and regions.source_ra is None:
+        needed = "the position of the source is needed to count On and Off events"
+        raise EventFileError(f"{path}: {needed}: give source (--source), or a configuration that has it")
+    return method, names
 
 
 def _on_off(paths: list[Path], columns: tuple[str, ...], regions: RegionConfig, *, required: bool) -> dict[str, str]:
     """Return the counts in the regions, without a cut and by each selection."""
-    try:
-        method, names = choose_method(columns, regions)
-    except ValueError as error:
-        if required:
-            raise EventFileError(f"{paths[0]}: {error}") from error
-        return _selected(paths, columns)
-    if method != "angles" and regions.source_ra is None:
-        if required:
-            raise _no_source(paths[0])
-        return _selected(paths, columns)
     selections = [found.selected for found in OutputColumns.found_in(columns)]
+    try:
+        method, names = _method(paths[0], columns, regions)
+    except EventFileError:
+        if required:
+            raise
+        return _selected(paths, selections)
     counts: dict[str, OnOffCounts] = {}
     numbers: set[int] = set()
     wanted = [*names, *selections, *({GOOD_TIME} & set(columns))]
@@ -134,17 +130,14 @@ def _on_off(paths: list[Path], columns: tuple[str, ...], regions: RegionConfig, 
     return found
 
 
-def _selected(paths: list[Path], columns: tuple[str, ...]) -> dict[str, str]:
+def _selected(paths: list[Path], selections: list[str]) -> dict[str, str]:
     """Return how many events each selection has, where it is not known which of them are On or Off."""
-    selections = [found.selected for found in OutputColumns.found_in(columns)]
     if not selections:
         return {}
-    n_events, n_selected = 0, dict.fromkeys(selections, 0)
-    for table in iter_events(paths, selections):
-        n_events += len(table)
-        for name in selections:
-            n_selected[name] += int(table[name].to_numpy(dtype=bool).sum())
-    return {name: f"{found:,} of {n_events:,} events" for name, found in n_selected.items()}
+    counted = [(table.astype(bool).sum(), len(table)) for table in iter_events(paths, selections)]
+    n_selected: Any = sum(own for own, _ in counted)
+    n_events = sum(n for _, n in counted)
+    return {name: f"{n_selected[name]:,} of {n_events:,} events" for name in selections}
 
 
 def check_exclusion(text: str) -> None:
@@ -213,9 +206,6 @@ def simulate(
                     for_error = folder / names[kind]
                     write_events(table, temporary / names[kind])
         except (OSError, EventFileError) as error:
-            reason = error if isinstance(error, OSError) else error.__cause__
-            raise EventFileError(
-                f"{for_error}: cannot be written: {getattr(reason, 'strerror', None) or error}; {folder} is as it was "
-                "before"
-            ) from error
+            reason = getattr(error if isinstance(error, OSError) else error.__cause__, "strerror", None) or error
+            raise EventFileError(f"{for_error}: cannot be written: {reason}; {folder} is as it was before") from error
     return {kind: {"path": str(folder / names[kind]), "n_events": len(table)} for kind, table in tables.items()}

@@ -23,9 +23,14 @@ _HYBRID = "OnOffHybridClassifier"
 _K_MEANS, _K_MEANS_ENSEMBLE = "OnOffKMeansClassifier", "OnOffKMeansEnsembleClassifier"
 _LI_MA_FOREST = {"n_estimators": 100, "criterion": "li_ma", "max_depth": 6, "min_samples_leaf": 1}
 _NOISY_FOREST = {"n_estimators": 100, "criterion": "information", "max_depth": 8, "min_samples_leaf": 1}
+_LI_MA_TREE, _NOISY_TREE = ({"criterion": name, "max_depth": 4} for name in ("li_ma", "information"))
 _OPEN_CRAB = {"criterion": "information", "max_depth": 15}
-_PAPER = {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}
-"""The paper's rule for the threshold: that of largest significance."""
+_OPEN_CRAB_FOREST = {**_OPEN_CRAB, "n_estimators": 200, "min_samples_leaf": 1, "threshold": 0.5}
+_EXACT = {"max_bins": None}
+_PAPER = {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}  # the threshold of largest significance
+_PAPER_K_MEANS = {"n_estimators": 100, "n_clusters": 256, "output": "assignment", **_PAPER}
+# labels of simulated events are true, so that no gamma is expected among protons; the cut is not tuned
+_SIMULATION = {"n_estimators": 200, "alpha": 1.0, "criterion": "information", "min_samples_leaf": 10}
 
 MODELS: dict[str, Model] = {
     "forest": Model("the default forest", _FOREST, {}),
@@ -33,9 +38,7 @@ MODELS: dict[str, Model] = {
     "li-ma-forest": Model("100 trees of depth 6 that split by significance", _FOREST, _LI_MA_FOREST),
     "noisy-forest": Model("100 trees of depth 8 that split by entropy", _FOREST, _NOISY_FOREST),
     "tree": Model("one tree of depth 4", _TREE, {"max_depth": 4}),
-    "li-ma-tree": Model(
-        "one tree of depth 4 that splits by significance", _TREE, {"criterion": "li_ma", "max_depth": 4}
-    ),
+    "li-ma-tree": Model("one tree of depth 4 that splits by significance", _TREE, _LI_MA_TREE),
     "k-means": Model("one clustering, 48 clusters", _K_MEANS, {"n_clusters": 48}),
     "k-means-ensemble": Model("the default ensemble of clusterings", _K_MEANS_ENSEMBLE, {}),
     "paper-li-ma-forest": Model(
@@ -47,37 +50,24 @@ MODELS: dict[str, Model] = {
         "Noisy Forest of the paper: threshold of largest significance", _FOREST, {**_NOISY_FOREST, **_PAPER}
     ),
     "paper-li-ma-tree": Model(
-        "LiMa Tree of the paper: searches every distinct value",
-        _TREE,
-        {"criterion": "li_ma", "max_depth": 4, "max_bins": None},
+        "LiMa Tree of the paper: searches every distinct value", _TREE, {**_LI_MA_TREE, **_EXACT}
     ),
     "paper-noisy-tree": Model(
-        "Noisy Tree of the paper: searches every distinct value",
-        _TREE,
-        {"criterion": "information", "max_depth": 4, "max_bins": None},
+        "Noisy Tree of the paper: searches every distinct value", _TREE, {**_NOISY_TREE, **_EXACT}
     ),
     "paper-k-means-ensemble": Model(
         "k-means ensemble of the paper: votes of clusterings, threshold of largest significance",
         _K_MEANS_ENSEMBLE,
-        {"n_estimators": 100, "n_clusters": 256, "output": "assignment", **_PAPER},
+        _PAPER_K_MEANS,
     ),
     "open-crab-tree": Model("tree of depth 15 by entropy, as in the open Crab analysis", _TREE, _OPEN_CRAB),
     "open-crab-forest": Model(
-        "200 trees of depth 15 by entropy with a cut at 0.5, as in the open Crab analysis",
-        _FOREST,
-        {**_OPEN_CRAB, "n_estimators": 200, "min_samples_leaf": 1, "threshold": 0.5},
+        "200 trees of depth 15 by entropy with a cut at 0.5, as in the open Crab analysis", _FOREST, _OPEN_CRAB_FOREST
     ),
     "simulation-forest": Model(
         "200 trees by entropy with leaves of 10 events, for simulated events",
         _FOREST,
-        {
-            "n_estimators": 200,
-            "alpha": 1.0,  # labels are true, so that no gamma is expected among protons; its cut is not tuned
-            "criterion": "information",
-            "min_samples_leaf": 10,
-            "max_features": "sqrt",
-            "threshold": 0.5,
-        },
+        {**_SIMULATION, "max_features": "sqrt", "threshold": 0.5},
     ),
 }
 """Models by name. Sizes and depths are the best ones of the paper.
@@ -115,8 +105,7 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
     OnOffKMeansClassifier(n_clusters=8)
     """
     if name not in MODELS:
-        near = get_close_matches(str(name), MODELS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = "".join(f"; did you mean {near!r}?" for near in get_close_matches(str(name), MODELS, n=1))
         raise ArgumentError("model", f"must be one of {', '.join(MODELS)}, got {name!r}{hint}")
     model = MODELS[name]
     estimator = getattr(excess, model.estimator)(**{**model.parameters, **options})

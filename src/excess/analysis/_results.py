@@ -20,8 +20,11 @@ from excess._utils.checks import check_regular_file
 from excess._utils.errors import ArgumentError, EventFileError
 from excess._utils.version import versions
 from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_of_events
+from excess.config._sources import KNOWN_SOURCES
+from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import theta_columns
-from excess.detection._diagnostics import FeatureHistogram, SkyMap, Verdict, assess_models
+from excess.detection._diagnostics import Verdict, WarningSign, assess_models
+from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import (
     Detection,
@@ -39,14 +42,18 @@ from excess.detection._result import (
 from excess.detection._simulation_check import SimulationAgreement
 from excess.estimators._binned import TunedBin
 from excess.io._coordinates import seconds_of
+from excess.io._fits import write_sky_map
+from excess.io._reading import describe
 from excess.report._page import write_plots, write_report
 from excess.stats._direction import PointSpread
 from excess.stats._significance import OnOffCounts
 
 _EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
-RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, "report.html", "result.json")
+_SKY = "sky_map.fits"
+RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, _SKY, "report.html", "result.json")
 """Files of a run, in the order in which they appear; the last says that the run is finished."""
 _FORMAT = 1  # version of the run folder
+_FIRST_DATE = 3e8  # Unix time; smaller ones are times since an unknown moment
 _OF_MODEL = ("fold", "score", "selected", "ratio")
 """Columns of the events that a model adds, each with the name of the model in front."""
 
@@ -211,9 +218,9 @@ class Run:
         ``result.json`` stores the numbers, versions, seed and checksums, ``config.yaml`` the configuration,
         ``events.parquet`` one row per event with its score, selection and likelihood ratio by each model, and
         ``nearby.parquet`` the events around the regions. ``result.json`` is written last: it marks a complete run.
-        With ``report=True`` there is a ``report.html`` as well, and ``fold_models.zip`` if the models were kept.
-        ``overwrite=True`` replaces a finished run, or other files of these names; files that the run has read are never
-        replaced.
+        With ``report=True`` there are a ``report.html`` and the ``sky_map.fits`` as well, and ``fold_models.zip`` if
+        the models were kept. ``overwrite=True`` replaces a finished run, or other files of these names; files that the
+        run has read are never replaced.
         """
         target = on_disk.prepare_folder(Path(folder))
         current = RUN_FILES[-1]
@@ -239,9 +246,28 @@ class Run:
             _EVENTS: lambda path: self._scored_events().to_parquet(path, index=False),
             **({} if nearby is None else {_NEARBY: lambda path: nearby.to_parquet(path, index=False)}),
             **({} if self.fold_models is None else {FOLD_MODELS: self.fold_models.save}),
+            **({_SKY: self.write_sky_map} if report and self._sky is not None else {}),
             **({"report.html": self.report} if report else {}),
             _RESULT: self._write_result,
         }
+
+    @property
+    def _sky(self) -> SkyMap | None:
+        """The map of the first model, if there is one with a position."""
+        sky = next(iter(self.detections.values())).sky
+        return None if sky is None or sky.center is None or not sky.layers else sky
+
+    def write_sky_map(self, path: str | PathLike[str]) -> Path:
+        """Write the sky map of the first model as a FITS file with world coordinates: an image for each quantity."""
+        if (sky := self._sky) is None or sky.center is None:
+            raise EventFileError(f"{path}: the run has no map of the sky around a source of known position")
+        images = {
+            f"{events}_{name}".upper(): getattr(layer, name)
+            for events, layer in sky.layers.items()
+            for name in ("significance", "excess", "counts")
+        }
+        write_sky_map(Path(path), images, sky.center, float(sky.axis[1] - sky.axis[0]))
+        return Path(path)
 
     def _write_result(self, path: Path) -> None:
         """Write the numbers, with those that only the report needs, and the checksums of all files of the run."""
@@ -251,11 +277,12 @@ class Run:
                 "features": None if found.features is None else [one.to_dict() for one in found.features],
                 "sky": None if found.sky is None else found.sky.to_dict(),
                 "remarks": found.remarks,
+                "findings": [one._asdict() for one in found.findings],
                 "point_spread": None if found.point_spread is None else found.point_spread.numbers,
             }
             for name, found in self.detections.items()
         }
-        files = {name: path.with_name(name) for name in ("config.yaml", _EVENTS, _NEARBY, FOLD_MODELS)}
+        files = {name: path.with_name(name) for name in ("config.yaml", _EVENTS, _NEARBY, FOLD_MODELS, _SKY)}
         stored = {
             "format": _FORMAT,
             "files": {name: on_disk.sha256_of(file) for name, file in files.items() if file.exists()},
@@ -316,6 +343,7 @@ class Run:
             observed=self.observed,
             run=self.record,
             config=self.config,
+            events=self.events,
         )
 
     def write_plots(self, folder: str | PathLike[str], suffix: str = "pdf") -> list[Path]:
@@ -501,6 +529,7 @@ def _detection(
         features=None if stored["features"] is None else tuple(map(FeatureHistogram.from_dict, stored["features"])),
         sky=None if stored["sky"] is None else SkyMap.from_dict(stored["sky"]),
         remarks=tuple(stored["remarks"]),
+        findings=tuple(WarningSign(**one) for one in stored["findings"]),
         alpha_error=numbers.get("alpha_error"),
         point_spread=None if stored["point_spread"] is None else PointSpread.from_dict(stored["point_spread"]),
         **shared,
@@ -538,6 +567,37 @@ def describe_run(
         ],
         "versions": versions(),
     }
+
+
+def describe_observation(observation: OnOffDataset) -> dict[str, str]:
+    """Return what was observed, when and how, as far as it is known: the header of the report."""
+    table, settings = observation.table, observation.config.regions
+    found: dict[str, str] = {}
+    if settings.source_ra is not None and settings.source_dec is not None:
+        place = (settings.source_ra, settings.source_dec)
+        near = (
+            one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - place[0]), abs(one.dec - place[1])) < 0.02
+        )
+        found["Source"] = next(near, "position of the configuration")
+        found["RA, Dec (ICRS)"] = f"{place[0]:.4f}°, {place[1]:+.4f}°"
+    files = [path for kind, paths in observation.files.items() if is_of_events(kind) for path in paths]
+    if files and (telescope := describe(files[0]).telescope):
+        found["Telescope"] = telescope
+    seconds = seconds_of(table)
+    if seconds is not None and len(seconds) and np.nanmin(seconds) > _FIRST_DATE:
+        first, last = (f"{pd.Timestamp(at, unit='s'):%Y-%m-%d}" for at in (np.nanmin(seconds), np.nanmax(seconds)))
+        found["Dates (UTC)"] = first if first == last else f"{first} to {last}"
+    if observation.exposure is not None:
+        kinds = {"livetime": "Live time", "ontime": "Observation time"}
+        found[kinds.get(observation.exposure.source, "Time of events")] = f"{observation.exposure.total:.2f} h"
+    if "zenith" in table and table["zenith"].notna().any():
+        found["Zenith distance"] = f"{table['zenith'].min():.0f}° to {table['zenith'].max():.0f}°"
+    if observation.sky is not None and len(observation.sky):
+        low, high = np.nanquantile(np.hypot(*observation.sky[:, 2:4].T), [0.01, 0.99])
+        found["Offset"] = f"{low:.2f}°" if high - low < 0.01 else f"{low:.2f}° to {high:.2f}°"
+    if names := [name for name in ("night", "obs_id", "run_id") if name in table]:
+        found["Runs"] = f"{len(table[names].drop_duplicates()):,}"
+    return found
 
 
 def _checksum(content: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from os import PathLike
@@ -21,14 +22,8 @@ from excess.analysis._results import describe_run
 from excess.config._model import NO_GROUPS, AnalysisConfig
 from excess.dataset._dataset import Census, OnOffDataset
 from excess.dataset._settings import settle_config
-from excess.estimators._base import (
-    ExposureRatios,
-    requests_groups,
-    takes_groups,
-    weight_parameter,
-    with_alpha,
-    with_exposure,
-)
+from excess.estimators import _base
+from excess.estimators._base import ExposureRatios, with_alpha
 from excess.estimators._model_file import is_model_file
 from excess.estimators._random_forest import OnOffForestClassifier
 from excess.io._reading import check_one_telescope
@@ -91,9 +86,9 @@ def train(
                 raise ArgumentError(argument, f"does not go with {model}, but with `model` hybrid")
         observation = observation.without_references()
     estimator = with_bins({"": estimator}, observation)[""]
-    exposed = with_exposure(estimator, observation.regions.on, observation.exposure_ratio)
+    exposed = _base.with_exposure(estimator, observation.regions.on, observation.exposure_ratio)
     fit_params: dict[str, Any] = dict(exposed.fit_params)
-    if takes_groups(estimator, observation.groups):
+    if _base.takes_groups(estimator, observation.groups):
         fit_params["groups"] = observation.groups
     fitted = exposed.estimator.fit(observation.frame, observation.on, **fit_params)
     groups = [] if observation.groups is None else sorted(set(observation.groups.tolist()))
@@ -149,14 +144,14 @@ def train_in_chunks(
     check_chunked_model(estimator)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     check_one_telescope(paths)
-    settings = settle_config(
-        paths, config, source=source, features=features, exclude=exclude, groups=groups, regions=regions
-    )
-    settings = settings.without_references()
+    choice: dict[str, Any] = {"source": source, "features": features, "exclude": exclude, "regions": regions}
+    settings = settle_config(paths, config, groups=groups, **choice).without_references()
     if settings.bins is not None:
         raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")
+    if settings.regions.intervals is not None:
+        raise ArgumentError("on", "needs all events in memory; train without chunks and workers")
     column = settings.groups if groups is None else groups
-    dataset = ObservedFiles(paths, settings, chunk_rows, column if requests_groups(estimator) else NO_GROUPS)
+    dataset = ObservedFiles(paths, settings, chunk_rows, column if _base.requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()
     _refuse_copies([Path(partition.name) for partition in partitions])
     total = _Counted()
@@ -169,11 +164,11 @@ def train_in_chunks(
         files_text = partitions[0].name + ("" if len(partitions) == 1 else " and others")
         ratios = total.ratios
         total.check(files_text, settings, ratios.off_mean)
-        weighted = not ratios.are_equal and weight_parameter(estimator) is not None
+        weighted = not ratios.are_equal and _base.weight_parameter(estimator) is not None
         alpha = ratios.common if weighted else ratios.off_mean
         dataset = replace(dataset, exposure=ratios if weighted else None)
         fitted = fit_forest(with_alpha(estimator, alpha), dataset, executor=workers)
-    record = _record(model, seed, {"events": paths})
+    record = _record(model, seed, {"events": paths}, ReferenceSet())
     return TrainedModel(without_run_settings(fitted), settings, sorted(total.groups), record, total)
 
 
@@ -223,24 +218,18 @@ def _estimator(model: Any, max_depth: int | None, seed: int, n_jobs: int, verbos
     return estimator.set_params(verbose=int(verbose)) if "verbose" in known else estimator
 
 
-def _record(
-    model: Any, seed: int, files: dict[str, Sequence[Path]], references: ReferenceSet | None = None
-) -> dict[str, Any]:
+def _record(model: Any, seed: int, files: dict[str, Sequence[Path]], known: ReferenceSet) -> dict[str, Any]:
     name = model if isinstance(model, str) else repr(without_run_settings(model))
-    known = ReferenceSet() if references is None else references
     record = describe_run("train", seed, {**files, **known.files}, {"model": name})
     return {**record, "files": [*record["files"], *known.seen_files]}
 
 
 def _refuse_copies(paths: list[Path]) -> None:
     """Raise EventFileError if files are the same; events that are in different files twice are not looked for."""
-    by_size: dict[int, list[Path]] = {}
-    for path in paths:
-        if path.is_file():
-            by_size.setdefault(path.stat().st_size, []).append(path)
-    for same_size in by_size.values():
-        seen: dict[str, Path] = {}
-        for path in same_size if len(same_size) > 1 else ():
+    sizes = {path: path.stat().st_size for path in paths if path.is_file()}
+    n_files, seen = Counter(sizes.values()), dict[str, Path]()
+    for path, size in sizes.items():
+        if n_files[size] > 1:  # others cannot be the same
             first = seen.setdefault(sha256_of(path), path)
             if first != path:
                 raise EventFileError(f"{path}: has the same content as {first}; give every file once")

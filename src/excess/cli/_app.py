@@ -6,6 +6,7 @@ import faulthandler
 import inspect
 import logging
 import re
+import shlex
 import signal
 import sys
 import threading
@@ -23,7 +24,7 @@ import typer
 from typer.core import TyperCommand
 
 from excess import analysis
-from excess._utils.errors import ArgumentError, MismatchError
+from excess._utils.errors import ArgumentError, MismatchError, handle_once
 from excess.cli import _options as opt
 from excess.cli import _printing as out
 
@@ -189,11 +190,11 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
     settings = events.proposal_settings  # which may be given wrongly
     if events.config is not None:
         return events.config
-    analysis.check_input(events.files, off=events.off or None, alpha=events.alpha, join=events.join or None)
+    analysis.check_input(events.files, off=events.off_files, alpha=events.given_alpha, join=events.join or None)
     proposal = analysis.propose_config(events.files, **settings)
     if like is not None and proposal.obstacle is None:
         return proposal.with_features_of(like)
-    if proposal.config is None and proposal.obstacle is None and not events.off:
+    if proposal.config is None and proposal.obstacle is None and not events.off_files:
         counts = analysis.count_on_off(events.files, proposal.regions)
         out.say(f"{proposal.no_features()}.", silent)
         if silent:
@@ -235,6 +236,7 @@ def info(
 
 
 _OF_ONE = (
+    "on",
     "off",
     "alpha",
     "join",
@@ -252,7 +254,7 @@ _OF_ONE = (
 
 def given_files(events: opt.EventOptions, references: opt.ReferenceOptions) -> list[Path]:
     """Return all files that a command is given, those of a list of observations included."""
-    given = [*events.files, *(events.off or []), *(events.join or []), *(references.simulated or ())]
+    given = [*events.files, *(events.off_files or []), *(events.join or []), *(references.simulated or ())]
     given += [Path(one) for one in references.reference or [] if Path(one).exists()]
     if events.config is not None:
         given.append(events.config)
@@ -272,8 +274,8 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     return analysis.OnOffDataset.from_files(
         events.files,
         config,
-        off=events.off or None,
-        alpha=events.alpha,
+        off=events.off_files,
+        alpha=events.given_alpha,
         join=events.join or None,
         source=events.position,
         bins=events.bins,
@@ -282,11 +284,16 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     )
 
 
+_given: list[str] = []
+"""The arguments of the command that is running."""
+
+
 def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) -> None:
     """Write a run and its report, and print it as a table or as JSON."""
     if found.no_forward:
         out.say(f"No forward significance: {found.no_forward}", run.as_json)
     look = ""
+    found.record["command_line"] = shlex.join(["excess", *_given])
     if output is not None:
         try:
             found.write(output, report=True, overwrite=run.overwrite)
@@ -373,6 +380,46 @@ def detect(
             written = found.write_events(write_events, overwrite=run.overwrite, verbose=not run.as_json)
             out.say(summarise(written), run.as_json)
         finish_run(found, output, run)
+
+
+@grouped
+def scan(
+    files: opt.Files,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for scan.csv, scan.json and scan.png.")],
+    along: Annotated[
+        str | None,
+        typer.Option(help='A column and the range to scan, such as "mass 9:10.6".', metavar="COLUMN LOW:HIGH"),
+    ] = None,
+    width: Annotated[float | None, typer.Option(help="Width of the On interval, in units of the column.")] = None,
+    step: Annotated[
+        float | None, typer.Option(help="Distance of positions; by default a quarter of the width.")
+    ] = None,
+    source: opt.Source = None,
+    radius: Annotated[
+        float | None,
+        typer.Option(help="Scan positions on the sky, so far from --source in deg, in the place of --along."),
+    ] = None,
+    config: opt.Config = None,
+    features: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
+    toys: Annotated[int, typer.Option(help="Repetitions of the scan without a signal.", min=10)] = 100,
+    *,
+    run: opt.RunOptions,
+) -> None:
+    """Move On along a column or across the sky, and say how significant the largest excess is after all trials."""
+    settings: dict[str, Any] = {"width": width, "step": step, "source": source, "radius": radius, "config": config}
+    settings |= {"features": features or [], "exclude": exclude or [], "toys": toys, "seed": run.seed}
+    found = analysis.scan(files, along, **settings, n_jobs=run.jobs, verbose=not run.as_json)
+    try:
+        written = found.write(output, overwrite=run.overwrite)
+    except ImportError as error:
+        written = found.write(output, overwrite=run.overwrite, plot=False)
+        out.say(f"No plot was written: {error}", run.as_json)
+    if run.as_json:
+        out.print_json({**found.summary(), "files": [str(path) for path in written]})
+    else:
+        typer.echo(found.table.to_string(index=False, float_format="%.4g"))
+        typer.echo(str(found))
 
 
 def report(
@@ -521,7 +568,7 @@ def _check_chunked(events: opt.EventOptions, references: opt.ReferenceOptions) -
     if events.lists_observations:
         raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
     for option, given in (vars(events) | vars(references)).items():
-        if given and option in ("join", "off", "alpha", "bins", "simulated", "reference"):
+        if given and option in ("join", "on", "off", "alpha", "bins", "simulated", "reference"):
             raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
 
 
@@ -605,7 +652,9 @@ def _bins_option(what: str) -> Any:
 
 
 def efficiency(
-    model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
+    model: Annotated[
+        Path, typer.Argument(help="Model file of 'excess train', or output folder of 'excess detect --write-events'.")
+    ],
     files: Annotated[list[Path], typer.Argument(help="Files of simulated gammas.")],
     output: Annotated[
         Path | None,
@@ -632,10 +681,18 @@ def efficiency(
         list[Path] | None,
         typer.Option(
             help="FITS files with an effective area; copies with that area times the efficiency are written to the "
-            "output folder. All files up to the next option.",
+            "output folder, with their selected events if these are scored. All files up to the next option.",
             metavar="FILES...",
         ),
     ] = None,
+    event_types: Annotated[
+        int,
+        typer.Option(
+            help="Event types: quantiles of the probability of signal of the gammas, the most signal-like first; "
+            "--aeff then writes events and area of each to the folders type_1, type_2 and so on.",
+            min=0,
+        ),
+    ] = 0,
     of: Annotated[
         str,
         typer.Option(
@@ -660,18 +717,19 @@ def efficiency(
                 "output folder each",
                 param_hint="--aeff",
             )
-    trained = analysis.load_model(model, n_jobs=jobs)
+    trained = analysis.load_models(model, n_jobs=jobs)
     claimed = (
         nullcontext()
         if output is None
         else analysis.claim_efficiency_folder(
-            output, trained, files, areas=aeff or [], plots=_plots(pdf), overwrite=overwrite
+            output, trained, files, areas=aeff or [], event_types=event_types, plots=_plots(pdf), overwrite=overwrite
         )
     )
     with claimed:
         found = analysis.efficiency(
             trained,
             files,
+            event_types=event_types,
             energy=energy,
             zenith=zenith,
             weights=weights,
@@ -698,13 +756,12 @@ def _write(
 ) -> list[Path]:
     """Write all files and return their names; without matplotlib all but the plots."""
     try:
-        written = found.write(output, of=of, plots=_plots(pdf), overwrite=overwrite)
+        return found.write(output, of=of, plots=_plots(pdf), areas=aeff, overwrite=overwrite)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
-        written = found.write(output, of=of, plots=(), overwrite=True)
         out.say(f"No plot was written: {error}", silent)
-    return written + [found.correct_effective_area(path, output, of=of, overwrite=overwrite) for path in aeff]
+        return found.write(output, of=of, plots=(), areas=aeff, overwrite=overwrite)
 
 
 # in the order of the help
@@ -713,6 +770,7 @@ app.command(cls=Command)(simulate)
 app.command(cls=Command)(info)
 app.command(cls=FilesCommand)(init)
 app.command(cls=FilesCommand)(detect)
+app.command(cls=Command)(scan)
 app.command(cls=Command)(report)
 app.command(cls=FilesCommand)(train)
 app.command(cls=Command)(apply)
@@ -729,10 +787,13 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is None:
         faulthandler.enable()  # a library that crashes at a damaged file shows where; --debug shows the file
     received: list[int] = []
-    usual = _install_handlers(received)
+    hook, usual = sys.unraisablehook, _install_handlers(received)
     try:
         code = _run(sys.argv[1:] if arguments is None else list(arguments), received)
     finally:
+        sys.unraisablehook = hook
+        if received and hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
         # until the process ends, a signal must not change the exit code of a finished command
         last = signal.SIG_DFL if received else signal.SIG_IGN
         for number, handler in usual.items():
@@ -752,16 +813,26 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
             signal.signal(handled, signal.SIG_DFL)
         raise KeyboardInterrupt
 
+    def repeat(found: Any, usual: Any = sys.unraisablehook) -> None:
+        if found.exc_type is not KeyboardInterrupt or not hasattr(signal, "setitimer"):
+            return usual(found)
+        # Python drops exceptions of destructors and of callbacks of weak references: raise it again a moment later
+        signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        return None
+
     if threading.current_thread() is not threading.main_thread():
         return {}
+    sys.unraisablehook = repeat
     # a signal that is ignored, as in the background of a shell script, stays ignored
     numbers = [number for number in _WORDS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
-    return {number: signal.signal(number, interrupt) for number in numbers}
+    return {number: handle_once(number, interrupt) for number in numbers}
 
 
 def _run(words: list[str], received: list[int]) -> int:
     """Run a command and return its exit code; unexpected errors are raised with --debug."""
     debug = "--debug" in words
+    _given[:] = words
     try:
         if debug:
             logging.basicConfig(format="%(name)s: %(message)s")

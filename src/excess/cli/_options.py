@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -45,7 +46,17 @@ def _within(low: float, high: float, unit: str = "") -> Callable[[Any], Any]:
 
 
 # not inside of the class: typing evaluates its annotations without the names of this module as globals
+_INTERVALS = re.compile(r"(\S+\s+)?[-+.\de]+:[-+.\de]+(,[-+.\de]+:[-+.\de]+)*")
 _check_alpha = _checked(lambda alpha: 0 < alpha < math.inf, "must be positive and finite, got {value:g}")
+
+
+def _parse_alpha(text: Any) -> float | str:
+    if text in ("width", "fit", "livetime"):
+        return str(text)
+    try:
+        return float(_check_alpha(float(text)))
+    except ValueError as error:
+        raise typer.BadParameter(f"must be a number, width, fit or livetime, got {text!r}") from error
 
 
 def _check_method(method: str | None) -> str | None:
@@ -91,7 +102,7 @@ Overwrite = Annotated[
 ]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
-_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet or CSV, or folders of them"
+_FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV, or folders of them"
 
 
 def _expand_folders(paths: list[Path]) -> list[Path]:
@@ -207,11 +218,20 @@ class InputOptions:
             metavar="FILES...",
         ),
     ] = None
+    on: Annotated[
+        str | None,
+        _event_option(
+            help='A column and its On intervals, such as "mass 9.3:9.6" or "PULSE_PHASE 0.15:0.2,0.55:0.65", with the '
+            "Off intervals in --off.",
+            metavar="INTERVALS",
+        ),
+    ] = None
     off: Annotated[
         list[Path] | None,
         _event_option(
-            help="Files of Off events, where FILES hold On events alone; all files up to the next option.",
-            metavar="FILES...",
+            help="Files of Off events, where FILES hold On events alone; all files up to the next option. With --on, "
+            'the Off intervals, such as "mass 9:9.25,9.65:9.85".',
+            metavar="FILES...|INTERVALS",
         ),
     ] = None
     source: Source = None
@@ -254,14 +274,35 @@ class InputOptions:
     @property
     def regions(self) -> dict[str, Any]:
         """Settings of the regions that are given by options, by the keys of a configuration."""
-        return region_settings(self.method, self.exclusion, self.match, self.theta2)
+        found = region_settings(self.method, self.exclusion, self.match, self.theta2)
+        if self.on is None:
+            if self.off and _INTERVALS.fullmatch(str(self.off[-1])) and not self.off[-1].exists():
+                raise typer.BadParameter("has intervals, which need those of --on", param_hint="--off")
+            return found
+        from excess.analysis import make_intervals
+
+        off = " ".join(map(str, self.off)) if self.off else None
+        return {**found, "intervals": make_intervals(self.on, off, getattr(self, "alpha", None))}
+
+    @property
+    def off_files(self) -> list[Path] | None:
+        """Files of Off events, if there are some."""
+        return (self.off or None) if self.on is None else None
+
+    @property
+    def given_alpha(self) -> float | None:
+        """The exposure ratio, if it is not that of intervals."""
+        alpha: Any = getattr(self, "alpha", None)
+        if self.on is None and isinstance(alpha, str):
+            raise typer.BadParameter("must be a number, unless --on gives intervals", param_hint="--alpha")
+        return alpha if self.on is None else None
 
     @property
     def proposal_settings(self) -> dict[str, Any]:
         """Arguments of a proposal of a configuration for the files."""
         return {
             "join": self.join or None,
-            "off": self.off or None,
+            "off": self.off_files,
             "source": self.position,
             "features": self.features or [],
             "exclude": self.exclude or [],
@@ -284,10 +325,13 @@ class EventOptions(InputOptions):
     files: FilesOrList
     config: Config = None
     alpha: Annotated[
-        float | None,
+        Any,
         _event_option(
-            help="Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them.",
-            callback=_check_alpha,
+            help="Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them. With "
+            "--on, also width, fit (a smooth density fitted to the Off intervals) or livetime; by default width for "
+            "phases, livetime for times, else fit.",
+            metavar="NUMBER|METHOD",
+            parser=_parse_alpha,
         ),
     ] = None
     bins: Annotated[

@@ -27,12 +27,8 @@ def say(text: str, silent: bool) -> None:
 
 def visible(text: str) -> str:
     """Return a text whose control characters are written out: names from files may hold commands for the terminal."""
-    return "".join(
-        letter.encode("unicode_escape").decode("ascii")
-        if letter != "\n" and unicodedata.category(letter) in ("Cc", "Cf", "Cs")
-        else letter
-        for letter in text
-    )
+    controls = {one for one in text if one != "\n" and unicodedata.category(one) in ("Cc", "Cf", "Cs")}
+    return "".join(one.encode("unicode_escape").decode("ascii") if one in controls else one for one in text)
 
 
 def print_json(value: Any) -> None:
@@ -80,15 +76,15 @@ def print_run(run: Run) -> None:
         console.print(f"{_shown(remark)}.")
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
-        console.print(
-            f"By the likelihood, {signal.n_signal:.0f} +- {signal.n_signal_error:.0f} of the On events are signal."
-        )
+        number = f"{signal.n_signal:.0f} +- {signal.n_signal_error:.0f}"
+        console.print(f"By the likelihood, {number} of the On events are signal.")
     if run.verdict.feasible and first.containment_radius is not None:
         radius, error = first.containment_radius
         console.print(f"68 % of the signal within {radius:.3f} +- {error:.3f} deg.")
     if len(first.outcomes_by_observation) > 1:
         title = f"Observations, by {_shown(name)}, {first.strategy}"
         console.print(_outcomes_table(title, "observation", first.outcomes_by_observation, first.outcome))
+        console.print(_shown(first.best_observation))
     if first.bins is not None:
         title = f"Bins of {_shown(first.bins.column)}, by {_shown(name)}, {first.strategy}"
         outcomes = dict(zip(first.bins.labels, first.bins.outcomes, strict=True))
@@ -115,13 +111,12 @@ def _print_warnings(console: Any, run: Run) -> None:
 
 def trust_text(trust: Any) -> str:
     """Return how far each member is trusted: one number each, or the mean over folds with its range."""
-    return ", ".join(f"{name} {_trust_number(own)}" for name, own in trust.items())
-
-
-def _trust_number(own: Any) -> str:
-    if isinstance(own, float):
-        return f"{own:.2f}"
-    return f"{own.mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if own.high - own.low >= 0.005 else "")
+    texts = []
+    for name, own in trust.items():
+        mean = own if isinstance(own, float) else own.mean
+        has_range = not isinstance(own, float) and own.high - own.low >= 0.005
+        texts.append(f"{name} {mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if has_range else ""))
+    return ", ".join(texts)
 
 
 def _run_table(run: Run) -> Any:
@@ -163,13 +158,13 @@ def _what_to_quote(found: Any, quoted: Any, detected: bool) -> str:
     pooled = ". Pooled values compare models" if found.strategy == "pooled" else ""
     if not detected:
         kind = "" if quoted.strategy == "applied" else f"{quoted.strategy} "
-        return f"{declared}: its {kind}value is {value}{pooled} (docs/honesty.md)."
+        return f"{declared}: its {kind}value is {value}{pooled}."
     if not quoted.quotable:
-        return f"{declared}. Its pooled value compares models; a detection wants a forward value (docs/honesty.md)."
+        return f"{declared}. Its pooled value compares models; a detection wants a forward value."
     kind = "forward " if pooled else ""
     if quoted.strategy == "applied":
         value += ", if the model was chosen before these events were looked at"
-    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled} (docs/honesty.md)."
+    return f"{declared}: for a detection, quote its {kind}value, {value}{pooled}."
 
 
 def _significance_cell(row: Any, statistic: str) -> str:
@@ -212,6 +207,10 @@ def print_efficiency(found: Efficiency) -> None:
         f"Selected of all simulated gammas: {found.mean('all')}; of those that pass the quality cuts: "
         f"{found.mean('quality')}; for the simulated spectrum."
     )
+    for name, parts in (("Folds", found.folds), ("Event types", found.types)):
+        if parts:
+            values = ", ".join(f"{one.mean('quality').value:.3f}" for one in parts)
+            console.print(f"{name}, of those that pass the quality cuts: {values}.")
     if found.n_outside:
         console.print(f"{found.n_outside:,} simulated gammas are in no bin.")
 
@@ -280,5 +279,4 @@ def _assumed_rows(assumed: dict[str, Any] | None) -> dict[str, str]:
     rows = {"telescope": assumed["telescope"], "taken as": assumed["preset"]}
     rows |= {"features": ", ".join(features) or "none", "other scores": ", ".join(assumed["references"])}
     rows |= {"energy": assumed["energy"], "On and Off": assumed["on_off"], "groups": assumed["groups"]}
-    rows["no detection"] = assumed["obstacle"]
-    return {name: value for name, value in rows.items() if value}
+    return {name: value for name, value in {**rows, "no detection": assumed["obstacle"]}.items() if value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import logging
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
@@ -14,31 +14,30 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import ArgumentError, MismatchError, missing_column, nearest
+from excess.io._files import read_catalogue
 from excess.io._images import NAMED_ONLY, origin_of
 
 logger = logging.getLogger("excess.config")
 Values = NDArray[Any]
-LONGEST = 2000
-DEEPEST = 100
-LARGEST_EXPONENT = 64.0
+LONGEST, DEEPEST, LARGEST_EXPONENT = 2000, 100, 64.0
 CONSTANTS = {"pi": np.pi}
+
+
+def _separation(ra: Values, dec: Values, other_ra: Values, other_dec: Values) -> Values:
+    """Return the angle between two directions on the sky, all in deg."""
+    turn, one, other = np.radians(ra - other_ra), np.radians(dec), np.radians(other_dec)
+    haversine = np.sin((one - other) / 2) ** 2 + np.cos(one) * np.cos(other) * np.sin(turn / 2) ** 2
+    return np.asarray(np.degrees(2 * np.arcsin(np.sqrt(np.clip(haversine, 0.0, 1.0)))))
+
+
+_BY_ARGUMENTS = {1: "sqrt log log10 log1p exp abs sin cos tan", 2: "arctan2 minimum maximum", 3: "where"}
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
-    "sqrt": (1, np.sqrt),
-    "log": (1, np.log),
-    "log10": (1, np.log10),
-    "log1p": (1, np.log1p),
-    "exp": (1, np.exp),
-    "abs": (1, np.abs),
-    "sin": (1, np.sin),
-    "cos": (1, np.cos),
-    "tan": (1, np.tan),
-    "arctan2": (2, np.arctan2),
-    "minimum": (2, np.minimum),
-    "maximum": (2, np.maximum),
-    "where": (3, np.where),
+    **{name: (number, getattr(np, name)) for number, names in _BY_ARGUMENTS.items() for name in names.split()},
+    "separation": (4, _separation),
 }
 """Functions of expressions: the number of arguments, and the implementation."""
 _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -116,40 +115,33 @@ def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> Non
     """Raise ValueError for any node that is not on the list; collect the names of columns."""
     if depth > DEEPEST:
         raise ValueError(f"{text[:40] + '...'!r}: an expression may be nested {DEEPEST} levels deep")
-    children: list[ast.expr]
+    parts: Any = ast.iter_child_nodes(node)
     match node:
         case ast.Name():
             names.setdefault(node.id)
-            return
         case ast.Constant():
             if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
                 _refuse(node, text, "only numbers are allowed as constants")
             if isinstance(node.value, int) and abs(node.value) >= 2**63:
                 _refuse(node, text, "the number is too large")
-            return
-        case ast.BinOp() if type(node.op) in _ARITHMETIC:
-            children = [node.left, node.right]
-        case ast.UnaryOp():
-            children = [node.operand]
-        case ast.BoolOp(values=operands):
-            children = operands
-        case ast.Compare() if all(type(operator) in _COMPARISONS for operator in node.ops):
-            children = [node.left, *node.comparators]
         case ast.Call():
-            children = _checked_arguments(node, text)
+            if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
+                _refuse(node, text, f"only these functions may be called: {', '.join(FUNCTIONS)}")
+            expected, _ = FUNCTIONS[node.func.id]
+            if node.keywords or len(node.args) != expected:
+                _refuse(node, text, f"{node.func.id} takes {expected} argument{'s' if expected > 1 else ''}")
+            parts = node.args
+        case ast.UnaryOp() | ast.BoolOp():
+            pass
+        case ast.BinOp() if type(node.op) in _ARITHMETIC:
+            pass
+        case ast.Compare() if all(type(operator) in _COMPARISONS for operator in node.ops):
+            pass
         case _:
             _refuse(node, text, "this is not allowed")
-    for child in children:
-        _check(child, text, names, depth + 1)
-
-
-def _checked_arguments(node: ast.Call, text: str) -> list[ast.expr]:
-    if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-        _refuse(node, text, f"only these functions may be called: {', '.join(FUNCTIONS)}")
-    expected, _ = FUNCTIONS[node.func.id]
-    if node.keywords or len(node.args) != expected:
-        _refuse(node, text, f"{node.func.id} takes {expected} argument{'s' if expected > 1 else ''}")
-    return node.args
+    for part in parts:
+        if isinstance(part, ast.expr):  # and no operator
+            _check(part, text, names, depth + 1)
 
 
 def _refuse(node: ast.expr, text: str, why: str) -> NoReturn:
@@ -166,8 +158,7 @@ class _Evaluation:
     """Computes a parsed expression. Arithmetic is done in float64, so that no integer overflows."""
 
     def __init__(self, parsed: Parsed, columns: dict[str, Values]) -> None:
-        self._text = parsed.text
-        self._columns = columns
+        self._text, self._columns = parsed.text, columns
 
     def value(self, node: ast.expr) -> Any:
         match node:
@@ -175,8 +166,11 @@ class _Evaluation:
                 return self._columns[node.id]
             case ast.Constant():
                 return np.asarray(node.value)
-            case ast.BinOp(left=left, op=operator, right=right):
-                return self._arithmetic(node, operator, self.number(left), self.number(right))
+            case ast.BinOp():
+                left, right = self.number(node.left), self.number(node.right)
+                if isinstance(node.op, ast.Pow) and right.ndim == 0 and not abs(right) <= LARGEST_EXPONENT:
+                    _refuse(node, self._text, f"an exponent may be at most {LARGEST_EXPONENT:g}")
+                return _ARITHMETIC[type(node.op)](left, right)
             case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
                 return np.logical_not(self.condition(operand))
             case ast.UnaryOp(op=operator, operand=operand):
@@ -185,8 +179,11 @@ class _Evaluation:
             case ast.BoolOp(op=operator, values=values):
                 combine = np.logical_and if isinstance(operator, ast.And) else np.logical_or
                 return combine.reduce(np.broadcast_arrays(*map(self.condition, values)))
-            case ast.Compare(left=left, ops=operators, comparators=comparators):
-                return self._compare(left, operators, comparators)
+            case ast.Compare():
+                sides = [np.asarray(self.value(side)) for side in (node.left, *node.comparators)]
+                compared = zip(node.ops, sides, sides[1:], strict=False)
+                found = [_COMPARISONS[type(operator)](lower, upper) for operator, lower, upper in compared]
+                return np.logical_and.reduce(np.broadcast_arrays(*found))
             case ast.Call(func=ast.Name(id=name), args=arguments):
                 _, function = FUNCTIONS[name]
                 if name == "where":
@@ -202,18 +199,6 @@ class _Evaluation:
         if values.dtype != np.bool_:
             _refuse(node, self._text, "and, or, not, &, |, ~ and where need a condition, such as a comparison")
         return values
-
-    def _arithmetic(self, node: ast.expr, operator: ast.operator, left: Values, right: Values) -> Any:
-        if isinstance(operator, ast.Pow) and right.ndim == 0 and not abs(right) <= LARGEST_EXPONENT:
-            _refuse(node, self._text, f"an exponent may be at most {LARGEST_EXPONENT:g}")
-        return _ARITHMETIC[type(operator)](left, right)
-
-    def _compare(self, left: ast.expr, operators: list[ast.cmpop], comparators: list[ast.expr]) -> Any:
-        sides = [np.asarray(self.value(side)) for side in (left, *comparators)]
-        result: Any = np.True_
-        for operator, lower, upper in zip(operators, sides, sides[1:], strict=False):
-            result = np.logical_and(result, _COMPARISONS[type(operator)](lower, upper))
-        return result
 
 
 def _columns_of(parsed: Parsed, table: pd.DataFrame | Mapping[str, Any]) -> dict[str, Values]:
@@ -262,26 +247,11 @@ def inputs_of_derived(derived: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-TRUE_ENERGY = {
-    "true_energy": "true_energy",
-    "mc_energy": "mc_energy",
-    "corsika_event_header_total_energy": "corsika_event_header_total_energy / 1000",
-    "corsika_evt_header_total_energy": "corsika_evt_header_total_energy / 1000",
-    "ceres_event_basic_energy": "ceres_event_basic_energy / 1000",
-}
-"""True energy in TeV by the column it is computed from; the first that a file has is taken."""
-TRUE_ZENITH = {
-    "true_zenith": "true_zenith",
-    "true_alt": "90 - true_alt",
-    "mc_alt": "90 - mc_alt * 180 / pi",
-    "corsika_event_header_zd": "corsika_event_header_zd * 180 / pi",
-    "corsika_evt_header_zd": "corsika_evt_header_zd * 180 / pi",
-    "ceres_event_basic_theta": "ceres_event_basic_theta * 180 / pi",
-    "ceres_source_zd": "ceres_source_zd",
-    "source_position_zd": "source_position_zd",
-    "pointing_position_zd": "pointing_position_zd",
-}
-"""Zenith distance in deg by the column it is computed from; FACT and lstchain have angles in rad."""
+TRUE_ENERGY, TRUE_ZENITH = (
+    {row["column"]: row["expression"] for row in read_catalogue("truth.csv", "excess.config") if row["quantity"] == own}
+    for own in ("energy", "zenith")
+)
+"""True energy in TeV and zenith distance in deg by the column they are computed from."""
 
 
 def energy_expression(columns: Iterable[str], given: str | None = None) -> str:
@@ -325,10 +295,7 @@ def checked_expression(argument: str, columns: Iterable[str], given: str) -> str
 def choose_features(wanted: Sequence[str], available: Collection[str], reasons: Mapping[str, str]) -> list[str]:
     """Return the columns that names and patterns stand for, those that there are reasons against by name alone."""
     chosen: dict[str, None] = {}
-    for word in _words("features", wanted):
-        found = _matches(word, available)
-        if not found:
-            raise MismatchError("features", _no_match(word, available))
+    for word, found in _matches("features", wanted, available, available):
         allowed = [name for name in found if name == word or name not in reasons]
         if not allowed:
             raise MismatchError(
@@ -343,67 +310,40 @@ def choose_features(wanted: Sequence[str], available: Collection[str], reasons: 
 
 def exclude_features(unwanted: Sequence[str], features: Sequence[str], available: Collection[str]) -> list[str]:
     """Return features without those that names and patterns stand for."""
-    out: set[str] = set()
-    for word in _words("exclude", unwanted):
-        found = _matches(word, [*features, *available])
-        if not found:
-            raise MismatchError("exclude", _no_match(word, available))
-        out |= set(found)
+    matches = _matches("exclude", unwanted, [*features, *available], available)
+    out = {name for _, found in matches for name in found}
     left = [name for name in features if name not in out]
     if features and not left:
         raise MismatchError("exclude", "leaves no features to learn from")
     return left
 
 
-def _words(argument: str, given: Sequence[str]) -> list[str]:
+def _matches(
+    argument: str, given: Sequence[str], available: Collection[str], shown: Collection[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yield each word with the name itself if there is one, else with the names that a pattern stands for."""
     texts = [given] if isinstance(given, str) else given
     words = [word.strip() for text in texts for word in text.split(",")]
     if not all(words):
         raise ArgumentError(argument, f"must be names of columns with commas between them, got {','.join(texts)!r}")
-    return words
+    for word in words:
+        found = [word] if word in available else [name for name in available if fnmatchcase(name, word)]
+        if not found:
+            raise MismatchError(argument, f"{word!r} is no column of the events; {nearest(word, shown)}")
+        yield word, found
 
 
-def _matches(word: str, available: Collection[str]) -> list[str]:
-    """Return the name itself if there is one, else the names that a pattern stands for."""
-    return [word] if word in available else [name for name in available if fnmatchcase(name, word)]
-
-
-def _no_match(word: str, available: Collection[str]) -> str:
-    return f"{word!r} is no column of the events; {nearest(word, available)}"
-
-
-_MAX_MISSING = 0.2
-"""Share of events without a value from which a column is no feature: such events would be cut away."""
-_MIN_EVENTS = 20
-"""Events in a sample from which its values say something about a column."""
-_MAX_COMPARED = 4_000
-"""Events that are compared to find copies of columns."""
-_COPY = 1 - 1e-6
-"""Correlation of values and of ranks from which a column is a copy of another one."""
-_RULES = tuple(
-    (re.compile(pattern, re.IGNORECASE), reason)
-    for pattern, reason in (
-        (r"(.*_)?psi(_.*)?|delta", "it is the orientation of the image, which points to where the event came from"),
-        (r"(.*_)?core_?[xy](_.*)?|(.*_)?tel_pos_.*|(.*_)?tilted_core_.*", "it is a position on the ground"),
-        (r"(.*_)?disp_(dx|dy|angle|sign)(_.*)?", "it is a direction in the camera"),
-        (r"(.*_)?(alt|az|ra|dec)_(uncert|uncertainty|err|error)", "it is the error of a direction"),
-        (r"reco_type|(.*_)?particle_type", "it is the output of a classifier, which may know the position"),
-        (r"(.*_)?(event_type|trigger_type|calibration_id|event_quality)", "it is a type, not a measurement"),
-        (r"(.*_)?(is_valid|is_good_event|quality_flag)|in_gti", "it is a flag, not a measurement"),
-        (r"(.*_)?weights?", "it is a weight"),
-    )
-)
+_MAX_MISSING = 0.2  # share of events without a value from which a column is no feature: they would be cut away
+_MIN_EVENTS = 20  # events in a sample from which its values say something about a column
+_MAX_COMPARED = 4_000  # events that are compared to find copies of columns
+_COPY = 1 - 1e-6  # correlation of values and of ranks from which a column is a copy of another one
+_RULES = {row["pattern"]: row["reason"] for row in read_catalogue("columns.csv", "excess.config")}
 _TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
-_ENERGY = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        r"energy",
-        r"reco_energy",
-        r"gamma_energy_prediction",
-        r"(est|estimated|rec|reconstructed)_?energy|energy_?(est|rec|reco|prediction)",
-        r"(?!.*(uncert|err)).*_energy",
-        r"log_?(reco_)?energy|log10_?energy",
-    )
+_ENERGY = (  # the best first
+    *("energy", "reco_energy", "gamma_energy_prediction"),
+    r"(est|estimated|rec|reconstructed)_?energy|energy_?(est|rec|reco|prediction)",
+    r"(?!.*(uncert|err)).*_energy",
+    r"log_?(reco_)?energy|log10_?energy",
 )
 
 
@@ -420,12 +360,12 @@ def truth_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 def energy_column(columns: tuple[str, ...]) -> str | None:
     """Return the column of the reconstructed energy, None if there is none."""
     known = [name for name in columns if not _TRUTH.fullmatch(name)]
-    return next((name for pattern in _ENERGY for name in known if pattern.fullmatch(name)), None)
+    return next((name for one in _ENERGY for name in known if re.fullmatch(one, name, re.IGNORECASE)), None)
 
 
 def reason_by_name(name: str) -> str | None:
     """Return why a column is no feature by its name, None if it may be one."""
-    return origin_of(name) or next((reason for pattern, reason in _RULES if pattern.fullmatch(name)), None)
+    return origin_of(name) or next((_RULES[one] for one in _RULES if re.fullmatch(one, name, re.IGNORECASE)), None)
 
 
 def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> str | None:
@@ -488,8 +428,9 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     if not varying or len(next(iter(varying.values()))) < _MIN_EVENTS:
         return {}
     order = sorted(varying, key=lambda name: (name not in reasons, name not in preferred))
-    ranks = _correlate([_ranks(varying[name]) for name in order])
-    values = _correlate([np.nan_to_num(varying[name], nan=0.0, posinf=0.0, neginf=0.0) for name in order])
+    ordered = [varying[name] for name in order]
+    ranks = _correlate([rankdata(np.where(np.isfinite(own), own, -np.inf), "dense") for own in ordered])
+    values = _correlate([np.nan_to_num(own, nan=0.0, posinf=0.0, neginf=0.0) for own in ordered])
     found: dict[str, str] = {}
     for number, name in enumerate(order):
         if name in reasons:
@@ -508,28 +449,33 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     return found
 
 
-def _ranks(values: FloatArray) -> FloatArray:
-    """Return the rank of each value, equal ones alike, missing ones first."""
-    _, inverse = np.unique(np.where(np.isfinite(values), values, -np.inf), return_inverse=True)
-    return inverse.astype(np.float64)
+_ON_THE_SKY = re.compile("position|direction|distance|pointing|relative to the source")
 
 
 def _correlate(columns: list[FloatArray]) -> FloatArray:
     """Return the absolute correlation coefficients of columns; 0 for those without any spread."""
-    table: Any = np.array(columns)
-    with np.errstate(invalid="ignore", over="ignore"):
-        table = table - table.mean(axis=1, keepdims=True)
-        spread = np.sqrt(np.sum(table**2, axis=1, keepdims=True))
-        table = np.divide(table, spread, out=np.zeros_like(table), where=(spread > 0) & np.isfinite(spread))
-    return np.asarray(np.abs(table @ table.T))
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(np.abs(np.atleast_2d(np.corrcoef(columns))))
 
 
-def check_no_origin(features: Sequence[str], derived: Mapping[str, str], references: Collection[str]) -> None:
-    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from."""
+def check_no_origin(
+    features: Sequence[str], derived: Mapping[str, str], references: Collection[str], interval: str | None = None
+) -> None:
+    """Raise ValueError if a feature, or what it is computed from, encodes where an event came from.
+
+    Where On and Off are intervals of a column, they share the sky, and only the column itself is such a feature.
+    """
     inputs = inputs_of_derived(derived)
     for feature in features:
         for name in (feature, *inputs.get(feature, ())):
+            if interval is not None and name.lower() == interval.lower():
+                through = "" if name == feature else " is computed from it, and"
+                raise ValueError(
+                    f"feature {feature!r}{through} is the column {name!r} that On and Off are intervals of"
+                )
             reason = origin_of(name, is_reference=name in references)
+            if reason and interval is not None and _ON_THE_SKY.search(reason):
+                continue
             if reason is not None and reason not in NAMED_ONLY:
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 raise ValueError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import has_magic
 from itertools import pairwise
 from os import PathLike
@@ -21,12 +23,9 @@ from excess._utils.errors import ArgumentError, EventFileError, missing_column, 
 from excess.config import _columns
 from excess.config._sources import find_source
 
-NO_GROUPS = "none"
-"""Name of the groups' column where there are no groups."""
-LARGEST_TEXT = 1 << 20
-"""Bytes of a YAML file."""
-MOST_VALUES = 50_000
-"""Values of a YAML file, including those that aliases stand for."""
+NO_GROUPS = "none"  # name of the groups' column where there are no groups
+LARGEST_TEXT = 1 << 20  # bytes of a YAML file
+MOST_VALUES = 50_000  # values of a YAML file, including those that aliases stand for
 _REASONS: dict[type[Exception], str] = {RecursionError: "nested too deeply", ValueError: "an impossible number or date"}
 
 
@@ -58,10 +57,8 @@ def _count_values(node: Any, known: dict[Any, float]) -> float:
     return known.get(node, 1)
 
 
-AUTO = "auto"
-"""As many regions as fit; or the method that the columns of a file allow."""
-MOST_REGIONS = 360
-"""Regions on a circle around the pointing: no more than one for each degree of it."""
+AUTO = "auto"  # as many regions as fit; or the method that the columns of a file allow
+MOST_REGIONS = 360  # on a circle around the pointing: no more than one for each degree of it
 MOST_EXCLUSIONS = 1000
 _LARGEST_RADIUS = 90
 _EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
@@ -70,7 +67,7 @@ _EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
 class Settings(BaseModel):
     """Base of settings: unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Exclusion(Settings):
@@ -85,7 +82,10 @@ class Exclusion(Settings):
     def parse(cls, text: str) -> Exclusion:
         """Return an exclusion from a text: a known source or a position, and the radius in deg."""
         where, _, last = " ".join(text.replace(",", " ").split()).rpartition(" ")
-        if _is_place(text) or not where:
+        with suppress(ArgumentError):
+            find_source(text)
+            where = ""  # a source or a position alone
+        if not where:
             raise ArgumentError("exclusion", f"{text!r} has no radius; give one in deg behind the place, {_EXAMPLES}")
         try:
             radius = float(last)
@@ -107,20 +107,137 @@ class Exclusion(Settings):
         return f"{self.name} ({place})" if self.name else place
 
 
-def _is_place(text: str) -> bool:
-    """Say whether a text is a source or a position alone."""
-    try:
-        find_source(text)
-    except ArgumentError:
-        return False
-    return True
-
-
 class Pair(Settings):
     """On runs, and the Off runs that they are compared with, by the column ``obs_id`` or ``run_id``, or by file."""
 
     on: tuple[int | str, ...] = Field(min_length=1, description="On runs.")
     off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
+
+
+_TEXT_OF_INTERVALS = re.compile(
+    r"\s*(?P<column>.*?[^\s:])??\s*(?P<ends>[^\s:,]+:[^\s:,]+(\s*,\s*[^\s:,]+:[^\s:,]+)*)\s*"
+)
+MOST_INTERVALS = 100
+_Ends = tuple[float, float]
+
+
+def parse_intervals(argument: str, text: str) -> tuple[str | None, tuple[_Ends, ...]]:
+    """Return the column, if there is one, and the ends of intervals from a text such as ``"mass 9:9.25,9.65:9.85"``."""
+    found = _TEXT_OF_INTERVALS.fullmatch(text)
+    try:
+        pairs = [tuple(map(float, pair.split(":"))) for pair in found["ends"].split(",")] if found else []
+    except ValueError:
+        pairs = []
+    if not found or not pairs:
+        raise ArgumentError(
+            argument, f'must be a column and intervals, such as "mass 9:9.25,9.65:9.85", got {text[:200]!r}'
+        )
+    return found["column"], tuple((low, high) for low, high in pairs)
+
+
+class IntervalConfig(Settings):
+    """On and Off as intervals of a column, such as a phase, a mass or a time.
+
+    Examples
+    --------
+    >>> from excess.config import IntervalConfig
+    >>> IntervalConfig(on="PULSE_PHASE 0.15:0.2,0.55:0.65", off="PULSE_PHASE 0.7:1.1").on
+    ((0.15, 0.2), (0.55, 0.65))
+    """
+
+    column: str = Field(min_length=1, description="The column.")
+    on: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="On intervals.")
+    off: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="Off intervals.")
+    period: float | None = Field(
+        default=None, gt=0, description="Period of the column; by default 1 where its name ends with phase, else none."
+    )
+    alpha: Annotated[float, Field(gt=0)] | Literal["auto", "width", "fit", "livetime"] = Field(
+        default="auto",
+        description="Exposure ratio On/Off: a number, or from the widths of the intervals, a fit of a smooth density "
+        "to the Off intervals, or the live time in them; auto: width for periods, livetime for times, else fit.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_texts(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        # YAML reads the words on and off as True and False
+        given = {
+            {True: "on", False: "off"}.get(key, key) if isinstance(key, bool) else key: given[key] for key in given
+        }
+        for side in ("on", "off"):
+            if not isinstance(given.get(side), str):
+                continue
+            column, given[side] = parse_intervals(side, given[side])
+            if column is not None and given.setdefault("column", column).lower() != column.lower():
+                raise ArgumentError(side, f"is of the column {column!r}, and the other of {given['column']!r}")
+        return given
+
+    @model_validator(mode="after")
+    def _apart(self) -> Self:
+        period = self.wraps_at
+        for side in ("on", "off"):
+            for low, high in getattr(self, side):
+                if not low < high or (period is not None and high - low > period):
+                    most = "" if period is None else f", and not be longer than the period {period:g}"
+                    raise ArgumentError(side, f"has the interval {low:g}:{high:g}, whose ends must ascend{most}")
+        pieces = sorted(self.pieces())
+        for (_, end, *one), (start, _, *other) in pairwise(pieces):
+            if start < end - 1e-12 * abs(end):
+                names = [f"{side} {low:g}:{high:g}" for side, low, high in (one, other)]
+                raise ArgumentError("off", f"overlaps: the intervals {' and '.join(names)} of {self.column} do")
+        return self
+
+    def pieces(self) -> list[tuple[float, float, str, float, float]]:
+        """Return the intervals cut at the period, with the side and the ends of the one that each belongs to."""
+        found, period = [], self.wraps_at
+        for side in ("on", "off"):
+            for low, high in getattr(self, side):
+                start = low if period is None else low % period
+                end = start + high - low
+                cut = [(start, end)] if period is None or end <= period else [(start, period), (0.0, end - period)]
+                found += [(*piece, side, low, high) for piece in cut]
+        return found
+
+    @property
+    def wraps_at(self) -> float | None:
+        """Period of the column, if it has one."""
+        return 1.0 if self.period is None and self.column.lower().endswith("phase") else self.period
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the column has times."""
+        return bool(re.fullmatch(r"(.*_)?(time|timestamp|mjd)", self.column.lower()))
+
+    @property
+    def method(self) -> str | float:
+        """Origin of the exposure ratio."""
+        usual = "width" if self.wraps_at is not None else "livetime" if self.is_time else "fit"
+        return usual if self.alpha == AUTO else self.alpha
+
+    def __str__(self) -> str:
+        """Return the column and the intervals."""
+        on, off = (", ".join(f"{low:g} to {high:g}" for low, high in own) for own in (self.on, self.off))
+        return f"{self.column} {on} is On, {off} is Off"
+
+
+def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
+    """Return the intervals that texts describe; ArgumentError that names the one that is wrong."""
+    if off is None or not isinstance(on, str) or not isinstance(off, str):
+        raise ArgumentError("off", 'must be intervals of the column of `on`, such as "mass 9:9.25,9.65:9.85"')
+    given = {"on": on, "off": off, **({} if alpha is None else {"alpha": alpha})}
+    try:
+        return IntervalConfig.model_validate(given)
+    except ValidationError as error:
+        problem: Any = error.errors()[0]
+        known = problem.get("ctx", {}).get("error")
+        if isinstance(known, ArgumentError):
+            raise known from error
+        if problem["loc"][:1] == ("column",):
+            raise ArgumentError("on", f'must begin with a column, as in "mass 9.3:9.6", got {on!r}') from error
+        where = str(problem["loc"][0]) if problem["loc"] else "on"
+        raise ArgumentError(where, f"is wrong: {describe_error(problem)}") from error
 
 
 def _parse_exclusion(given: Any) -> Any:
@@ -146,8 +263,11 @@ def _check_number(given: Any) -> Any:
     return given
 
 
+_Exclusion = Annotated[Exclusion, BeforeValidator(_parse_exclusion)]
+
+
 class RegionConfig(Settings):
-    """Settings of the On region and the Off regions; ``docs/regions.md`` says what each method does.
+    """Settings of the On region and the Off regions.
 
     The source may be given by ``source`` in the place of ``source_ra`` and ``source_dec``; see `find_source`.
 
@@ -162,59 +282,40 @@ class RegionConfig(Settings):
     39.7602
     """
 
-    theta_squared_cut: float = Field(
-        default=0.025, gt=0, strict=True, description="Largest squared distance to the centre of a region, in deg^2."
-    )
-    rad_max: bool = Field(
-        default=False,
-        strict=True,
-        description="Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 "
-        "is the largest one then.",
-    )
-    method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = Field(
-        default="auto",
-        description="Where Off is: angles takes the columns of angles in the files; reflected, ring and "
-        "same_declination compute it from sky positions; auto takes the columns where there are some, else reflected.",
-    )
-    n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = Field(
-        default=6, description="The On region and the Off regions, together; auto for as many as fit."
-    )
-    overlap: Literal["on_first", "drop", "error"] = Field(
-        default="on_first",
-        description="What happens to an event inside On and Off: it is On, it is dropped, or it is an error.",
-    )
-    source_ra: float | None = Field(
-        default=None, ge=0, le=360, strict=True, description="Right ascension of the source, in degrees."
-    )
-    source_dec: float | None = Field(
-        default=None, ge=-90, le=90, strict=True, description="Declination of the source, in degrees."
-    )
-    min_distance: float | None = Field(
-        default=None,
-        gt=0,
-        lt=180,
-        description="Smallest distance between the source and the centre of an Off region, in degrees. By default, "
-        "regions do not overlap, and with n_regions: auto half a radius is free between On and the nearest Off region.",
-    )
-    exclusion: tuple[Annotated[Exclusion, BeforeValidator(_parse_exclusion)], ...] = Field(
-        default=(),
-        max_length=MOST_EXCLUSIONS,
-        description="Parts of the sky without Off regions: other sources, bright stars.",
-    )
+    theta_squared_cut: float = Field(default=0.025, gt=0, strict=True)
+    """Largest squared distance to the centre of a region, in deg^2."""
+    rad_max: bool = Field(default=False, strict=True)
+    """Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 is the largest
+    one then."""
+    method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = "auto"
+    """Where Off is: angles takes the columns of angles in the files; reflected, ring and same_declination compute it
+    from sky positions; auto takes the columns where there are some, else reflected."""
+    n_regions: Annotated[int | Literal["auto"], BeforeValidator(_check_number)] = 6
+    """The On region and the Off regions, together; auto for as many as fit."""
+    overlap: Literal["on_first", "drop", "error"] = "on_first"
+    """What happens to an event inside On and Off: it is On, it is dropped, or it is an error."""
+    source_ra: float | None = Field(default=None, ge=0, le=360, strict=True)
+    """Right ascension of the source, in degrees."""
+    source_dec: float | None = Field(default=None, ge=-90, le=90, strict=True)
+    """Declination of the source, in degrees."""
+    min_distance: float | None = Field(default=None, gt=0, lt=180)
+    """Smallest distance between the source and the centre of an Off region, in degrees. By default, regions do not
+    overlap, and with n_regions: auto half a radius is free between On and the nearest Off region."""
+    exclusion: Annotated[tuple[_Exclusion, ...], Field(max_length=MOST_EXCLUSIONS)] = ()
+    """Parts of the sky without Off regions: other sources, bright stars."""
+    alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    """Relative error of the exposure ratio, such as 0.03; one value, or one for each group."""
+    match: Literal["none", "zenith", "time"] = "none"
+    """How runs of Off files are matched with On runs: all with all, or those of the nearest zenith distance, or of the
+    nearest time."""
+    match_within: float | None = Field(default=None, gt=0)
+    """Largest difference of matched runs, in degrees of zenith distance or in hours."""
+    pairs: tuple[Pair, ...] = ()
+    """On runs and the Off runs that belong to them."""
 
-    alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = Field(
-        default=None,
-        description="Relative error of the exposure ratio, such as 0.03; one value, or one for each group.",
+    intervals: IntervalConfig | None = Field(
+        default=None, description="On and Off as intervals of a column, in the place of regions on the sky."
     )
-    match: Literal["none", "zenith", "time"] = Field(
-        default="none",
-        description="How runs of Off files are matched with On runs: all with all, or those of the nearest zenith "
-        "distance, or of the nearest time.",
-    )
-    match_within: float | None = Field(
-        default=None, gt=0, description="Largest difference of matched runs, in degrees of zenith distance or in hours."
-    )
-    pairs: tuple[Pair, ...] = Field(default=(), description="On runs and the Off runs that belong to them.")
 
     @model_validator(mode="before")
     @classmethod
@@ -228,21 +329,13 @@ class RegionConfig(Settings):
         return {**others, "source_ra": position.ra, "source_dec": position.dec}
 
     @model_validator(mode="after")
-    def _one_way_to_match(self) -> Self:
+    def _check_together(self) -> Self:
         if self.pairs and self.match != "none":
             raise ValueError("pairs and match exclude each other; give one of them")
         if self.match_within is not None and self.match == "none":
             raise ValueError("match_within goes with match: zenith or time")
-        return self
-
-    @model_validator(mode="after")
-    def _both_coordinates(self) -> Self:
         if (self.source_ra is None) != (self.source_dec is None):
             raise ValueError("source_ra and source_dec belong together; give both or none")
-        return self
-
-    @model_validator(mode="after")
-    def _exclusion_needs_positions(self) -> Self:
         if self.method == "angles" and (self.exclusion or self.min_distance is not None):
             key = "exclusion" if self.exclusion else "min_distance"
             raise ValueError(
@@ -295,15 +388,12 @@ class BinConfig(Settings):
     """
 
     column: str = Field(min_length=1, description="Column, or derived feature, that the bins are of.")
-    edges: tuple[float, ...] = Field(
-        default=(), max_length=_MAX_BINS - 1, description="Edges between the bins; the first and the last bin are open."
-    )
-    n_bins: int | None = Field(
-        default=None, ge=2, le=_MAX_BINS, strict=True, description="Number of bins with equally many events."
-    )
-    feature: bool | None = Field(
-        default=None, strict=True, description="Whether models learn from the column; by default if it is a feature."
-    )
+    edges: tuple[float, ...] = Field(default=(), max_length=_MAX_BINS - 1)
+    """Edges between the bins; the first and the last bin are open."""
+    n_bins: int | None = Field(default=None, ge=2, le=_MAX_BINS, strict=True)
+    """Number of bins with equally many events."""
+    feature: bool | None = Field(default=None, strict=True)
+    """Whether models learn from the column; by default if it is a feature."""
 
     @model_validator(mode="after")
     def _edges_or_number(self) -> Self:
@@ -337,34 +427,15 @@ DERIVED_FEATURES = {
     "size_area": "size / area",
     "area_size_cut_var": "area / log(size)**2",
 }
-FEATURES = (
-    "concentration_cog",
-    "concentration_core",
-    "concentration_one_pixel",
-    "concentration_two_pixel",
-    "leakage1",
-    "leakage2",
-    "size",
-    "width",
-    "length",
-    "skewness_long",
-    "skewness_trans",
-    "kurtosis_long",
-    "kurtosis_trans",
-    "num_islands",
-    "num_pixel_in_shower",
-    "photoncharge_shower_mean",
-    "photoncharge_shower_variance",
-    "photoncharge_shower_max",
-    *DERIVED_FEATURES,
-)
+_COLUMNS = """
+    concentration_cog concentration_core concentration_one_pixel concentration_two_pixel leakage1 leakage2 size width
+    length skewness_long skewness_trans kurtosis_long kurtosis_trans num_islands num_pixel_in_shower
+    photoncharge_shower_mean photoncharge_shower_variance photoncharge_shower_max
+"""
+FEATURES = (*_COLUMNS.split(), *DERIVED_FEATURES)
 QUALITY_CUTS = (
-    "num_pixel_in_shower >= 10",
-    "num_islands < 8",
-    "length < 70",
-    "width < 35",
-    "leakage1 < 0.6",
-    "leakage2 < 0.85",
+    *("num_pixel_in_shower >= 10", "num_islands < 8", "length < 70", "width < 35"),
+    *("leakage1 < 0.6", "leakage2 < 0.85"),
 )
 MOST_FEATURES = 10_000
 MOST_CUTS = 1000
@@ -386,37 +457,22 @@ class AnalysisConfig(Settings):
       Value error, feature 'theta_deg' encodes where an event came from ...
     """
 
-    features: tuple[str, ...] = Field(
-        default=FEATURES,
-        min_length=1,
-        max_length=MOST_FEATURES,
-        description="Columns and derived features that a model is trained on.",
-    )
-    derived_features: dict[str, str] = Field(
-        default_factory=lambda: dict(DERIVED_FEATURES), description="Further features: names and their expressions."
-    )
-    quality_cuts: tuple[str, ...] = Field(
-        default=QUALITY_CUTS, max_length=MOST_CUTS, description="Conditions that an event has to meet, as expressions."
-    )
-    groups: str = Field(
-        default="night",
-        min_length=1,
-        description="Column of the groups, which are not split between training and hold-out.",
-    )
-    regions: RegionConfig = Field(default_factory=RegionConfig, description="The On region and the Off regions.")
-    allow_origin_features: bool = Field(
-        default=False, strict=True, description="Allow features that encode where an event came from."
-    )
-
-    references: tuple[str, ...] = Field(
-        default=(),
-        description="Features that are scores of another analysis, such as gammaness; a model learns how far to trust "
-        "them.",
-    )
-
-    bins: BinConfig | None = Field(
-        default=None, description="Bins with thresholds and calibrations of their own, such as those of energy."
-    )
+    features: tuple[str, ...] = Field(default=FEATURES, min_length=1, max_length=MOST_FEATURES)
+    """Columns and derived features that a model is trained on."""
+    derived_features: dict[str, str] = DERIVED_FEATURES
+    """Further features: names and their expressions."""
+    quality_cuts: tuple[str, ...] = Field(default=QUALITY_CUTS, max_length=MOST_CUTS)
+    """Conditions that an event has to meet, as expressions."""
+    groups: str = Field(default="night", min_length=1)
+    """Column of the groups, which are not split between training and hold-out."""
+    regions: RegionConfig = RegionConfig()
+    """The On region and the Off regions."""
+    allow_origin_features: bool = Field(default=False, strict=True)
+    """Allow features that encode where an event came from."""
+    references: tuple[str, ...] = ()
+    """Features that are scores of another analysis, such as gammaness; a model learns how far to trust them."""
+    bins: BinConfig | None = None
+    """Bins with thresholds and calibrations of their own, such as those of energy."""
 
     @model_validator(mode="before")
     @classmethod
@@ -447,22 +503,14 @@ class AnalysisConfig(Settings):
         more = [name for name in given.get("references", ()) if name not in features]
         return {**given, "features": (*features, *more)} if more else given
 
-    @model_validator(mode="after")
-    def _features_besides_references(self) -> Self:
-        if set(self.features) <= set(self.references):
-            raise ValueError("all features are references; give features to learn from as well")
-        return self
-
     @field_validator("features", "references")
     @classmethod
     def _features_once(cls, features: tuple[str, ...]) -> tuple[str, ...]:
-        seen = set()
-        for name in features:
-            if not name:
-                raise ValueError("a feature has no name")
-            if name in seen:
+        if "" in features:
+            raise ValueError("a feature has no name")
+        for name, number in Counter(features).items():
+            if number > 1:
                 raise ValueError(f"feature {name!r} is named twice")
-            seen.add(name)
         return features
 
     @field_validator("quality_cuts")
@@ -482,9 +530,13 @@ class AnalysisConfig(Settings):
         return derived
 
     @model_validator(mode="after")
-    def _no_origin(self) -> Self:
+    def _check_features(self) -> Self:
+        if set(self.features) <= set(self.references):
+            raise ValueError("all features are references; give features to learn from as well")
         if not self.allow_origin_features:
-            _columns.check_no_origin(self.features, self.derived_features, self.references)
+            known = self.regions.intervals
+            same_sky = None if known is None else known.column
+            _columns.check_no_origin(self.features, self.derived_features, self.references, same_sky)
         return self
 
     def columns_needed(self) -> tuple[str, ...]:
@@ -494,13 +546,8 @@ class AnalysisConfig(Settings):
     def names_needed(self) -> tuple[str, ...]:
         """Return the columns and derived features that features and cuts are computed from, themselves included."""
         inputs = _columns.inputs_of_derived(self.derived_features)
-        names: dict[str, None] = {}
-        for feature in self.features:
-            names |= dict.fromkeys((feature, *inputs.get(feature, ())))
-        for cut in self.quality_cuts:
-            for name in _columns.names_in(cut):
-                names |= dict.fromkeys((name, *inputs.get(name, ())))
-        return tuple(names)
+        used = (*self.features, *(name for cut in self.quality_cuts for name in _columns.names_in(cut)))
+        return tuple(dict.fromkeys(one for name in used for one in (name, *inputs.get(name, ()))))
 
     def inputs_of(self, feature: str) -> tuple[str, ...]:
         """Return all names that a derived feature is computed from; none for a column of a file."""
@@ -589,8 +636,7 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
 def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
     """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
     content = parse_yaml(text, source)
-    if content is None:
-        content = {}
+    content = {} if content is None else content
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise EventFileError(f"{source}: must hold names and values, such as {example}")
     return content
@@ -600,7 +646,7 @@ def _settings_at(place: Sequence[Any]) -> type[Settings]:
     """Return the settings that an unknown key stands in."""
     if place[0] != "regions":
         return AnalysisConfig
-    inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair}
+    inner: dict[Any, type[Settings]] = {"exclusion": Exclusion, "pairs": Pair, "intervals": IntervalConfig}
     return next((inner[key] for key in place[:-1] if key in inner), RegionConfig)
 
 
@@ -625,14 +671,11 @@ class ObservationEntry(Settings):
 
     events: _Paths = Field(min_length=1, description="Event files; of On events only if there are files of Off events.")
     off: _Paths | None = Field(default=None, description="Files of Off events.")
-    alpha: _Ratio | dict[Any, _Ratio] | None = Field(
-        default=None,
-        description="Exposure ratio On/Off, or that of each group, with `off`; by default from live times.",
-    )
+    alpha: _Ratio | dict[Any, _Ratio] | None = None
+    """Exposure ratio On/Off, or that of each group, with `off`; by default from live times."""
     join: _Paths | None = Field(default=None, description="Files to join event by event.")
-    regions: dict[str, Any] = Field(
-        default_factory=dict, description="What its regions have other than those of the configuration."
-    )
+    regions: dict[str, Any] = {}
+    """What its regions have other than those of the configuration."""
 
     def settings(self, config: AnalysisConfig) -> AnalysisConfig:
         """Return the settings of the observation: those of a configuration, with regions of its own."""

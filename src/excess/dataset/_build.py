@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_scalar_alpha
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
+from excess.config._columns import energy_column
 from excess.config._model import NO_GROUPS, AnalysisConfig, to_features
-from excess.dataset import _regions, _runs
+from excess.dataset import _intervals, _regions, _runs
 from excess.dataset._dataset import Census, OnOffDataset, find_halo, join_chunks, thin_field
 from excess.dataset._leakage import check_identifiers, check_independent, check_origin
 from excess.dataset._regions import Placement, Regions
@@ -74,7 +75,8 @@ class Pipeline:
         if GOOD_TIME in present:
             wanted.append(GOOD_TIME)
         if self.identify:
-            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS) if name in present]
+            shown = (*_runs.ZENITH_COLUMNS, _runs.ALTITUDE_COLUMN, energy_column(tuple(present)))
+            wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS, *shown) if name in present]
             if self._maps(present):
                 wanted += _regions.SKY_COLUMNS
         if self.with_runs:
@@ -93,7 +95,7 @@ class Pipeline:
             good = np.flatnonzero(table[GOOD_TIME].to_numpy(dtype=bool))
             table, number, draws = table.iloc[good], number[good], draws[good]
         intervals = None
-        if self.identify and self.region in (None, 0):
+        if self.config.regions.intervals is None and self.identify and self.region in (None, 0):
             intervals = recorded_intervals(table, seconds_of(table), self.groups, file)
         runs = tuple(_runs.list_runs(table, seconds_of(table))) if self.with_runs else ()
         run = _runs.run_labels(table) if self.with_runs else None
@@ -151,17 +153,33 @@ class Pipeline:
 
     def _maps(self, columns: Any) -> bool:
         """Return whether a map can be made: nearby events are kept, and source, events and pointing have positions."""
-        wanted = self.identify and self.nearby and self.region is None and self.config.regions.source_ra is not None
+        regions = self.config.regions
+        wanted = self.identify and self.nearby and self.region is None and regions.source_ra is not None
+        wanted = wanted and regions.intervals is None
         return wanted and all(name in columns for name in _regions.SKY_COLUMNS)
 
     def _identifiers(self, table: pd.DataFrame, number: NDArray[np.int64], file: str) -> pd.DataFrame:
         """Return the columns that identify events, with the file and the row of each where files are known."""
-        known = table[[name for name in IDENTIFIERS if name in table]]
+        names = [name for name in IDENTIFIERS if name in table]
+        if self.config.regions.intervals is not None:
+            names += [
+                name
+                for name in (_regions.find_column(self.config.regions.intervals, map(str, table)),)
+                if name not in names
+            ]
+        known = table[names]
         if not self.identify:
             return known
         located = all(name in table for name in LOCATION_COLUMNS)
         files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
-        return known.assign(**({"file": files} if located or file else {}), row=rows)
+        more: dict[str, Any] = {"file": files} if located or file else {}
+        energy = energy_column(tuple(map(str, table)))
+        if energy is not None and not energy.startswith("log"):
+            more["energy"] = table[energy]
+        zenith = next((table[name] for name in _runs.ZENITH_COLUMNS if name in table), None)
+        if zenith is None and _runs.ALTITUDE_COLUMN in table:
+            zenith = 90.0 - table[_runs.ALTITUDE_COLUMN]
+        return known.assign(**more, **({} if zenith is None else {"zenith": zenith}), row=rows)
 
     def _theta_in_field(self, table: pd.DataFrame) -> FloatArray:
         """Return the angles in deg to the source, or to its place in the field of view of an Off run."""
@@ -415,6 +433,8 @@ def _join_chunks(
         census = joined.census.without(joined.regions.region[~alpha.kept])
         joined = replace(joined.take(alpha.kept), census=census)
         census.check(source, pipeline.config, joined.alpha)
+    if pipeline.config.regions.intervals is not None:
+        joined = _intervals.complete(joined, files)
     regions, event_alpha = joined.regions, joined.event_alpha
     if event_alpha is not None:
         regions = replace(regions, alpha=float(event_alpha[regions.region > 0].mean()))
@@ -432,7 +452,7 @@ def _join_chunks(
         )
     table = joined.table.reset_index(drop=True)
     joined = replace(joined, regions=regions, table=table, event_alpha=event_alpha, exposure=intervals)
-    if joined.theta is None and regions.exposure is not None:
+    if joined.theta is None and regions.exposure is not None and pipeline.config.regions.intervals is None:
         joined = replace(joined, notes=(*joined.notes, _NO_CENTRES))
     return replace(joined, halo=find_halo(joined))
 

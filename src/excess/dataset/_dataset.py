@@ -16,12 +16,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.errors import EventFileError, prefix_errors
-from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError, prefix_errors
+from excess.config._model import NO_GROUPS, AnalysisConfig, BinConfig, load_observation_list, make_intervals
 from excess.dataset import _regions
 from excess.dataset._leakage import check_rows
 from excess.dataset._regions import Regions
-from excess.detection._diagnostics import FeatureBinning, SkyMap, map_sky
+from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
 from excess.io._coordinates import seconds_of
@@ -86,12 +86,10 @@ class Census:
             raise EventFileError(f"{where}there are no events")
         if self.n_without_off:
             self._say_without_off(where)
-        if self.n_inside == 0:
-            raise EventFileError(
-                f"{where}none of {self.n_read:,} events lies in a region (theta^2 < "
-                f"{config.regions.theta_squared_cut:g} deg^2); check the units of the angles, or the position of the "
-                "source"
-            )
+        if self.n_inside == 0 and config.regions.intervals is None:
+            cut = f"theta^2 < {config.regions.theta_squared_cut:g} deg^2"
+            none = f"none of {self.n_read:,} events lies in a region ({cut})"
+            raise EventFileError(f"{where}{none}; check the units of the angles, or the position of the source")
         if n_used == 0:
             needed = "features are not missing"
             if config.references:
@@ -102,11 +100,12 @@ class Census:
                 f"{', '.join(config.quality_cuts)}, and that {needed}{found}"
             )
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
+            if number == 0 and config.regions.intervals is not None:
+                problem = f"has no events: {where}{config.regions.intervals}; {self}. Choose other intervals"
+                raise MismatchError(name.lower(), problem)
             if number == 0:
-                raise EventFileError(
-                    f"{where}no {name} events are left of {self.n_read:,} events read "
-                    f"({self.n_outside:,} outside all regions, {self.n_cut:,} cut away)"
-                )
+                lost = f"{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+                raise EventFileError(f"{where}no {name} events are left of {self.n_read:,} events read ({lost})")
         if config.regions.overlap == "on_first":
             self._check_overlap(where, alpha)
 
@@ -135,11 +134,9 @@ class Census:
         if self.n_overlapping == 1:
             logger.warning("%sone of %d events lies in several regions, and is On", where, self.n_inside)
             return
-        why = (
-            f"giving them to On would look like a source, by {lost / error:.1f} sigma"
-            if fakes
-            else f"that is more than {100 * _MAX_OVERLAP:g} % of those that are used"
-        )
+        why = f"that is more than {100 * _MAX_OVERLAP:g} % of those that are used"
+        if fakes:
+            why = f"giving them to On would look like a source, by {lost / error:.1f} sigma"
         raise EventFileError(
             f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
             f"{why}; make theta_squared_cut smaller, or leave these events out by 'overlap: drop', both under "
@@ -237,8 +234,9 @@ class OnOffDataset:
         events: pd.DataFrame | Paths,
         config: AnalysisConfig | str | PathLike[str] | None = None,
         *,
+        on: str | None = None,
         off: Paths | None = None,
-        alpha: float | Mapping[Any, float] | None = None,
+        alpha: float | Mapping[Any, float] | str | None = None,
         join: Paths | None = None,
         groups: str | None = None,
         references: Sequence[str] = (),
@@ -261,6 +259,9 @@ class OnOffDataset:
         config : AnalysisConfig, path or None, default=None
             Features, cuts, regions and groups, or the YAML file that holds them; by default what the content of the
             files suggests, which is FACT's open Crab analysis where they have its columns. See `propose_config`.
+        on : str or None, default=None
+            A column and its On intervals, such as ``"mass 9.3:9.6"`` or ``"PULSE_PHASE 0.15:0.2,0.55:0.65"``; ``off``
+            has the Off intervals then, in the same way. Columns whose names end with phase have the period 1.
         off : path, sequence of paths or None, default=None
             Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold
             sky positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off
@@ -269,7 +270,9 @@ class OnOffDataset:
             Exposure ratio On/Off, with ``off``. A mapping has one for each group, such as a night. By default it is the
             ratio of live times, which files then need (columns ``livetime``, or ``ontime`` and ``deadc``), for all runs
             or for each match of runs (``regions.match`` and ``regions.pairs`` of the configuration). Without ``off``,
-            it follows from the regions.
+            it follows from the regions. With ``on``, it may be a number, ``"width"`` for the widths of the intervals,
+            ``"fit"`` for a smooth density that is fitted to the Off intervals (see `fit_sidebands`), or ``"livetime"``
+            for good time intervals; by default width for phases, livetime for times, and fit for others.
         join : path, sequence of paths or None, default=None
             Files to join event by event; see `read_events`. These are read at once, not in chunks.
         groups : str or None, default=None
@@ -309,21 +312,16 @@ class OnOffDataset:
         from excess.dataset._build import Pipeline, select_events
         from excess.dataset._settings import as_input, check_input, settle_config
 
+        if on is not None:
+            regions = {**(regions or {}), "intervals": make_intervals(on, off, alpha)}
+            off = alpha = None
+        elif isinstance(alpha, str):
+            raise ArgumentError("alpha", "must be a number, unless `on` gives intervals")
         events, off, join = as_input(events), as_input(off), as_input(join)
         files = check_input(events, off=off, alpha=alpha, join=join)
-        settings = settle_config(
-            events,
-            config,
-            off=off,
-            join=join,
-            source=source,
-            features=features,
-            exclude=exclude,
-            references=references,
-            bins=bins,
-            groups=groups,
-            regions=regions,
-        )
+        choice: dict[str, Any] = {"source": source, "features": features, "exclude": exclude, "regions": regions}
+        more: dict[str, Any] = {"references": references, "bins": bins, "groups": groups}
+        settings = settle_config(events, config, off=off, join=join, **more, **choice)
         pipeline = Pipeline(settings, settings.groups if groups is None else groups, nearby=nearby)
         return select_events(events, files, pipeline, alpha, chunk_rows)
 
@@ -350,18 +348,11 @@ class OnOffDataset:
         entries = load_observation_list(path)
         settings = settle_configs(entries, config, features=features, exclude=exclude, references=references)
         found = {}
+        shared: dict[str, Any] = {"groups": groups, "nearby": nearby, "chunk_rows": chunk_rows}
         for name, entry in entries.items():
+            own: dict[str, Any] = {"off": entry.off, "alpha": entry.alpha, "join": entry.join}
             with prefix_errors(name):
-                found[name] = OnOffDataset.from_files(
-                    entry.events,
-                    settings[name],
-                    off=entry.off,
-                    alpha=entry.alpha,
-                    join=entry.join,
-                    groups=groups,
-                    nearby=nearby,
-                    chunk_rows=chunk_rows,
-                )
+                found[name] = OnOffDataset.from_files(entry.events, settings[name], **own, **shared)
         stacked = OnOffDataset.stack(found)
         return replace(stacked, files={"list of observations": (Path(path),), **stacked.files})
 
@@ -390,7 +381,7 @@ class OnOffDataset:
 
         Examples
         --------
-        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list
+        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list, make_intervals
         >>> from excess.dataset import OnOffDataset, simulate_observation
         >>> crab = OnOffDataset.from_files(simulate_observation(60_000, 200, random_state=0))
         >>> few_regions = AnalysisConfig(regions={"n_regions": 3})
@@ -400,7 +391,9 @@ class OnOffDataset:
         (True, [0.2, 0.5])
         """
         _check_stack(observations)
-        parts = _with_same_groups(observations)
+        parts = list(observations.values())
+        if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
+            parts = [_with_texts(part) for part in parts]
         alphas = np.concatenate([np.broadcast_to(part.exposure_ratio, len(part.X)) for part in parts])
         region = np.concatenate([part.regions.region for part in parts])
         same_regions = len({part.regions.n_regions for part in parts}) == 1
@@ -416,12 +409,11 @@ class OnOffDataset:
             regions = Regions(region, 2, 1.0)
         one_alpha = bool((alphas == alphas[0]).all())
         alpha = parts[0].alpha if one_alpha else float(alphas[region > 0].mean())
+        files = {f"{kind} of {name}": own.files[kind] for name, own in observations.items() for kind in own.files}
         stacked = concatenate(
             parts,
             group_column=" or ".join(dict.fromkeys(part.group_column for part in parts)),
-            files={
-                f"{kind} of {name}": paths for name, part in observations.items() for kind, paths in part.files.items()
-            },
+            files=files,
             event_alpha=None if one_alpha else alphas,
             notes=tuple(f"{name}: {note}" for name, part in observations.items() for note in part.notes),
             observations=np.repeat(list(observations), [len(part.X) for part in parts]).astype(object),
@@ -431,11 +423,8 @@ class OnOffDataset:
         )
         regions = replace(regions, region=region, alpha=alpha, n_without_off=stacked.census.n_without_off)
         stacked = replace(stacked, regions=replace(regions, n_overlapping=stacked.census.n_overlapping))
-        check_rows(
-            stacked.X,
-            np.repeat(np.arange(len(parts)), [len(part.X) for part in parts]),
-            [f"observation {name!r}" for name in observations],
-        )
+        number = np.repeat(np.arange(len(parts)), [len(part.X) for part in parts])
+        check_rows(stacked.X, number, [f"observation {name!r}" for name in observations])
         return stacked
 
     def take(self, rows: NDArray[Any]) -> OnOffDataset:
@@ -467,7 +456,8 @@ class OnOffDataset:
         """Angles to the centre of each event's own region, for the likelihood; None where these are not known."""
         if self.own_theta is None or np.isnan(self.own_theta).any():
             return None
-        energy = next((name for name in self.names if _is_energy(name)), None)
+        energies = (name for name in self.names if name.lower() in _ENERGIES or name.lower().endswith("_energy"))
+        energy = next(energies, None)
         covariate = None
         if energy is not None:
             values = self.X[:, self.names.index(energy)]
@@ -556,7 +546,7 @@ class OnOffDataset:
         drawn = sky[:, 4] < share
         selected = np.concatenate([detection.selected[core], nearby_selected])
         settings = self.config.regions
-        return map_sky(
+        found = map_sky(
             sky[drawn, :2],
             sky[drawn, 2:4],
             selected[drawn],
@@ -566,6 +556,9 @@ class OnOffDataset:
             exclusions=_regions.exclusion_offsets(settings),
             share=share,
         )
+        if found is None or settings.source_ra is None or settings.source_dec is None:
+            return found
+        return replace(found, center=(settings.source_ra, settings.source_dec))
 
     @property
     def bins(self) -> NDArray[np.int64] | None:
@@ -605,17 +598,16 @@ class OnOffDataset:
 
     @property
     def time(self) -> FloatArray | None:
-        """Time of each event in seconds; None if the files hold no times."""
+        """Time of each event in seconds; None if the files hold no times, or On and Off are intervals of time."""
+        if self.config.regions.intervals is not None and self.config.regions.intervals.is_time:
+            return None
         return seconds_of(self.table)
 
     def summary(self) -> dict[str, Any]:
         """Return how many events were read, cut away and kept, to be put into a file."""
         counts = self.counts
         return {
-            "n_read": self.census.n_read,
-            "n_outside": self.census.n_outside,
-            "n_cut": self.census.n_cut,
-            "n_bad_time": self.census.n_bad_time,
+            **{name: getattr(self.census, name) for name in ("n_read", "n_outside", "n_cut", "n_bad_time")},
             "n_missing": dict(self.census.missing),
             "n_overlapping": self.census.n_overlapping,
             "n_on": counts.n_on,
@@ -640,17 +632,11 @@ class OnOffDataset:
         table = self.table.copy()
         if self.theta is not None:
             table[_regions.theta_columns(self.theta.shape[1])] = self.theta
-        table["region"] = self.regions.region
-        if self.own_theta is not None:
-            table["own_theta_deg"] = self.own_theta
-        if self.core is not None:
-            table["core"] = self.core
-        if self.groups is not None:
-            table["group"] = self.groups
-        if self.observations is not None:
-            table["observation"] = self.observations
-        if self.bins is not None:
-            table["bin"] = self.bins
+        columns = {"region": self.regions.region, "own_theta_deg": self.own_theta, "core": self.core}
+        columns |= {"group": self.groups, "observation": self.observations, "bin": self.bins}
+        for name, values in columns.items():
+            if values is not None:
+                table[name] = values
         return table
 
     def __str__(self) -> str:
@@ -692,10 +678,9 @@ def _join_theta(parts: Sequence[OnOffDataset]) -> FloatArray | None:
     known = [part.theta for part in parts if part.theta is not None]
     if len(known) < len(parts):
         return None
-    widest = max(array.shape[1] for array in known)
-    return np.concatenate(
-        [np.pad(array, ((0, 0), (0, widest - array.shape[1])), constant_values=np.nan) for array in known]
-    )
+    missing = [max(own.shape[1] for own in known) - array.shape[1] for array in known]
+    padded = (np.pad(own, ((0, 0), (0, n)), constant_values=np.nan) for own, n in zip(known, missing, strict=True))
+    return np.concatenate(list(padded))
 
 
 def join_chunks(chunks: Sequence[OnOffDataset]) -> OnOffDataset:
@@ -712,10 +697,6 @@ def join_chunks(chunks: Sequence[OnOffDataset]) -> OnOffDataset:
 
 _ENERGIES = ("energy", "reco_energy", "log_energy", "log_reco_energy", "log_size", "size", "log_intensity")
 """Features with which the point spread function may become narrower, the best first."""
-
-
-def _is_energy(name: str) -> bool:
-    return name.lower() in _ENERGIES or name.lower().endswith("_energy")
 
 
 def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
@@ -789,10 +770,8 @@ def _check_stack(observations: Mapping[str, OnOffDataset]) -> None:
             raise ValueError(f"observation {name!r} is a stack itself; stack all observations at once")
         for path in (path.resolve() for paths in part.files.values() for path in paths):
             if seen.setdefault(path, name) != name:
-                raise EventFileError(
-                    f"{path}: belongs to {seen[path]!r} and to {name!r}, so that its events would count twice; give "
-                    "every file once"
-                )
+                both = f"belongs to {seen[path]!r} and to {name!r}, so that its events would count twice"
+                raise EventFileError(f"{path}: {both}; give every file once")
     for name in others:
         ours, theirs = observations[first].config, observations[name].config
         for what in _SHARED:
@@ -808,23 +787,14 @@ def _check_stack(observations: Mapping[str, OnOffDataset]) -> None:
 def _difference(ours: Any, theirs: Any) -> str:
     """Return what is in one of two collections only, or that their order differs."""
     both = [list(one.items()) if isinstance(one, Mapping) else list(one) for one in (ours, theirs)]
-    only = {
-        which: [one for one in own if one not in other]
-        for which, own, other in (("first", *both), ("second", *both[::-1]))
-    }
-    texts = [f"only the {which} has {', '.join(map(str, own))}" for which, own in only.items() if own]
+    sides = (("first", *both), ("second", *both[::-1]))
+    only = {which: [str(one) for one in own if one not in other] for which, own, other in sides}
+    texts = [f"only the {which} has {', '.join(own)}" for which, own in only.items() if own]
     return ", ".join(texts) or "their order differs"
 
 
-def _with_same_groups(observations: Mapping[str, OnOffDataset]) -> list[OnOffDataset]:
-    """Return observations whose groups are all texts if some are texts and others are numbers."""
-    parts = list(observations.values())
-    if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) < 2:
-        return parts
-    return [_with_texts(part) for part in parts]
-
-
 def _with_texts(part: OnOffDataset) -> OnOffDataset:
+    """Return an observation whose groups are texts, because those of others are."""
     groups = None if part.groups is None else part.groups.astype(str).astype(object)
     return replace(part, groups=groups, nearby=None if part.nearby is None else _with_texts(part.nearby))
 

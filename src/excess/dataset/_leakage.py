@@ -14,6 +14,7 @@ from scipy.special import chdtrc, pdtr
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError
+from excess._utils.rng import hash_rows
 
 _MAX_EVENTS = 100_000
 """Events that are looked at; more would only find smaller differences, which are no matter of positions."""
@@ -194,7 +195,7 @@ def check_identifiers(table: pd.DataFrame, source: str) -> None:
 
 def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where: str = "") -> None:
     """Raise EventFileError where more rows of features are equal than chance allows."""
-    key = _hash_rows(X)
+    key = hash_rows(X)
     _, first, number, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
     n_equal = len(X) - len(first)
     if n_equal <= max(_MAX_EQUAL, _MAX_EQUAL_SHARE * len(X)):
@@ -211,20 +212,6 @@ def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where:
         f"{where}{n_equal:,} of {len(X):,} events have the same value in every feature as another event ({place}), "
         "which independent events do not have; give every event once, whatever its date or number"
     )
-
-
-def _hash_rows(X: FloatArray) -> NDArray[np.uint64]:
-    """Return a number for each row that is the same for equal rows, and for others by a chance of 2^-64."""
-    key = np.zeros(len(X), dtype=np.uint64)
-    for column in range(X.shape[1]):
-        values = X[:, column] + 0.0  # turns -0 into 0
-        key ^= np.ascontiguousarray(values).view(np.uint64)
-        # the finaliser of splitmix64
-        key += np.uint64(0x9E3779B97F4A7C15)
-        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        key ^= key >> np.uint64(31)
-    return key
 
 
 def _has_two_fine_features(rows: FloatArray) -> bool:

@@ -18,10 +18,11 @@ from scipy.special import chdtrc
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.errors import ArgumentError, EventFileError, MismatchError
+from excess._utils.errors import ArgumentError, EventFileError, MismatchError, missing_column
 from excess._utils.rng import row_hashes
-from excess.config._model import Exclusion, RegionConfig, describe_error
-from excess.detection._diagnostics import cluster_pointings
+from excess.config import _columns
+from excess.config._model import Exclusion, IntervalConfig, RegionConfig, describe_error
+from excess.detection._histograms import cluster_pointings
 from excess.io._fits import GOOD_TIME, RadMax, read_rad_max
 from excess.io._reading import recognise
 from excess.stats._significance import OnOffCounts
@@ -507,6 +508,8 @@ METHODS = {
 def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, list[str]]:
     """Return the name of the method for a table, and the columns that it needs."""
     present = list(columns)
+    if config.intervals is not None:
+        return "intervals", [find_column(config.intervals, present)]
     name = config.method
     if name == "auto":
         by_columns = not config.exclusion and config.min_distance is None and not config.rad_max
@@ -700,6 +703,8 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
 
 def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
     """Return where the events of a table are relative to all regions, and the region of each; see `find_regions`."""
+    if config.intervals is not None:
+        return place_in_intervals(table, config)
     placed = place_by_method(table, config)
     if placed.theta is not None:
         scaled = placed.theta if placed.scale is None else placed.theta * placed.scale[:, np.newaxis]
@@ -718,6 +723,53 @@ def _expose(found: Regions, exposure: FloatArray) -> Regions:
         found, region=np.where(without, -1, found.region), exposure=exposure, n_without_off=int(without.sum())
     )
     return replace(found, alpha=mean_alpha(found))
+
+
+def find_column(intervals: IntervalConfig, present: Iterable[str]) -> str:
+    """Return the column of intervals among others, in whatever case it is written."""
+    known = list(present)
+    found = [name for name in known if name.lower() == intervals.column.lower()]
+    if intervals.column in known or len(found) == 1:
+        return intervals.column if intervals.column in known else found[0]
+    raise MismatchError("on", f"is not possible: the table {missing_column(intervals.column, known)}")
+
+
+def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
+    """Return the interval of each event of a table, Off intervals numbered from 1, with widths as exposure."""
+    intervals = config.intervals
+    assert intervals is not None
+    name = find_column(intervals, table.columns)
+    try:
+        values = np.asarray(_columns.as_numbers(name, table[name]), dtype=np.float64)
+    except ValueError as error:
+        raise MismatchError("on", f"needs a column of numbers: {error}") from error
+    if not (known := np.isfinite(values)).all():
+        raise MismatchError(
+            "on",
+            f"needs a value for every event: {name!r} is missing in {np.count_nonzero(~known):,} of {len(known):,}",
+        )
+    period = intervals.wraps_at
+    if period is not None:
+        if intervals.period is None and len(values) and np.ptp(values) > period:
+            raise MismatchError(
+                "on",
+                f"needs the period of {name!r}, whose values span {np.ptp(values):g}: give period under "
+                "regions.intervals of the configuration",
+            )
+        values = values % period
+    region = np.full(len(values), -1, dtype=np.int64)
+    number = {("on", *ends): 0 for ends in intervals.on}
+    number |= {("off", *ends): k for k, ends in enumerate(intervals.off, start=1)}
+    for low, high, *which in intervals.pieces():
+        region[(values >= low) & (values < high)] = number[tuple(which)]  # type: ignore[index]
+    widths = [sum(high - low for low, high in own) for own in (intervals.on, *((one,) for one in intervals.off))]
+    return Placement(None), expose_intervals(Regions(region, len(widths), 1.0), np.array(widths[1:]) / widths[0])
+
+
+def expose_intervals(regions: Regions, shares: FloatArray) -> Regions:
+    """Return regions in which Off intervals have exposures in units of that of On."""
+    exposure = None if (shares == 1).all() else np.tile(shares, (len(regions.region), 1))
+    return replace(regions, exposure=exposure, alpha=float(1 / shares.sum()))
 
 
 def off_exposure(exposure: FloatArray) -> FloatArray:

@@ -21,20 +21,14 @@ from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import SKY_COLUMNS, offset_of_source
 from excess.io._reading import describe, iter_events
 
-RUN_LABELS = ("obs_id", "night", "run_id")
-"""Columns that tell runs apart."""
-TIME_OF_RUN_COLUMNS = ("livetime", "ontime")
-"""Live time and observation time of an event's run in seconds; the first column that is known is used."""
-LIVE_SHARE_COLUMN = "deadc"
-"""Share of the observation time that is live."""
-ZENITH_COLUMNS = ("zenith", "zd_tracking", "pointing_position_zd", "pointing_zd")
-"""Columns of the zenith distance of the pointing in deg."""
+RUN_LABELS = ("obs_id", "night", "run_id")  # columns that tell runs apart
+TIME_OF_RUN_COLUMNS = ("livetime", "ontime")  # of an event's run in seconds; the first column that is known is used
+LIVE_SHARE_COLUMN = "deadc"  # share of the observation time that is live
+ZENITH_COLUMNS = ("zenith", "zd_tracking", "pointing_position_zd", "pointing_zd")  # of the pointing in deg
 ALTITUDE_COLUMN = "pointing_alt"
 _NUMBERS = (*TIME_OF_RUN_COLUMNS, LIVE_SHARE_COLUMN, *ZENITH_COLUMNS, ALTITUDE_COLUMN)
-RUN_COLUMNS = (*RUN_LABELS, *_NUMBERS)
-"""Columns that say something about runs; none of them has to be there."""
-_SAME_TIME = 1e-6
-"""Relative difference up to which live times are the same."""
+RUN_COLUMNS = (*RUN_LABELS, *_NUMBERS)  # what is known about runs; none of them has to be there
+_SAME_TIME = 1e-6  # relative difference up to which live times are the same
 
 
 @dataclass(frozen=True)
@@ -52,11 +46,9 @@ class TelescopeRun:
         """Return the run with the events of another chunk of it."""
         n = self.n_events + other.n_events
         if abs(self.live_time - other.live_time) > _SAME_TIME * abs(self.live_time):
-            raise EventFileError(_several_live_times(self.name, [self.live_time, other.live_time]))
-        zenith, time = (
-            (self.n_events * one + other.n_events * another) / n
-            for one, another in ((self.zenith, other.zenith), (self.time, other.time))
-        )
+            raise _several_live_times(self.name, self.live_time, other.live_time)
+        both = (self.zenith, other.zenith), (self.time, other.time)
+        zenith, time = ((self.n_events * one + other.n_events * another) / n for one, another in both)
         return TelescopeRun(self.name, n, self.live_time, zenith, time, self.dead_time_known and other.dead_time_known)
 
 
@@ -102,25 +94,22 @@ def _live_time(name: Any, own: pd.DataFrame) -> tuple[float, bool]:
         return float("nan"), True
     low, high = float(values.min()), float(values.max())
     if high - low > _SAME_TIME * abs(high):
-        raise EventFileError(_several_live_times(name, [low, high]))
+        raise _several_live_times(name, low, high)
     if not low > 0:
         raise EventFileError(f"run {name} has a live time of {low:g} s, which must be positive")
     return low, known
 
 
-def _several_live_times(name: Any, values: list[float]) -> str:
-    return (
-        f"run {name} has different live times, {values[0]:g} and {values[1]:g} s; give alpha, or a column obs_id "
-        "that tells runs apart"
-    )
+def _several_live_times(name: Any, low: float, high: float) -> EventFileError:
+    remedy = "give alpha, or a column obs_id that tells runs apart"
+    return EventFileError(f"run {name} has different live times, {low:g} and {high:g} s; {remedy}")
 
 
 def _zenith(own: pd.DataFrame) -> float:
     """Return the mean zenith distance in deg; NaN if it is not known."""
-    for name in ZENITH_COLUMNS:
-        if name in own:
-            return float(own[name].mean())
-    return 90.0 - float(own[ALTITUDE_COLUMN].mean()) if ALTITUDE_COLUMN in own else float("nan")
+    name = next((name for name in (*ZENITH_COLUMNS, ALTITUDE_COLUMN) if name in own), None)
+    mean = float("nan") if name is None else float(own[name].mean())
+    return 90.0 - mean if name == ALTITUDE_COLUMN else mean
 
 
 _HOUR = 3600.0
@@ -160,7 +149,7 @@ def match_runs(
         return _by_pairs(on, off, config)
     if config.match == "none":
         return [Match(tuple(on.values()), tuple(off.values()))], []
-    return _by_nearest(list(on.values()), list(off.values()), *MATCHINGS[config.match], config.match_within)
+    return _by_nearest(list(on.values()), list(off.values()), config)
 
 
 MATCHINGS: dict[str, tuple[str, Callable[[TelescopeRun], float]]] = {
@@ -171,28 +160,20 @@ MATCHINGS: dict[str, tuple[str, Callable[[TelescopeRun], float]]] = {
 
 
 def _by_nearest(
-    on: list[TelescopeRun],
-    off: list[TelescopeRun],
-    what: str,
-    value_of: Callable[[TelescopeRun], float],
-    within: float | None,
+    on: list[TelescopeRun], off: list[TelescopeRun], config: RegionConfig
 ) -> tuple[list[Match], list[TelescopeRun]]:
     """Match every run with the nearest one of the other side."""
-    runs = [*on, *off]
+    runs, (what, value_of), within = [*on, *off], MATCHINGS[config.match], config.match_within
     values = np.array([value_of(run) for run in runs])
     unknown = [str(run.name) for run, value in zip(runs, values, strict=True) if not np.isfinite(value)]
     if unknown:
-        raise EventFileError(
-            f"runs cannot be matched by {what}, which is not known for {_few(unknown)}; choose another match, or list "
-            "the pairs"
-        )
+        problem = f"runs cannot be matched by {what}, which is not known for {_few(unknown)}"
+        raise EventFileError(f"{problem}; choose another match, or list the pairs")
     distance = np.abs(np.subtract.outer(values[: len(on)], values[len(on) :]))
     if within is not None:
         distance[distance > within] = np.inf
-    links = [
-        *enumerate(distance.argmin(axis=1)),
-        *((row, column) for column, row in enumerate(distance.argmin(axis=0))),
-    ]
+    columns = ((row, column) for column, row in enumerate(distance.argmin(axis=0)))
+    links = [*enumerate(distance.argmin(axis=1)), *columns]
     block = _connect(len(runs), [(one, len(on) + other) for one, other in links if np.isfinite(distance[one, other])])
     matches, unmatched = [], []
     for number in dict.fromkeys(block.tolist()):
@@ -217,10 +198,9 @@ def _by_pairs(
         for side, listed in (("on", pair.on), ("off", pair.off)):
             for name in listed:
                 if (side, str(name)) not in names:
-                    raise EventFileError(
-                        f"regions.pairs lists the run {name} among the {side.capitalize()} runs, and these are "
-                        f"{_few([str(one) for one in (on if side == 'on' else off)])}"
-                    )
+                    listed_as = f"regions.pairs lists the run {name} among the {side.capitalize()} runs"
+                    known = _few([one for own, one in names if own == side])
+                    raise EventFileError(f"{listed_as}, and these are {known}")
                 if (side, str(name)) in used:
                     raise EventFileError(f"regions.pairs lists the run {name} twice; give every run once")
                 used.add((side, str(name)))
@@ -272,12 +252,8 @@ def find_offset(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -
             'needed for the cut on theta^2: give source, such as Crab or "83.6333 22.0133" (--source)'
         )
     pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
-    found = [
-        offset_of_source(
-            *(one[name].to_numpy(float) for name in SKY_COLUMNS[2:]), source_ra=source_ra, source_dec=source_dec
-        )
-        for one in pointing
-    ]
+    angles = ((one[name].to_numpy(float) for name in SKY_COLUMNS[2:]) for one in pointing)
+    found = [offset_of_source(*one, source_ra=source_ra, source_dec=source_dec) for one in angles]
     offset, direction = (np.concatenate(values) for values in zip(*found, strict=True))
     if len(offset) == 0:
         return None
@@ -337,12 +313,8 @@ def match_events(on: Sequence[OnOffDataset], off: Sequence[OnOffDataset], config
         names = ", ".join(str(run.name) for run in unmatched[:5])
         more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
         logger.warning("runs without a partner are left out: %s%s", names, more)
-    known = {
-        (region, run.name): match
-        for match in matches
-        for region, runs in enumerate((match.on, match.off))
-        for run in runs
-    }
+    sides_of = [(match, enumerate((match.on, match.off))) for match in matches]
+    known = {(number, run.name): match for match, both in sides_of for number, runs in both for run in runs}
     region = np.concatenate([chunk.regions.region for chunk in chunks])
     labels = np.concatenate([np.asarray(chunk.run, dtype=object) for chunk in chunks])
     # runs of either side by number, so that each is looked up once

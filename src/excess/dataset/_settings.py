@@ -136,9 +136,8 @@ def _common_columns(first: tuple[str, ...], others: Sequence[Path]) -> tuple[tup
 
 def _spread(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return files that are spread evenly over all, the first and the last among them."""
-    if len(paths) <= _MAX_FILES:
-        return paths
-    return tuple(paths[number] for number in np.linspace(0, len(paths) - 1, _MAX_FILES).round().astype(int))
+    numbers = np.linspace(0, len(paths) - 1, min(len(paths), _MAX_FILES)).round().astype(int)
+    return tuple(paths[number] for number in numbers)
 
 
 @dataclass(frozen=True)
@@ -177,25 +176,19 @@ class Preset:
 
     def prefers(self, column: str) -> bool:
         """Return whether a column is among the usual features."""
-        return _matches(column, self.features) and not _matches(column, self.left_out)
-
-
-def _matches(column: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(column, pattern) for pattern in patterns)
+        usual, unusual = (any(fnmatchcase(column, one) for one in own) for own in (self.features, self.left_out))
+        return usual and not unusual
 
 
 def _read_presets() -> dict[str, Preset]:
     text = files("excess.config").joinpath("data/presets.yaml").read_text(encoding="utf-8")
-    default = AnalysisConfig()
-    of_default = {name: getattr(default, name) for name in ("features", "derived_features", "quality_cuts")}
+    of_default = AnalysisConfig().model_dump(include={"features", "derived_features", "quality_cuts"})
     found = {}
     for name, given in yaml.safe_load(text).items():
-        settings: dict[str, Any] = {
+        own: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in (given or {}).items()
         }
-        if "default_columns" in settings:
-            settings |= of_default
-        found[name] = Preset(name, **settings)
+        found[name] = Preset(name, **own, **(of_default if "default_columns" in own else {}))
     return found
 
 
@@ -210,6 +203,9 @@ def find_preset(found: Inspection) -> Preset:
 _MAX_OBJECT_DISTANCE = 0.5  # largest distance in deg between a known source and the position that a header gives for it
 
 
+Source = str | tuple[float, float] | None
+
+
 class RegionChoice(NamedTuple):
     """Regions, how On and Off are told apart in words, and why they cannot be, if it is so."""
 
@@ -219,12 +215,7 @@ class RegionChoice(NamedTuple):
 
 
 def choose_regions(
-    found: Inspection,
-    preset: Preset,
-    source: str | tuple[float, float] | None = None,
-    *,
-    separate: bool = False,
-    given: Mapping[str, Any] | None = None,
+    found: Inspection, preset: Preset, source: Source, *, separate: bool, given: Mapping[str, Any] | None
 ) -> RegionChoice:
     """Choose On and Off regions."""
     known = {} if given is None else dict(given)
@@ -245,6 +236,14 @@ def choose_regions(
             _regions.choose_method(found.columns, wanted.model_copy(update={"method": method, "n_regions": number}))
         except ValueError as error:  # columns are missing
             return RegionChoice(wanted, "cannot be told apart", f"{found.name}: {error}")
+    if wanted.intervals is not None:
+        if separate:
+            raise ArgumentError("off", "must be intervals of the same column, not files")
+        _regions.choose_method(found.columns, wanted)
+        position = find_source(source)[1:] if isinstance(source, str) else source
+        if position is not None:
+            wanted = wanted.model_copy(update=dict(zip(("source_ra", "source_dec"), position, strict=True)))
+        return RegionChoice(wanted, str(wanted.intervals))
     chosen, on_off, obstacle = _choose(found, replace(preset, **own), source, separate)
     located = chosen.source_ra is not None and all(name in found.columns for name in _regions.SKY_COLUMNS)
     if separate and wanted.exclusion and obstacle is None and not located:
@@ -266,9 +265,7 @@ def _takes_rad_max(found: Inspection, given: Mapping[str, Any], separate: bool) 
     return radii is not None and radii.radius.size > 1
 
 
-def _choose(
-    found: Inspection, preset: Preset, source: str | tuple[float, float] | None, separate: bool
-) -> RegionChoice:
+def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -> RegionChoice:
     """Choose regions as is usual for files."""
     cut: dict[str, Any] = {"theta_squared_cut": preset.theta_squared_cut}
     if preset.rad_max:
@@ -277,9 +274,8 @@ def _choose(
     within = f"theta^2 < {preset.theta_squared_cut:.4g}" + (" at most, by RAD_MAX" if preset.rad_max else "")
 
     def choose(on_off: str, obstacle: str | None = None, **settings: Any) -> RegionChoice:
-        return RegionChoice(
-            RegionConfig(**cut, **settings), on_off, None if obstacle is None else f"{found.name}: {obstacle}"
-        )
+        problem = None if obstacle is None else f"{found.name}: {obstacle}"
+        return RegionChoice(RegionConfig(**cut, **settings), on_off, problem)
 
     position, named = None, ""
     if source is not None:
@@ -310,7 +306,8 @@ def _choose(
     fixed: dict[str, Any] = {"method": preset.method, "n_regions": preset.n_regions}
     if preset.method == "same_declination":
         return choose(f"{_number_of(preset.n_regions)} of same declination around {around}", **fixed)
-    offsets = _offsets_of(found, position)
+    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
+    offsets, _ = _regions.offset_of_source(*pointing.T, source_ra=position.ra, source_dec=position.dec)
     if len(offsets) and offsets.min() > _regions.LARGEST_OFFSET:
         return choose(
             f"around {position}",
@@ -361,7 +358,10 @@ def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
         return None, f" (the files name several objects: {', '.join(names[:_MAX_NAMED])})"
     position = next(iter(known), None)
     given = _position_of_object(sample, names)
-    if given is not None and (position is None or _distance(position, given) > _MAX_OBJECT_DISTANCE):
+    if given is not None and position is not None:
+        offset, _ = _regions.offset_of_source([position.ra], [position.dec], source_ra=given.ra, source_dec=given.dec)
+        given = given if offset[0] > _MAX_OBJECT_DISTANCE else None
+    if given is not None:
         return given, ", named in the files"
     if position is None:
         return None, f" (the files name {', '.join(names)}, which is not a known source)" if any(names) else ""
@@ -379,18 +379,6 @@ def _position_of_object(sample: pd.DataFrame, names: list[str]) -> SourcePositio
     return SourcePosition(names[0] if names else "", *given[0].tolist())
 
 
-def _distance(one: SourcePosition, other: SourcePosition) -> float:
-    """Return the distance of two positions in deg."""
-    offset, _ = _regions.offset_of_source([one.ra], [one.dec], source_ra=other.ra, source_dec=other.dec)
-    return float(offset[0])
-
-
-def _offsets_of(found: Inspection, source: SourcePosition) -> FloatArray:
-    """Return the distances of the source from the pointings in deg; none where these are not known."""
-    pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
-    return _regions.offset_of_source(pointing[:, 0], pointing[:, 1], source_ra=source.ra, source_dec=source.dec)[0]
-
-
 def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
     """Return how many regions fit around a pointing without an overlap, at most those of the preset; 0 for none."""
     if not len(offsets):
@@ -402,6 +390,7 @@ def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
     return min(2 if preset.n_regions == _model.AUTO else int(preset.n_regions), n_fitting) if n_fitting > 1 else 0
 
 
+SOURCE_ANGLE = "source_angle"  # feature for intervals: distance of events from the source in deg
 GROUP_COLUMNS = ("night", "obs_id", "run_id", "run_number", "run")  # columns that may be the groups, the best first
 _MAX_NAMED = 6
 _LINE = 40  # letters of a line in which the names of features may stand
@@ -444,11 +433,9 @@ class Proposal:
         """Return what is assumed, in three lines: the files, the features, and how On and Off are told apart."""
         features = () if self.config is None else self.config.features
         others = f"; {len(self.reasons)} other columns are none" if self.reasons else ""
-        found = (
-            f"Features: {_shortened(features)}{others}"
-            if features
-            else f"No features among {len(self.reasons)} columns"
-        )
+        found = f"No features among {len(self.reasons)} columns"
+        if features:
+            found = f"Features: {_shortened(features)}{others}"
         return f"{self.kind}\n{found}\nOn and Off: {self.on_off}; groups: {self.grouping}"
 
     def describe_rejected(self) -> str:
@@ -471,19 +458,10 @@ class Proposal:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON can hold."""
-        return {
-            "preset": self.preset,
-            "format": self.format,
-            "telescope": self.telescope,
-            "n_files": self.n_files,
-            "config": None if self.config is None else self.config.model_dump(mode="json"),
-            "not_features": dict(self.reasons),
-            "references": list(self.references),
-            "energy": self.energy,
-            "on_off": self.on_off,
-            "groups": self.grouping,
-            "obstacle": self.obstacle,
-        }
+        plain = {name: getattr(self, name) for name in ("preset", "format", "telescope", "n_files")}
+        plain["config"] = None if self.config is None else self.config.model_dump(mode="json")
+        plain |= {"not_features": dict(self.reasons), "references": list(self.references), "energy": self.energy}
+        return plain | {"on_off": self.on_off, "groups": self.grouping, "obstacle": self.obstacle}
 
     def to_yaml(self) -> str:
         """Return the configuration as YAML with comments, which `load_config` reads."""
@@ -491,30 +469,23 @@ class Proposal:
             raise ValueError(self.no_features())
         settings = yaml.safe_load(self.config.to_yaml())
         settings["regions"] = {key: value for key, value in settings["regions"].items() if value is not None}
-        lines = [
-            *_comment(
-                "Configuration of an analysis, as the content of the files suggests it. Change what you know better."
-            ),
-            *_comment(f"Files: {self.kind}"),
-        ]
+        about = "Configuration of an analysis, as the content of the files suggests it. Change what you know better."
+        lines = [*_comment(about), *_comment(f"Files: {self.kind}")]
         if self.energy is not None:
             lines += _comment(f"Reconstructed energy: {self.energy}; for thresholds by energy: --bins {self.energy}:4")
         if self.obstacle is not None:
             lines += _comment(f"No detection yet: {self.obstacle}")
         for key, value in settings.items():
-            lines += ["", *_comment(self._about(key))]
+            here = {
+                "groups": f" Here: {self.grouping}.",
+                "regions": f" Here: {self.on_off}. A source may be given as 'source: Crab'.",
+            }
+            about = (AnalysisConfig.model_fields[key].description or "") + here.get(key, "")
+            lines += ["", *_comment(about)]
             lines += yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True).rstrip("\n").split("\n")
             if key == "features":
                 lines += self._about_others()
         return "\n".join([*lines, ""])
-
-    def _about(self, key: str) -> str:
-        known = AnalysisConfig.model_fields[key].description or ""
-        more = {
-            "groups": f" Here: {self.grouping}.",
-            "regions": f" Here: {self.on_off}. A source may be given as 'source: Crab'.",
-        }
-        return known + more.get(key, "")
 
     def _about_others(self) -> list[str]:
         lines = _comment("Columns that are no features:") if self.reasons else []
@@ -532,7 +503,7 @@ def propose_config(
     *,
     join: Paths | None = None,
     off: Paths | None = None,
-    source: str | tuple[float, float] | None = None,
+    source: Source = None,
     features: Sequence[str] = (),
     exclude: Sequence[str] = (),
     groups: str | None = None,
@@ -574,19 +545,21 @@ def propose_config(
     """
     found = inspect_events(events, join, off)
     preset = find_preset(found)
-    chosen, reasons = _features(found, preset, features, exclude)
     chosen_regions, on_off, obstacle = choose_regions(found, preset, source, separate=off is not None, given=regions)
+    derived, intervals, own = _derived(preset, found), chosen_regions.intervals, None
+    if intervals is not None:
+        own = _regions.choose_method(found.columns, chosen_regions)[1][0]
+        groups = _model.NO_GROUPS if groups is None else groups
+        if chosen_regions.source_ra is not None and {"ra", "dec"} <= set(found.columns):
+            # On and Off share the sky, so that the distance to the source is a feature like any other
+            place = f"{chosen_regions.source_ra!r}, {chosen_regions.source_dec!r}"
+            derived = {**derived, SOURCE_ANGLE: f"separation(ra, dec, {place})"}
+    chosen, reasons = _features(found, preset, derived, features, exclude, own)
     column, grouping = _groups(found, groups)
     config, usual = None, False
     if chosen:
-        derived = _derived(preset, found)
-        config = _model.make_config(
-            features=tuple(chosen),
-            derived_features=derived,
-            quality_cuts=_cuts(preset, found, derived),
-            groups=column,
-            regions=chosen_regions,
-        )
+        settings = {"derived_features": derived, "quality_cuts": _cuts(preset, found, derived), "groups": column}
+        config = _model.make_config(features=tuple(chosen), **settings, regions=chosen_regions)
         usual = preset.fixed and obstacle is None and not regions and config == AnalysisConfig(regions=chosen_regions)
     return Proposal(
         config=config,
@@ -607,7 +580,12 @@ def propose_config(
 
 
 def _features(
-    found: Inspection, preset: Preset, wanted: Sequence[str], unwanted: Sequence[str]
+    found: Inspection,
+    preset: Preset,
+    known: Mapping[str, str],
+    wanted: Sequence[str],
+    unwanted: Sequence[str],
+    interval: str | None = None,
 ) -> tuple[list[str], dict[str, str]]:
     """Return the features, and why the other columns are none."""
     usual = [name for name in found.columns if preset.prefers(name)]
@@ -616,8 +594,9 @@ def _features(
     else:
         reasons = _columns.reasons_against(found.columns, found.sample, found.file_numbers, usual)
         reasons |= dict.fromkeys(found.only_in_some, "some of the files lack it")
+    reasons |= {} if interval is None else {interval: "On and Off are intervals of it"}
     allowed = [name for name in found.columns if name not in reasons]
-    derived = list(_derived(preset, found))
+    derived = list(known)
     if wanted:
         chosen = _columns.choose_features(wanted, [*found.columns, *derived], reasons)
         why = "it is not among the features that were asked for"
@@ -626,7 +605,8 @@ def _features(
         why = "it is not among the features of FACT's open Crab analysis"
     else:
         preferred = [name for name in allowed if name in usual]
-        chosen = [*preferred, *(name for name in derived if name not in preferred)] if preferred else allowed
+        chosen = preferred or allowed
+        chosen = [*chosen, *(name for name in derived if name not in chosen and (preferred or name == SOURCE_ANGLE))]
         why = f"it is not among the usual features of {preset.name} files"
     if unwanted:
         chosen = _columns.exclude_features(unwanted, chosen, found.columns)
@@ -646,19 +626,13 @@ def _derived(preset: Preset, found: Inspection) -> dict[str, str]:
 
 def _cuts(preset: Preset, found: Inspection, derived: Mapping[str, str]) -> tuple[str, ...]:
     """Return the quality cuts of a preset whose columns are there, and that leave some events."""
-    known = [
-        cut
-        for cut in preset.quality_cuts
-        if all(one in found.columns or one in derived for one in _columns.names_in(cut))
-    ]
+    needs = {cut: set(_columns.names_in(cut)) for cut in preset.quality_cuts}
+    known = [cut for cut in needs if needs[cut] <= {*found.columns, *derived}]
     if preset.fixed or len(found.sample) == 0:
         return tuple(known)
     # a cut may be in other units, or a type may have another number
-    return tuple(
-        cut
-        for cut in known
-        if not set(_columns.names_in(cut)) <= set(found.columns) or _columns.evaluate(cut, found.sample).any()
-    )
+    computed = {cut for cut in known if not needs[cut] <= set(found.columns)}
+    return tuple(cut for cut in known if cut in computed or _columns.evaluate(cut, found.sample).any())
 
 
 def _groups(found: Inspection, asked: str | None) -> tuple[str, str]:
@@ -685,9 +659,8 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _comment(text: str, prefix: str = "# ") -> list[str]:
     """Return a text as lines of comments; what is not printable, line breaks above all, is written out."""
-    plain = "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text
-    )
+    escaped = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
+    plain = "".join(escaped)
     whole_words: Any = {"break_long_words": False, "break_on_hyphens": False}
     return textwrap.wrap(plain, 110, initial_indent=prefix, subsequent_indent=f"{prefix}  ", **whole_words)
 
@@ -745,9 +718,8 @@ def settle_configs(
         with prefix_errors(name):
             regions[name] = propose_config(entry.events, off=entry.off, join=entry.join, source=source).regions
     shared = as_config(config_of(propose_for_list(entries, **choice)), references=references)
-    return {
-        name: entry.settings(shared.model_copy(update={"regions": regions[name]})) for name, entry in entries.items()
-    }
+    own = {name: shared.model_copy(update={"regions": regions[name]}) for name in entries}
+    return {name: entry.settings(own[name]) for name, entry in entries.items()}
 
 
 def propose_for_list(entries: Mapping[str, ObservationEntry], **choice: Any) -> Proposal:
@@ -776,7 +748,7 @@ def config_of(proposal: Proposal) -> AnalysisConfig:
 
 def as_config(
     config: Config,
-    source: str | tuple[float, float] | None = None,
+    source: Source = None,
     references: Sequence[str] = (),
     bins: BinConfig | str | None = None,
     regions: Mapping[str, Any] | None = None,
@@ -800,6 +772,8 @@ def _with_default_groups(
     """Return a configuration that says nothing of groups with those that the events have: nights, else runs."""
     if "groups" in config.model_fields_set:
         return config
+    if config.regions.intervals is not None:
+        return config.model_copy(update={"groups": _model.NO_GROUPS})
     present = _columns_of(events, join)
     found = next((name for name in (config.groups, "obs_id", "run_id") if name in present), config.groups)
     return config if found == config.groups else config.model_copy(update={"groups": found})
@@ -840,15 +814,9 @@ def check_files_once(files: Mapping[str, Sequence[Path]]) -> None:
     seen: dict[Path, str] = {}
     for kind, paths in files.items():
         for path in paths:
-            known = seen.setdefault(path.resolve(), kind)
-            if known != kind:
-                raise EventFileError(
-                    f"{path}: is given for {known} and for {kind}, so that its events would be compared with "
-                    "themselves; give every file once"
-                )
-        resolved = [path.resolve() for path in paths]
-        for path in paths:
-            if resolved.count(path.resolve()) > 1:
-                raise EventFileError(
-                    f"{path}: is given twice for {kind}, so that its events would count twice; give every file once"
-                )
+            known, seen[path.resolve()] = seen.get(path.resolve()), kind
+            if known is not None:
+                what = f"is given for {known} and for {kind}, so that its events would be compared with themselves"
+                if known == kind:
+                    what = f"is given twice for {kind}, so that its events would count twice"
+                raise EventFileError(f"{path}: {what}; give every file once")

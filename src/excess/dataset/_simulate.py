@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from excess._utils.checks import FloatArray, as_counts, as_int, as_random_state, as_scalar
+from excess._utils.checks import FloatArray, as_count, as_int, as_random_state
 from excess._utils.errors import ArgumentError
 from excess.dataset._regions import offset_position, theta_columns
 
@@ -92,8 +92,7 @@ def simulate_observation(
     n_regions = as_int("n_regions", n_regions, minimum=2)
     n_nights = as_int("n_nights", n_nights, minimum=1)
     n_runs = as_int("n_runs", n_runs, minimum=1)
-    offset = as_scalar("offset", as_counts("offset", offset))
-    drift = as_scalar("drift", as_counts("drift", drift))
+    offset, drift = as_count("offset", offset), as_count("drift", drift)
     try:
         first_day = datetime.strptime(str(first_night), "%Y%m%d").replace(tzinfo=UTC)
     except ValueError as error:

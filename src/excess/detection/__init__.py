@@ -1,22 +1,5 @@
 """Detection: cross-validation, null tests, verdicts; `excess` has the public names that are not listed here."""
 
-from excess.detection._diagnostics import FeatureHistogram, SkyMap, Verdict, WarningSign, assess_models, map_sky
-from excess.detection._result import DetectionBins, Exposure, Fold, Nearby, Outcome, models_table, quoted_significance
-from excess.detection._simulation_check import FeatureComparison
+import lazy_loader
 
-__all__ = [
-    "DetectionBins",
-    "Exposure",
-    "FeatureComparison",
-    "FeatureHistogram",
-    "Fold",
-    "Nearby",
-    "Outcome",
-    "SkyMap",
-    "Verdict",
-    "WarningSign",
-    "assess_models",
-    "map_sky",
-    "models_table",
-    "quoted_significance",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

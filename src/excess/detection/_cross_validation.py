@@ -20,8 +20,11 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.rng import NO_SKETCH, share_sketched
 from excess._utils.threads import map_threaded, n_threads, progress_bar
+from excess.detection._diagnostics import WarningSign
 from excess.detection._result import STATISTICS, Detection, Fold, Nearby, check_alpha_error
+from excess.detection._support import check_features
 from excess.estimators import _base
 from excess.estimators._base import ExposedEstimator, OnOffMixin, score_events
 from excess.estimators._binned import OnOffBinnedClassifier
@@ -40,10 +43,12 @@ _NO_RATIO = (
     "declare statistic='cut'"
 )
 _DRAWN_BLOCKS = "On and Off were observed at different times, so the blocks of the forward value were drawn at random"
-_SMALLEST_SHARE = 0.05  # expected signal beyond the cut, in units of that at the cut, from which On events are used
 _GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
 _WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
-_WIDE_SHARE = 0.3  # of these events in the bag of a tree
+_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
+_WIDE_SHARE = 0.5  # of Off events in the bag of a tree, in units of On events at the centre
+_FULL_SHARE = 0.5  # of the largest signal, for which On events count fully
+_CLEARLY_WORSE = 5.0  # in log-likelihood inside the cut, from which events beyond it are not trained on
 _MIN_TRAINING = 20  # On and Off events from which a model is trained
 _LARGEST_PROBABILITY = 0.98
 """Bound on the probability of On of a classifier without a calibration, and so on the weight of one event."""
@@ -62,6 +67,7 @@ def cross_val_detect(
     time: ArrayLike | None = None,
     runs: ArrayLike | None = None,
     direction: Direction | None = None,
+    sample_weight: ArrayLike | None = None,
     cv: Any = None,
     strategy: str = "pooled",
     statistic: str = "likelihood",
@@ -109,16 +115,19 @@ def cross_val_detect(
         Angle between each event and the centre of its own region. The likelihood ratio is multiplied by a point spread
         function over a flat background, which is learned from the training part of each fold. Events beyond the cut
         on theta^2 are not counted; they enter the likelihood, and those labelled Off the training of forests.
+    sample_weight : array-like of shape (n_events,), default=None
+        Weights of events in training, for classifiers whose ``fit`` takes them. Hold-out events count once each:
+        significances are for counts. ``alpha`` has to be right for the weighted events, as it is for weights that do
+        not depend on the label.
     cv : int, splitter, iterable or None, default=None
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
-        in turn, more than 20 groups merged into 20 folds, or there are five stratified folds where there are no groups.
-        With ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
+        in turn, where more than 20 are merged into 20 folds; without groups, there are five stratified folds. With
+        ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
     strategy : {"pooled", "forward"}, default="pooled"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
         events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
         significances are normally distributed where there is no source; pooled ones scatter more. Where On and Off
-        were observed at different times, blocks are drawn at random. See ``docs/honesty.md`` for which number to
-        quote.
+        were observed at different times, blocks are drawn at random. For a detection, quote the forward value.
     statistic : {"likelihood", "cut"}, default="likelihood"
         The statistic of ``significance`` and ``verdict``, to be declared before the events are looked at; the other one
         is computed as well. ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
@@ -183,15 +192,17 @@ def cross_val_detect(
     )
     events = check_events(X, y, alpha, groups, nearby, observations, time)
     events = _with_error(events, alpha_error)
-    events = _with_direction(events, runs, direction)
+    events = _with_weights(_with_direction(events, runs, direction), sample_weight, models)
     settings = (cv, strategy, n_repeats, n_permutations, n_jobs, random_state, return_estimator, verbose)
     found = _run_folds(models, events, *settings)
     remarks: tuple[str, ...] = ()
     if strategy == "forward" and _base.forward_blocks(events.on, events.groups, events.time, events.runs, cv)[1]:
         remarks = (_DRAWN_BLOCKS,)
+    findings = _compare_features(events)
     detections = {
         name: replace(
             _make_detection(events, runs, n_repeats, strategy, statistic, required),
+            findings=findings,
             remarks=(*(() if models[name] is given[name] else (_describe_tuning(given[name]),)), *remarks),
         )
         for name, runs in found.items()
@@ -215,7 +226,8 @@ def holdout_detect(
 ) -> Detection:
     """Predict new events by a fitted model, and compute the significance of a source.
 
-    The events, and all others of their nights, must be new to the model, which this function cannot check.
+    The events, and all others of their nights, must be new to the model. Training events are recognised by a sample of
+    their hashes in the model, which makes the verdict doubtful; other events of their nights are not.
 
     Parameters
     ----------
@@ -260,7 +272,31 @@ def holdout_detect(
         spread = PointSpread.expected(direction.cut)
         held_out = result.held_out._replace(ratio=result.held_out.ratio * direction.ratio(spread))
         result = result._replace(held_out=held_out, spread=spread)
-    return _make_detection(events, [_evaluate(events, events.on, [result])], 1, "applied", statistic, required)
+    found = _make_detection(events, [_evaluate(events, events.on, [result])], 1, "applied", statistic, required)
+    return replace(found, findings=(*_recognise_events(model, events.X), *_compare_features(events)))
+
+
+def _recognise_events(model: Any, X: Any) -> tuple[WarningSign, ...]:
+    """Return a warning if a fitted model was trained on some of the events."""
+    innermost, steps = _unwrap(model)
+    for step in steps:
+        X = step.transform(X)
+    share = share_sketched(getattr(innermost, "training_sketch_", NO_SKETCH), X)
+    if share < _LARGEST_OVERLAP:
+        return ()
+    sentence = (
+        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among "
+        "them, and a model knows the labels of its training events. Give it events of other nights, or use "
+        "cross_val_detect."
+    )
+    return (WarningSign("training-events", sentence, {"share": share}),)
+
+
+def _compare_features(events: Events) -> tuple[WarningSign, ...]:
+    """Return what no source explains in the features of the counted events."""
+    core = np.flatnonzero(events.core)
+    alpha = events.alpha[core] if isinstance(events.alpha, np.ndarray) else events.alpha
+    return check_features(_safe_indexing(events.X, core), events.on[core], alpha)
 
 
 class Events(NamedTuple):
@@ -278,6 +314,7 @@ class Events(NamedTuple):
     alpha_error: AlphaError | None = None
     runs: NDArray[Any] | None = None
     direction: Direction | None = None
+    weights: FloatArray | None = None  # of events in training
     share: FloatArray | None = None  # signal expected at the angle of each event, where those beyond the cut train
 
     @property
@@ -372,6 +409,18 @@ def _with_error(events: Events, alpha_error: AlphaError | None) -> Events:
     return events._replace(alpha_error=alpha_error)
 
 
+def _with_weights(events: Events, sample_weight: ArrayLike | None, models: Mapping[str, Any]) -> Events:
+    """Return events with checked weights, which all models have to take."""
+    if sample_weight is None:
+        return events
+    weights = checks.as_counts("sample_weight", checks.as_column("sample_weight", sample_weight))
+    checks.check_same_length(y=events.labels, sample_weight=weights)
+    for model in models.values():
+        if _base.weight_parameter(model) is None:
+            raise TypeError(f"sample_weight is given, but {type(model).__name__}.fit takes no weights of events")
+    return events._replace(weights=weights)
+
+
 def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction | None) -> Events:
     """Return events with runs and directions, after checks."""
     known = None if runs is None else checks.as_labels(runs, name="runs")
@@ -394,8 +443,8 @@ def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction
         checks.binary_classes(events.labels[direction.core], name="y inside the cut on theta^2")
         if direction.training and not direction.core.all():
             spread = PointSpread.expected(direction.cut)
-            share = np.minimum(direction.ratio(spread) / spread.ratio(np.sqrt([direction.cut])), 1.0)
-            events = events._replace(share=share)
+            share = direction.ratio(spread) / (_FULL_SHARE * spread.ratio(np.zeros(1)))
+            events = events._replace(share=np.minimum(share, 1.0))
     return events._replace(runs=known, direction=direction)
 
 
@@ -651,6 +700,8 @@ def _fit_and_predict(
         fitted, rows = _fit_forest(estimator, events, labels, part.train, fit_params.get("groups"), chosen)
         X_held_out = _safe_indexing(events.X, part.held_out)
     else:
+        if events.weights is not None and (name := _base.weight_parameter(model)) is not None:
+            of_training = {name: events.weights[train] * of_training.get(name, 1.0)}
         for name, values in of_training.items():
             fit_params[name] = np.zeros(len(labels))
             fit_params[name][train] = values
@@ -674,16 +725,16 @@ def _fit_forest(
     groups: NDArray[Any] | None,
     chosen: _Choice | None,
 ) -> tuple[OnOffForestClassifier, NDArray[np.intp]]:
-    """Fit a forest, on events beyond the cut on theta^2 as well if these improve it; return it with its events.
+    """Fit a forest, also on events beyond the cut on theta^2 unless it is worse for that; return it with its events.
 
-    On events beyond the cut count by the signal that is expected at their angle, Off events as background. Threshold,
-    calibration and configuration are those of the events inside the cut.
+    On events then count by the signal that is expected at their angle, Off events as background. Threshold, calibration
+    and configuration are those of the events inside the cut.
     """
     on, share, core = labels == events.on_class, events.share, events.core[train]
     inside, rows = train[core], [train[core]]
     if share is not None and _base.weight_parameter(forest) is not None:
         forest = clone(forest).set_params(n_estimators=min(forest.n_estimators, _WIDE_TREES))
-        rows += [np.concatenate([inside, train[~core & (~on[train] | (share[train] > _SMALLEST_SHARE))]])]
+        rows += [np.concatenate([inside, train[~core]])]
     if chosen is not None:
         rows = rows[int(chosen.wide) :][:1]
         forest = clone(forest).set_params(configuration=chosen.configuration)
@@ -691,6 +742,8 @@ def _fit_forest(
     for own in rows:
         alpha = events.alpha[own] if isinstance(events.alpha, np.ndarray) else events.alpha
         model, ratio, fit_params = _base.with_exposure(forest, on[own], alpha)
+        if events.weights is not None:
+            fit_params["sample_weight"] = events.weights[own] * fit_params.get("sample_weight", 1.0)
         weights = fit_params.get("sample_weight", np.ones(len(own)))
         if groups is not None:
             fit_params["groups"] = groups[own]
@@ -698,14 +751,15 @@ def _fit_forest(
             model.set_params(configuration=found[0][1].configuration_)
         if share is not None and len(own) > len(inside):
             background = np.where(on[own], 0.0, weights)
-            model.set_params(alpha=ratio * float(background @ share[own] / background.sum()))
-            fit_params["sample_weight"] = _WIDE_SHARE * weights * np.where(on[own], share[own], 1.0)
+            model.set_params(alpha=ratio * float(background @ share[own] / background.sum()) / _WIDE_SHARE)
+            fit_params["sample_weight"] = weights * np.where(on[own], share[own], _WIDE_SHARE)
         model.fit(_safe_indexing(events.X, own), labels[own], **fit_params)
         weights = weights[: len(inside)]
         if len(own) > len(inside):
-            model.retune(on[own], np.arange(len(inside)), ratio, weights if isinstance(alpha, np.ndarray) else None)
+            weighted = isinstance(alpha, np.ndarray) or events.weights is not None
+            model.retune(on[own], np.arange(len(inside)), ratio, weights if weighted else None)
         gain = _log_likelihood(model, on[inside], weights) if len(rows) > 1 else 0.0
-        found.append((gain, model, own))
+        found.append((gain + _CLEARLY_WORSE * (len(own) > len(inside)), model, own))
     return max(found, key=lambda one: one[0])[1:]
 
 

@@ -1,22 +1,21 @@
-"""Diagnostics of a detection: verdict and warnings, agreement of classifiers, histograms of features, sky map."""
+"""Diagnostics of a detection: verdict and warnings, and agreement of classifiers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.ndimage import convolve
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import chdtrc, expit
 from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray, as_array, as_column, as_floats, check_same_length
 from excess.estimators._base import groups_are_apart
-from excess.stats._significance import OnOffCounts, li_ma_significance
+from excess.stats._significance import OnOffCounts
 
 if TYPE_CHECKING:
     from excess.detection._null_test import NullTest
@@ -35,10 +34,13 @@ _SMALLEST_CONTRAST = 3.0  # significance from which features and angles separate
 _SWAPPED_FACTOR = 1.25  # how far On/Off may be from 1/alpha where the two are swapped
 _CERTAIN = 5.0  # significance from which selected events have more than 1/alpha On events for each Off event
 _P_OF_GROUPS = 1e-5  # probability below which groups contradict one ratio of On to Off
+_LARGEST_FLARE = 0.6  # excess among the lower half of the events of a group, in units of that of the upper half
+_P_OF_FLARES = 0.01  # probability from which the rest of it is chance
 _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as variable
 _LARGEST_FACTOR = 20.0  # by which alpha is changed to bring a significance below the required one
-_LARGEST_DEVIATION = 4.0  # between the given alpha and that of the background, in standard errors
-_LARGEST_LEAK = 0.25  # signal among the background by inexact likelihood ratios, as a fraction of the signal
+_LOWEST = 0.2  # share of the events, by score, that are least like signal
+_LARGEST_DEVIATION = 4.0  # between the given alpha and that of the events that are least like signal, in sigma
+_LARGEST_LEAK = 0.3  # excess per Off event there, in units of that of all events, up to which a source explains it
 _MAX_CELLS = 40  # groups that are compared; neighbours are merged where there are more
 _MIN_EXPECTED = 10.0  # expected On events from which a group, or several neighbours together, enter the chi-squared
 
@@ -260,7 +262,7 @@ def _find_warnings(found: Detection) -> tuple[WarningSign, ...]:
     signs = [totals, rejected, groups]
     if not any(signs):  # each of them is also a reason for another alpha
         signs = [_check_alpha(found)]
-    return tuple(sign for sign in signs if sign is not None)
+    return (*found.findings, *(sign for sign in signs if sign is not None))
 
 
 def _check_totals(found: Detection) -> WarningSign | None:
@@ -303,27 +305,33 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 
 def _check_alpha(found: Detection) -> WarningSign | None:
-    """Check alpha against the events that are no signal by their features and angles."""
-    fit = found.alpha_fit
-    if fit is None or not fit.error > 0:
+    """Check alpha against On/Off of the events that are least like signal, those beyond the cut on theta^2 included."""
+    quiet = _background_like(found, _LOWEST)
+    counts, everything = found.count(quiet), found.uncut
+    # of a source, few events are there, unless features do not show it; angles may show it then
+    leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
+    if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
-    deviation = np.log(fit.factor) / fit.error
-    expected = np.broadcast_to(found.exposure_ratio, found.on.shape)[found.in_likelihood & ~found.on].sum()
-    # likelihood ratios that are not exact leave some signal among the background
-    leaked = (fit.factor - 1) * float(expected) <= _LARGEST_LEAK * fit.n_signal
-    # without a visible signal, a source like the background is as good an explanation
-    unclear = fit.significance < _SMALLEST_CONTRAST or leaked
-    # inexact likelihood ratios also change the fit, but not the counts of events that are least like signal
-    counted = found.count(_background_like(found) & found.held_out).significance
-    if min(deviation * np.sign(counted), abs(counted)) < _LARGEST_DEVIATION or (deviation > 0 and unclear):
-        return None
-    given = found.alpha
+    if found.groups is not None:
+        excess, variance = _excess_by_group(found, quiet)
+        excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha of all
+        if len(excess) > 2 and excess.sum() < _SMALLEST_CONTRAST * variance.sum() ** 0.5:
+            return None
+    given = counts.alpha
+    ratio = counts.n_on / max(counts.n_off, 1)
+    error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
     return WarningSign(
         "alpha",
-        f"Events that are no signal by their features and angles suggest alpha = {given * fit.factor:.3g} +- "
-        f"{given * fit.factor * fit.error:.2g}, and {given:.3g} is given: they differ by {abs(deviation):.0f} sigma. "
+        f"The fifth of the events that is least like signal suggests alpha = {ratio:.3g} +- {error:.2g}, and "
+        f"{given:.3g} is given: they differ by {counts.significance:.0f} sigma, and a source has few events there. "
         "Check the exposure of On and Off, and whether both passed the same cuts.",
-        {**found.uncut.summary(), "alpha": given, "fitted_alpha": given * fit.factor, "deviation": float(deviation)},
+        {
+            **everything.summary(),
+            "alpha": given,
+            "background_alpha": ratio,
+            "background_alpha_error": error,
+            "deviation": counts.significance,
+        },
     )
 
 
@@ -344,10 +352,16 @@ def _signal_like(found: Detection) -> dict[str, BoolArray]:
     return chosen
 
 
+def _less_background_like(found: Detection) -> dict[str, BoolArray]:
+    """Return the events above the lowest scores, by what they are called in a sentence."""
+    names = {"are above the lowest fifth of scores": _LOWEST, "are above the median score": 0.5}
+    return {name: found.held_out & ~_background_like(found, share) for name, share in names.items()}
+
+
 def _check_rejected(found: Detection) -> WarningSign | None:
     """Check the rejected events: where they have a deficit, more excess was selected than there is."""
     worst = None
-    for what, mask in _signal_like(found).items():
+    for what, mask in (_signal_like(found) | _less_background_like(found)).items():
         selected, rejected = found.count(mask), found.count(found.held_out & ~mask)
         limit = _LARGEST_DEFICIT if worst is None else worst[2].significance
         if selected.excess > 0 and rejected.significance < limit:
@@ -360,7 +374,7 @@ def _check_rejected(found: Detection) -> WarningSign | None:
         f"Events that {what} have an excess of {_excess_text(selected)}, all events together only "
         f"{_excess_text(found.uncut)}: the others have a deficit of {-rejected.significance:.1f} sigma, and no source "
         "makes one. A feature differs between On and Off for another reason than a source: compare its distributions, "
-        "and leave it out.",
+        f"and leave it out; or alpha, which is {found.alpha:.3g}, is too large.",
         {
             "selected_excess": selected.excess,
             "selected_excess_error": selected.excess_error,
@@ -386,7 +400,7 @@ def _check_groups(found: Detection) -> WarningSign | None:
         # a variable source may also be among the events that are least like signal
         total, n_free, relative = _sum_observations(_compare_alphas, found, found.in_likelihood)
     p_value = float(chdtrc(n_free, total)) if n_free else 1.0
-    if p_value >= _P_OF_GROUPS:
+    if p_value >= _P_OF_GROUPS or _explain_by_flares(found):
         return None
     low, high = min(relative, key=relative.__getitem__), max(relative, key=relative.__getitem__)
     which = "" if found.ratio is None else "background "
@@ -406,6 +420,29 @@ def _check_groups(found: Detection) -> WarningSign | None:
     )
 
 
+def _excess_by_group(found: Detection, used: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Return the excess of some events in each group, and its variance; at least 1, for a group may be empty."""
+    assert found.groups is not None
+    names, number = np.unique(found.groups[used], return_inverse=True)
+    on, alpha = found.on[used], np.broadcast_to(found.exposure_ratio, len(found.on))[used]
+    excess, variance = (np.bincount(number, np.where(on, 1.0, off), len(names)) for off in (-alpha, alpha**2))
+    return excess.astype(np.float64), np.maximum(variance, 1.0)
+
+
+def _explain_by_flares(found: Detection) -> bool:
+    """Return whether background-like events have an excess in those groups alone where the others have a larger one.
+
+    Models that were trained without the group of a flare leave some of its signal among the background.
+    """
+    low = _background_like(found)
+    counted = found.held_out & np.isfinite(found.score)
+    (quiet, variance), (loud, _) = (_excess_by_group(found, counted & own) for own in (low, ~low))
+    if len(quiet) != len(loud) or found.contrasts["cut"] < _SMALLEST_CONTRAST > found.contrasts["likelihood"]:
+        return False
+    rest = quiet - np.clip(quiet, 0.0, _LARGEST_FLARE * np.maximum(loud, 0.0))
+    return bool(chdtrc(len(quiet), float((rest**2 / variance).sum())) > _P_OF_FLARES)
+
+
 def _sum_observations(
     compare: Callable[..., tuple[float, int, dict[Any, float]]], found: Detection, used: BoolArray
 ) -> tuple[float, int, dict[Any, float]]:
@@ -417,14 +454,14 @@ def _sum_observations(
     return sum(one[0] for one in compared), sum(one[1] for one in compared), relative
 
 
-def _background_like(found: Detection) -> BoolArray:
-    """Return the lower half of the events of each fold, by score; all of them where scores are equal."""
+def _background_like(found: Detection, share: float = 0.5) -> BoolArray:
+    """Return the lower half, or another share, of the events of each fold, by score; all where scores are equal."""
     chosen = np.zeros(len(found.on), dtype=np.bool_)
     for number in range(len(found.folds)):
         own = found.fold == number
         known = found.score[own & np.isfinite(found.score)]
         if len(known):
-            chosen |= own & (found.score <= np.median(known))
+            chosen |= own & (found.score <= np.quantile(known, share))
     return chosen
 
 
@@ -493,22 +530,23 @@ def _weigh_source(found: Detection) -> float:
     return max(free, features if np.isnan(angles) else max(features, (features + angles) / 2**0.5))
 
 
-def _inner_contrast(found: Detection) -> float:
+def _inner_contrast(found: Detection, among: BoolArray | None = None) -> float:
     """Return the significance with which On events are nearer to their centre than Off events; NaN if unknown.
 
     Where Off events have no centre, as in a ring, half of the On events would be in the inner half of the region.
     """
+    used = found.held_out if among is None else found.held_out & among
     angle, cut = found.own_theta, found.theta_squared_cut
     if angle is None and found.theta is not None:
         # not every pointing has every Off region, and its angle is NaN then
         angle = np.where(found.on, found.theta[:, 0], np.fmin.reduce(found.theta[:, 1:], axis=1))
-    if angle is None or cut is None:
+    counts = found.count(used)
+    if angle is None or cut is None or not counts.n_on or not counts.n_off:
         return float("nan")
-    inner = found.held_out & (angle**2 < cut / 2)
-    if np.isnan(angle[found.held_out & ~found.on]).any():
-        n_on = found.uncut.n_on
-        return float((2 * np.count_nonzero(inner & found.on) - n_on) / n_on**0.5) if n_on else float("nan")
-    return found.count(inner, found.balanced_alpha).significance
+    inner = used & (angle**2 < cut / 2)
+    if np.isnan(angle[used & ~found.on]).any():
+        return float((2 * np.count_nonzero(inner & found.on) - counts.n_on) / counts.n_on**0.5)
+    return found.count(inner, found.exposure_ratio * (counts.n_on / counts.background)).significance
 
 
 class Agreement(NamedTuple):
@@ -580,345 +618,3 @@ def _correlation(first: FloatArray, second: FloatArray) -> float:
     scale = float(np.sqrt(np.sum(a * a) * np.sum(b * b)))
     tiny = 1e-14 * len(first) * (np.abs(first).max() * np.abs(second).max())
     return float("nan") if scale <= tiny else float(np.clip(np.sum(a * b) / scale, -1.0, 1.0))
-
-
-MAX_FEATURES = 200  # largest number of features whose histograms are kept; of more, those with the largest importance
-_N_BINS = 30
-_TAIL = 0.002  # share of events on either side that may be beyond the drawn range
-_SKEWED = 4.0  # ratio of the two halves of a range from which positive values are drawn on a logarithmic axis
-_N_PIXELS = 61  # pixels in each direction; odd, so the source is in the middle of one
-_MIN_EVENTS = 100  # smallest number of events of a map, for a background to compare with
-_EXCLUDED = 2.0  # radius around the source, in units of that of a region, whose events are no background
-_BINS_PER_RADIUS = 2  # bins of the distance from the pointing within the radius of a region
-_MIN_COVERED = 0.2  # smallest share of a ring around the pointing in the field for which its background is known
-_SAME_POINTING = 0.1  # distance in deg below which pointings count as one
-_MAX_POINTINGS = 50
-_N_ANGLES = 720  # points on a ring by which the share of it is found that is background
-
-
-def choose_edges(low: float, middle: float, high: float, *, whole: bool, n_bins: int) -> tuple[FloatArray, bool]:
-    """Return edges of bins from three quantiles, and whether they are logarithmic; whole numbers are bin centres."""
-    if low == high:
-        return np.array([low - 0.5, low + 0.5]), False
-    if whole:
-        step = max(1, -int(-(high - low + 1) // n_bins))
-        n_steps = -int(-(high - low + 1) // step)
-        return low - 0.5 + step * np.arange(n_steps + 1, dtype=np.float64), False
-    if low > 0 and high - middle > _SKEWED * (middle - low):
-        return low * (high / low) ** (np.arange(n_bins + 1, dtype=np.float64) / n_bins), True
-    return low + (high - low) * np.arange(n_bins + 1, dtype=np.float64) / n_bins, False
-
-
-class OnOffBins(NamedTuple):
-    """On events in each bin, and Off events times alpha with the standard error of this sum."""
-
-    n_on: NDArray[np.int64]
-    background: FloatArray
-    background_error: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureHistogram:
-    """Histogram of one feature of hold-out events, On and scaled Off."""
-
-    feature: str
-    edges: FloatArray
-    logarithmic: bool
-    before: OnOffBins
-    after: OnOffBins
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the histogram as JSON, rounded to visible digits; `from_dict` reads it."""
-        return {
-            "feature": self.feature,
-            "edges": [float(f"{edge:.7g}") for edge in self.edges.tolist()],
-            "logarithmic": self.logarithmic,
-            **{
-                stage: {name: values.round(3).tolist() for name, values in bins._asdict().items()}
-                for stage, bins in (("before", self.before), ("after", self.after))
-            },
-        }
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> FeatureHistogram:
-        """Return the histogram that `to_dict` was called on."""
-        edges = np.array(given["edges"], dtype=np.float64)
-        stages = []
-        for stage in ("before", "after"):
-            n_on, *others = (np.array(given[stage][name], dtype=np.float64) for name in OnOffBins._fields)
-            if any(len(column) != len(edges) - 1 for column in (n_on, *others)):
-                raise ValueError(f"the histogram of {given['feature']!r} has another number of bins than its edges")
-            stages.append(OnOffBins(n_on.astype(np.int64), *others))
-        return cls(str(given["feature"]), edges, bool(given["logarithmic"]), *stages)
-
-
-class FeatureBinning:
-    """The bin of every event in every feature, computed once for the histograms of several models."""
-
-    def __init__(self, X: Any, names: Sequence[str]) -> None:
-        if hasattr(X, "to_numpy"):
-            X = X.to_numpy(dtype=np.float64)
-        values = np.asarray(X, dtype=np.float64)
-        if values.ndim != 2 or values.shape[1] != len(names):
-            raise ValueError(f"features must have one column for each of {len(names)} names, got shape {values.shape}")
-        self.names = tuple(map(str, names))
-        self.n_events = len(values)
-        self._bins: list[tuple[FloatArray, bool]] = []
-        # a byte per event and feature; the last number is that of missing values
-        self._place = np.empty((len(names), len(values)), dtype=np.uint8)
-        for number, column in enumerate(values.T):
-            edges, logarithmic = _edges_of(column)
-            self._bins.append((edges, logarithmic))
-            n_bins = len(edges) - 1
-            place = np.searchsorted(edges[1:-1], column, side="right")
-            self._place[number] = np.where(np.isnan(column), n_bins, place)
-
-    @classmethod
-    def of(cls, features: Any, names: Sequence[str] | None) -> FeatureBinning:
-        """Return the bins of an array of features, named x0, x1, ... by default; a binning is returned as it is."""
-        if isinstance(features, FeatureBinning):
-            return features
-        n_features = features.shape[1] if hasattr(features, "shape") else len(features[0])
-        return cls(features, names or [f"x{number}" for number in range(n_features)])
-
-    def histograms(
-        self,
-        on: BoolArray,
-        held_out: BoolArray,
-        selected: BoolArray,
-        alpha: FloatArray | float,
-        importances: FloatArray | None = None,
-    ) -> tuple[FeatureHistogram, ...]:
-        """Count On and Off events in the bins; of too many features, keep the most important, or the first ones."""
-        chosen = np.arange(len(self.names))
-        if len(chosen) > MAX_FEATURES:
-            known = importances is not None and len(importances) == len(chosen)
-            order = np.argsort(-importances, kind="stable") if known and importances is not None else chosen
-            chosen = np.sort(order[:MAX_FEATURES])
-        scale = np.broadcast_to(np.asarray(alpha, dtype=np.float64), on.shape)
-        stages = []
-        for mask in (held_out, selected & held_out):
-            own, other = np.flatnonzero(mask & on), np.flatnonzero(mask & ~on)
-            stages.append([self._count(number, own, other, scale[other]) for number in chosen.tolist()])
-        return tuple(
-            FeatureHistogram(self.names[number], self._bins[number][0], self._bins[number][1], before, after)
-            for number, before, after in zip(chosen.tolist(), *stages, strict=True)
-        )
-
-    def _count(self, number: int, own: NDArray[np.intp], other: NDArray[np.intp], alpha: FloatArray) -> OnOffBins:
-        n_bins, place = len(self._bins[number][0]) - 1, self._place[number]
-        n_on = np.bincount(place[own], minlength=n_bins + 1)[:n_bins]
-        background, variance = (np.bincount(place[other], alpha**k, n_bins + 1)[:n_bins] for k in (1, 2))
-        return OnOffBins(n_on.astype(np.int64), background.astype(np.float64), np.sqrt(variance))
-
-
-def _edges_of(column: FloatArray) -> tuple[FloatArray, bool]:
-    """Return bins that enclose almost all values of a feature."""
-    known = column[np.isfinite(column)]
-    if len(known) == 0:
-        return np.array([0.0, 1.0]), False
-    as_floats("features", known)
-    low, middle, high = np.quantile(known, [_TAIL, 0.5, 1 - _TAIL], method="inverted_cdf").tolist()
-    return choose_edges(low, middle, high, whole=bool((known == np.rint(known)).all()), n_bins=_N_BINS)
-
-
-class SkyLayer(NamedTuple):
-    """Maps of some events; rows run from south to north, columns from west to east, NaN is outside of the field."""
-
-    counts: FloatArray
-    excess: FloatArray
-    significance: FloatArray
-    mean: float
-    spread: float
-
-
-_MAPS = ("counts", "excess", "significance")  # of a layer; in JSON, rounded to 0, 1 and 2 digits
-
-
-@dataclass(frozen=True, eq=False)
-class SkyMap:
-    """Map of the sky around the source."""
-
-    axis: FloatArray
-    region_radius: float
-    pointings: FloatArray
-    off_centers: FloatArray
-    share: float
-    layers: dict[str, SkyLayer]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the map as JSON, rounded to visible digits; `from_dict` reads it."""
-        return {
-            "half_width": float(self.axis[-1]),
-            "n_pixels": len(self.axis),
-            "region_radius": self.region_radius,
-            "pointings": self.pointings.round(4).tolist(),
-            "off_centers": self.off_centers.round(4).tolist(),
-            "share": self.share,
-            "layers": {
-                name: {what: _as_list(getattr(layer, what), digits) for digits, what in enumerate(_MAPS)}
-                | {"mean": round(layer.mean, 4), "spread": round(layer.spread, 4)}
-                for name, layer in self.layers.items()
-            },
-        }
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> SkyMap:
-        """Return the map that `to_dict` was called on."""
-        n = int(given["n_pixels"])
-        layers = {}
-        for name, own in given["layers"].items():
-            maps = [np.array(own[what], dtype=np.float64) for what in _MAPS]
-            if any(one.shape != (n * n,) for one in maps):
-                raise ValueError(f"the sky map of {name} events does not have {n} x {n} pixels")
-            counts, excess, significance = (one.reshape(n, n) for one in maps)
-            layers[str(name)] = SkyLayer(counts, excess, significance, float(own["mean"]), float(own["spread"]))
-        pointings, centers = (
-            np.array(given[name], dtype=np.float64).reshape(-1, 2) for name in ("pointings", "off_centers")
-        )
-        half = float(given["half_width"])
-        radius, share = float(given["region_radius"]), float(given["share"])
-        return cls(np.linspace(-half, half, n), radius, pointings, centers, share, layers)
-
-
-def _as_list(values: FloatArray, digits: int) -> list[float | int | None]:
-    """Return the pixels of a map row by row, None outside of the field."""
-    rounded = values.round(digits).ravel().tolist()
-    return [None if one != one else int(one) if digits == 0 else one for one in rounded]
-
-
-def map_sky(
-    position: FloatArray,
-    pointing: FloatArray,
-    selected: BoolArray,
-    *,
-    field_radius: float,
-    region_radius: float,
-    off_centers: FloatArray | None = None,
-    exclusions: FloatArray | None = None,
-    share: float = 1.0,
-) -> SkyMap | None:
-    """Map events around the source, all of them and selected ones; None where there are too few."""
-    inside = np.isfinite(position).all(axis=1) & np.isfinite(pointing).all(axis=1)
-    inside &= np.hypot(*np.where(np.isfinite(position), position, 0.0).T) < field_radius
-    position, pointing, selected = position[inside], pointing[inside], selected[inside]
-    if len(position) < _MIN_EVENTS:
-        return None
-    centers, weight, _ = cluster_pointings(pointing)
-    excluded = min(_EXCLUDED * region_radius, field_radius / 2)
-    circles = np.concatenate([[[0.0, 0.0, excluded]], np.empty((0, 3)) if exclusions is None else exclusions])
-    acceptance = _Acceptance.of(centers, weight, field_radius, region_radius, circles)
-    distance = np.hypot(*(position - pointing).T)
-    layers = {
-        name: acceptance.layer(position[mask], distance[mask])
-        for name, mask in (("all", np.ones(len(position), dtype=np.bool_)), ("selected", selected))
-        if np.count_nonzero(mask) >= _MIN_EVENTS
-    }
-    # where no event is away from the source, there is no background to compare with
-    layers = {name: layer for name, layer in layers.items() if np.isfinite(layer.spread)}
-    drawn = np.empty((0, 2)) if off_centers is None else off_centers
-    return SkyMap(acceptance.axis, region_radius, centers, drawn, share, layers)
-
-
-def cluster_pointings(pointing: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Return distinct pointings (at least 0.1 deg apart), the share of events of each, and each event's pointing."""
-    values, number, counts = np.unique(pointing.round(2), axis=0, return_inverse=True, return_counts=True)
-    kept: list[FloatArray] = []
-    cluster = np.zeros(len(values), dtype=np.intp)
-    for place in np.argsort(-counts, kind="stable").tolist():
-        near = np.hypot(*(np.array(kept).reshape(-1, 2) - values[place]).T)
-        if len(near) and (near.min() < _SAME_POINTING or len(kept) == _MAX_POINTINGS):
-            cluster[place] = near.argmin()
-        else:
-            cluster[place] = len(kept)
-            kept.append(values[place])
-    of_event = cluster[number.ravel()]
-    return np.array(kept).reshape(-1, 2), np.bincount(of_event, minlength=len(kept)) / max(len(pointing), 1), of_event
-
-
-class _Acceptance(NamedTuple):
-    """Background of each pixel as a sum over rings around the pointings."""
-
-    axis: FloatArray
-    in_field: BoolArray  # (pixels, pixels)
-    edges: FloatArray  # (rings + 1,), distances from the pointing
-    per_event: FloatArray  # (pixels, pixels, rings), background events of a pixel's circle for each event of a ring
-    known: BoolArray  # (pixels, pixels), pixels all of whose rings are known
-    circle: FloatArray  # kernel of the pixels within the radius of a region
-    excluded: FloatArray  # (exclusions, 3), the source first
-
-    @classmethod
-    def of(
-        cls, centers: FloatArray, weight: FloatArray, field_radius: float, region_radius: float, excluded: FloatArray
-    ) -> _Acceptance:
-        """Find how the events of rings around the pointings are spread over the field."""
-        axis = np.linspace(-field_radius, field_radius, _N_PIXELS)
-        pixel = axis[1] - axis[0]
-        east, north = np.meshgrid(axis, axis)
-        in_field = np.hypot(east, north) <= field_radius
-        step = float(region_radius / _BINS_PER_RADIUS)
-        offset = np.hypot(*centers.T)
-        edges = step * np.arange(int(np.ceil((field_radius + offset.max()) / step)) + 1, dtype=np.float64)
-        middle = (edges[1:] + edges[:-1]) / 2
-        share = weight @ _share_allowed(middle, centers, field_radius, excluded)
-        area = 2 * np.pi * middle * step * share
-        reach = int(np.ceil(region_radius / pixel))
-        grid = np.arange(-reach, reach + 1) * pixel
-        circle = (np.hypot(*np.meshgrid(grid, grid)) <= region_radius).astype(np.float64)
-        per_event = np.zeros((*east.shape, len(middle)))
-        for (x, y), one in zip(centers, weight.tolist(), strict=True):
-            place = np.clip(np.hypot(east - x, north - y) / step - 0.5, 0, len(middle) - 1.001)
-            lower = place.astype(np.intp)
-            rows = np.indices(east.shape)
-            np.add.at(per_event, (*rows, lower), one * (1 - place + lower))
-            np.add.at(per_event, (*rows, lower + 1), one * (place - lower))
-        unknown = (per_event[..., share < _MIN_COVERED] > 0).any(axis=-1)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            per_event *= np.where(share < _MIN_COVERED, 0.0, pixel**2 / area)
-        per_event[~in_field | unknown] = 0.0
-        for ring in range(len(middle)):
-            per_event[..., ring] = convolve(per_event[..., ring], circle, mode="constant")
-        return cls(axis, in_field, edges, per_event, in_field & ~unknown, circle, excluded)
-
-    def layer(self, position: FloatArray, distance: FloatArray) -> SkyLayer:
-        """Map some events, whose distances from their pointings are given."""
-        half = (self.axis[1] - self.axis[0]) / 2
-        edges = np.append(self.axis - half, self.axis[-1] + half)
-        counts = np.histogram2d(position[:, 1], position[:, 0], bins=(edges, edges))[0]
-        away = _outside(position, self.excluded)
-        rings: NDArray[Any] = np.histogram(distance[away], self.edges)[0]
-        background, variance = self.per_event @ rings, self.per_event**2 @ rings
-        n_on = convolve(np.where(self.known, counts, 0.0), self.circle, mode="constant").round()
-        usable = self.known & (background > 0)
-        significance = np.full(counts.shape, np.nan)
-        # the number of Off events whose relative error is that of this background
-        significance[usable] = li_ma_significance(
-            n_on[usable], (background**2)[usable] / variance[usable], variance[usable] / background[usable], signed=True
-        )
-        excess = np.where(usable, n_on - background, np.nan)
-        radius = self.circle.shape[0] * half
-        pixels = np.stack(np.meshgrid(self.axis, self.axis), axis=-1)
-        elsewhere = usable & _outside(pixels, self.excluded + np.array([0.0, 0.0, radius]))
-        values = significance[elsewhere]
-        mean, spread = (float(values.mean()), float(values.std())) if len(values) > 1 else (float("nan"),) * 2
-        return SkyLayer(np.where(self.in_field, counts, np.nan), excess, significance, mean, spread)
-
-
-def _outside(position: FloatArray, circles: FloatArray) -> BoolArray:
-    """Return which positions are in none of some circles."""
-    outside = np.ones(position.shape[:-1], dtype=np.bool_)
-    for east, north, radius in circles.tolist():
-        outside &= np.hypot(position[..., 0] - east, position[..., 1] - north) > radius
-    return outside
-
-
-def _share_allowed(ring: FloatArray, centers: FloatArray, field_radius: float, excluded: FloatArray) -> FloatArray:
-    """Return the share of each ring around each pointing that is in the field and in no excluded circle."""
-    angle = 2 * np.pi * (np.arange(_N_ANGLES) + 0.5) / _N_ANGLES
-    direction = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-    shares = []
-    for center in centers:  # one pointing at a time, which saves memory
-        points = center + ring[:, None, None] * direction
-        allowed = (np.hypot(points[..., 0], points[..., 1]) < field_radius) & _outside(points, excluded)
-        shares.append(allowed.mean(axis=1))
-    return np.array(shares)

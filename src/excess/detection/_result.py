@@ -14,7 +14,8 @@ from scipy.special import ndtr
 
 from excess._utils.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length, number_groups
 from excess._utils.threads import Row, html_table
-from excess.detection._diagnostics import AlphaFit, FeatureBinning, FeatureHistogram, SkyMap, Verdict, assess, fit_alpha
+from excess.detection._diagnostics import AlphaFit, Verdict, WarningSign, assess, fit_alpha
+from excess.detection._histograms import FeatureBinning, FeatureHistogram, SkyMap
 from excess.estimators._binned import TunedBin
 from excess.stats._direction import PointSpread
 from excess.stats._likelihood import (
@@ -27,6 +28,7 @@ from excess.stats._likelihood import (
     compare_with_constant,
     compute_likelihood,
 )
+from excess.stats._sideband import correct_for_trials
 from excess.stats._significance import OnOffCounts, permutation_p_value
 from excess.stats._thresholds import ThresholdCurve, compute_cell_curve
 
@@ -333,6 +335,8 @@ class Detection:
         directions were not used.
     point_spread : PointSpread or None
         Mean point spread function of the folds.
+    findings : tuple of WarningSign
+        Differences between On and Off events in their features that no source explains, and repeated events.
     estimators : tuple of classifier
         Fitted model of each fold, if `cross_val_detect` was called with ``return_estimator=True``; else empty.
 
@@ -378,6 +382,7 @@ class Detection:
     own_theta: FloatArray | None = None
     core: BoolArray | None = None
     point_spread: PointSpread | None = None
+    findings: tuple[WarningSign, ...] = ()
     estimators: tuple[Any, ...] = field(default=(), repr=False)
 
     def annotated(
@@ -803,6 +808,8 @@ class Detection:
             found = outcome.likelihood
             by_likelihood = "" if found is None else f"likelihood {found.significance:.1f} sigma, "
             lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
+        if self._several_observations:
+            lines.append(self.best_observation)
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
@@ -831,6 +838,17 @@ class Detection:
     def _several_observations(self) -> dict[Any, Outcome]:
         """Both statistics of each observation; empty unless there are several."""
         return self.outcomes_by_observation if len(self.outcomes_by_observation) > 1 else {}
+
+    @property
+    def best_observation(self) -> str:
+        """The observation of the largest significance, corrected for the number of them; no text for a single one."""
+        if not self._several_observations:
+            return ""
+        found = {name: outcome.significance for name, outcome in self._several_observations.items()}
+        name = max(found, key=lambda one: found[one])
+        after = correct_for_trials(found[name], len(found))
+        best = f"{name}, {found[name]:.1f} sigma"
+        return f"Best of {len(found)} observations: {best}, {after:.1f} after {len(found)} trials."
 
     @property
     def _strategy_text(self) -> str:

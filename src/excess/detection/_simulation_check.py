@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from excess._utils import checks
 from excess._utils.checks import FloatArray
 from excess._utils.threads import map_threaded, n_threads
 from excess.detection._cross_validation import Events, check_events, check_models, check_references, reseeded
-from excess.detection._diagnostics import choose_edges
+from excess.detection._histograms import choose_edges
 from excess.estimators._base import fit_part, fold_maker, score_events, takes_groups, with_alpha
 from excess.estimators._random_forest import OnOffForestClassifier
 from excess.stats._noise import p_minus_from_alpha
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LEAST_EXCESS = 3.0  # weighted excess, in standard errors, from which the signal is compared
 _N_FOLDS = 5
 _SAMPLES = (("signal", "simulated gammas", "excess"), ("background", "simulated protons", "Off"))
-_DRAWN = ("observed", "observed_error", "simulated", "simulated_error")
+
 _ROWS = 5  # features of a sample that are printed
 _LEAST_CUTS, _MOST_CUTS = 3, 19
 _EVENTS_PER_CUT = 5  # effective signal events between neighbouring cuts
@@ -59,10 +59,8 @@ class FeatureComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all values as JSON; NaN becomes None."""
-        plain = {
-            name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in asdict(self).items()
-        }
-        return {name: None if value != value else value for name, value in plain.items()}
+        plain = {name: own.tolist() if isinstance(own, np.ndarray) else own for name, own in vars(self).items()}
+        return {name: None if own != own else own for name, own in plain.items()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> FeatureComparison:
@@ -159,11 +157,9 @@ class SimulationAgreement:
             lines.append(f"{observed} against {what} ({n_simulated}):")
             width = max(len(one.feature) for one in own[:_ROWS])
             for one in own[:_ROWS]:
-                mark = "  differs" if one.flagged else ""
-                lines.append(
-                    f"  {one.feature:{width}}  shift {one.shift:+.2f} +- {one.shift_error:.2f}  "
-                    f"p = {one.p_value:.2g}, adjusted {one.adjusted_p_value:.2g}{mark}"
-                )
+                shift = f"shift {one.shift:+.2f} +- {one.shift_error:.2f}"
+                p = f"p = {one.p_value:.2g}, adjusted {one.adjusted_p_value:.2g}"
+                lines.append(f"  {one.feature:{width}}  {shift}  {p}{'  differs' if one.flagged else ''}")
             if len(own) > _ROWS:
                 lines.append(f"  and {len(own) - _ROWS} more")
         return "\n".join([*lines, *self._sentences()])
@@ -238,8 +234,7 @@ def simulation_agreement(
 
     Notes
     -----
-    The p-value is that of the cumulated differences at up to 19 cuts, with their covariance. ``docs/simulation.md`` has
-    the formula, the measured rate of false alarms and the power.
+    The p-value is that of the cumulated differences at up to 19 cuts, with their covariance.
 
     Examples
     --------
@@ -274,38 +269,32 @@ def simulation_agreement(
     observed = _as_features("X", X)
     names = _feature_names(X, observed.shape[1], feature_names)
     signal = _Simulated.of("simulated_signal", simulated_signal, names, X, "signal_weight", signal_weight)
-    background = None
+    background, given = None, ("background_weight", background_weight)
     if simulated_background is not None:
-        background = _Simulated.of(
-            "simulated_background", simulated_background, names, X, "background_weight", background_weight
-        )
+        background = _Simulated.of("simulated_background", simulated_background, names, X, *given)
     elif background_weight is not None:
         raise ValueError("background_weight is given without simulated_background")
 
-    threads = n_threads(n_jobs)
+    threads, n_off = n_threads(n_jobs), int(np.count_nonzero(~events.on))
     samples = _weigh_signal(models[""], events, signal, cv, threads, random_state)
     excess, error = samples.excess
-    remark = _explain_missing_signal(samples)
+    remark = None
+    if error == 0 or excess < _LEAST_EXCESS * error:
+        found_excess = f"{excess:.1f} +- {error:.1f} weighted events, and {_LEAST_EXCESS:g} standard errors are needed"
+        remark = f"No excess to compare with simulated gammas: {found_excess}."
+    elif not (samples.strengths > 0).any():
+        remark = "No simulated gamma looks like signal to the classifier, so no distribution can be compared."
     found: list[FeatureComparison] = []
     if remark is None:
         found += _compare(names, observed, signal.features, samples, confidence, threads)
     if background is not None:
-        off = ~events.on
-        share, n_off = background.share, int(np.count_nonzero(off))
-        fold, ones, zeros = np.zeros(n_off, dtype=np.intp), np.ones(n_off), np.zeros(n_off)
-        own = WeightedSamples("background", fold, ones, ones, zeros, np.ones((1, len(share))), share)
-        found += _compare(names, observed[off], background.features, own, confidence, threads)
-    return SimulationAgreement(
-        comparisons=tuple(found),
-        confidence=confidence,
-        n_on=int(np.count_nonzero(events.on)),
-        n_off=int(np.count_nonzero(~events.on)),
-        n_simulated_signal=len(signal.share),
-        n_simulated_background=0 if background is None else len(background.share),
-        excess=excess,
-        excess_error=error,
-        remark=remark,
-    )
+        share, ones, zeros = background.share, np.ones(n_off), np.zeros(n_off)
+        fold, of_simulated = np.zeros(n_off, dtype=np.intp), np.ones((1, len(share)))
+        own = WeightedSamples("background", fold, ones, ones, zeros, of_simulated, share)
+        found += _compare(names, observed[~events.on], background.features, own, confidence, threads)
+    n_simulated = len(signal.share), 0 if background is None else len(background.share)
+    n_on = len(events.on) - n_off
+    return SimulationAgreement(tuple(found), confidence, n_on, n_off, *n_simulated, excess, error, remark)
 
 
 class _Simulated(NamedTuple):
@@ -403,34 +392,14 @@ def _signal_probability(model: Any, X: Any, alpha: float) -> FloatArray:
     if hasattr(model, "predict_signal_proba"):
         return np.asarray(model.predict_signal_proba(X), dtype=np.float64)
     if not hasattr(model, "predict_proba"):
-        raise TypeError(
-            f"estimator must give probabilities; {type(model).__name__} does not, so wrap it in "
-            "SignificanceThresholdClassifier"
-        )
+        remedy = "wrap it in SignificanceThresholdClassifier"
+        raise TypeError(f"estimator must give probabilities; {type(model).__name__} does not, so {remedy}")
     p_minus = p_minus_from_alpha(alpha)
     return np.maximum((score_events(model, X) - p_minus) / (1 - p_minus), 0.0)
 
 
-def _explain_missing_signal(samples: WeightedSamples) -> str | None:
-    """Return why there is no signal to compare with simulated gammas; None if there is."""
-    excess, error = samples.excess
-    if error == 0 or excess < _LEAST_EXCESS * error:
-        return (
-            f"No excess to compare with simulated gammas: {excess:.1f} +- {error:.1f} weighted events, and "
-            f"{_LEAST_EXCESS:g} standard errors are needed."
-        )
-    if not (samples.strengths > 0).any():
-        return "No simulated gamma looks like signal to the classifier, so no distribution can be compared."
-    return None
-
-
 def _compare(
-    names: tuple[str, ...],
-    observed: FloatArray,
-    simulated: FloatArray,
-    samples: WeightedSamples,
-    confidence: float,
-    n_jobs: int,
+    names: Sequence[str], observed: FloatArray, simulated: FloatArray, samples: Any, confidence: float, n_jobs: int
 ) -> list[FeatureComparison]:
     """Compare all features of a sample, correct their p-values for their number, and return the worst first."""
 
@@ -438,10 +407,8 @@ def _compare(
         return compare_feature(names[j], observed[:, j], simulated[:, j], samples)
 
     found = list(map_threaded(compare, range(len(names)), n_jobs, limit_blas=True))
-    adjusted = holm([one.p_value for one in found]).tolist()
-    marked = [
-        replace(one, adjusted_p_value=p, flagged=p < 1 - confidence) for one, p in zip(found, adjusted, strict=True)
-    ]
+    adjusted = zip(found, holm([one.p_value for one in found]).tolist(), strict=True)
+    marked = [replace(one, adjusted_p_value=p, flagged=p < 1 - confidence) for one, p in adjusted]
     # p-values may be too small for a float, so the shift decides among equal ones; the sort is stable
     return sorted(marked, key=lambda one: (one.p_value, -abs(np.nan_to_num(one.shift))))
 
@@ -491,21 +458,11 @@ def compare_feature(
     shift, error = _shift(observed, simulated, (edges[0], edges[-1]), samples)
     drawn = _Binned.of(observed, simulated, edges[1:-1], samples)
     shares = drawn.shares()
-    missing_observed, missing_simulated = (float(shares[k][-1]) if drawn.missing else 0.0 for k in (0, 2))
-    return FeatureComparison(
-        sample=samples.sample,
-        feature=name,
-        shift=shift,
-        shift_error=error,
-        p_value=p_value,
-        adjusted_p_value=p_value,
-        flagged=False,
-        missing_observed=missing_observed,
-        missing_simulated=missing_simulated,
-        edges=edges,
-        logarithmic=logarithmic,
-        **dict(zip(_DRAWN, (own[: len(edges) - 1] for own in shares), strict=True)),
-    )
+    missing = (float(shares[k][-1]) if drawn.missing else 0.0 for k in (0, 2))
+    distributions = (own[: len(edges) - 1] for own in shares)
+    compared = samples.sample, name, shift, error, p_value, p_value, False
+    values: tuple[Any, ...] = (*compared, *missing, edges, logarithmic, *distributions)
+    return FeatureComparison(*values)
 
 
 class _Binned(NamedTuple):

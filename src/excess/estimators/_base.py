@@ -27,7 +27,7 @@ from sklearn.utils.validation import _check_method_params, check_is_fitted, has_
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import MismatchError
-from excess._utils.rng import LARGEST_FACTOR, row_hashes
+from excess._utils.rng import LARGEST_FACTOR, NO_SKETCH, row_hashes, sketch_rows
 from excess.estimators._forest.ensemble import Bag
 from excess.estimators._model_file import save as save_model
 from excess.stats._significance import OnOffCounts
@@ -158,7 +158,7 @@ def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]
     -----
     With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``,
     so that background is On with the probability ``q_mean`` at every x, for any mix of observations. These are
-    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390). See ``docs/likelihood.md``.
+    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390).
 
     Examples
     --------
@@ -615,7 +615,7 @@ _RIDGE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SignalCalibration:
-    """The probability of signal as a function of the score that never falls; see ``docs/likelihood.md``."""
+    """The probability of signal as a function of the score that never falls."""
 
     score: Annotated[FloatArray, "steps"]  # mean of each step, ascending
     on_probability: Annotated[FloatArray, "steps"]  # probability of On at that score
@@ -814,6 +814,7 @@ class TunedState(NamedTuple):
 
     curve: ThresholdCurve
     calibration: SignalCalibration
+    sketch: NDArray[np.uint64]  # hashes of some training events
 
 
 class OnOffMixin:
@@ -823,13 +824,14 @@ class OnOffMixin:
     curve_: ThresholdCurve
     calibration_: SignalCalibration
     classes_: NDArray[Any]
+    training_sketch_: NDArray[np.uint64] = NO_SKETCH
     has_own_threshold = True  # which is tuned; `cross_val_detect` tunes that of classifiers without
     _in_state: tuple[str, ...] = ()  # parameters that a model file keeps in the estimator's state
     _has_out_of_bag_scores = False
     _weight_parameter: str | None = None  # of fit, for the number of events that each event stands for
 
     def _get_tuned(self) -> TunedState:
-        return TunedState(self.curve_, self.calibration_)
+        return TunedState(self.curve_, self.calibration_, self.training_sketch_)
 
     @property
     def tuned_counts_(self) -> OnOffCounts:
@@ -934,6 +936,7 @@ class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
         """Return events, which of them are On, and the two classes."""
         events, labels = self._validate(X, checks.as_binary_target(y), ensure_min_samples=2)
         classes = np.array(checks.binary_classes(labels))
+        self.training_sketch_ = sketch_rows(events)
         return events, np.asarray(labels == classes[1]), classes
 
     def _validate(self, *events: Any, **options: Any) -> Any:

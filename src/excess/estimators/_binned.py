@@ -66,8 +66,7 @@ class BinnedCalibration(NamedTuple):
 
 def number_bins(values: FloatArray, edges: FloatArray) -> NDArray[np.int64]:
     """Return the bin of each value, from 0; one at an edge belongs to the bin above it, a missing one is an error."""
-    missing = np.count_nonzero(np.isnan(values))
-    if missing:
+    if missing := np.count_nonzero(np.isnan(values)):
         raise ValueError(f"the column of the bins has no value for {missing} of {len(values)} events; leave these out")
     return np.searchsorted(edges, values, side="right").astype(np.int64)
 
@@ -122,11 +121,8 @@ def blend(own: float, common: float, share: float) -> float:
 
 def score_ends(threshold: float) -> tuple[float, float]:
     """Return where scores below the threshold end, and where those above it begin."""
-    if threshold < 0:  # all events are selected
-        return 0.0, 0.0
-    if threshold >= 1:  # none is
-        return 1.0, 1.0
-    return threshold, threshold
+    end = min(max(threshold, 0.0), 1.0)  # beyond, all events are selected, or none is
+    return end, end
 
 
 class _BinnedState(NamedTuple):
@@ -318,9 +314,8 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     def bin_numbers(self, X: Any) -> NDArray[np.int64]:
         """Return the bin of each event, from 0 to the number of edges; shape (n_events,)."""
         column = column_number("column", self.column, getattr(X, "columns", None), np.shape(X)[1])
-        return number_bins(
-            np.asarray(_safe_indexing(X, column, axis=1), dtype=np.float64).reshape(-1), as_edges(self.edges)
-        )
+        values = np.asarray(_safe_indexing(X, column, axis=1), dtype=np.float64).reshape(-1)
+        return number_bins(values, as_edges(self.edges))
 
     @property
     def feature_importances_(self) -> FloatArray:

@@ -53,7 +53,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     A reference is a classifier that was trained on something else, such as simulated gammas and protons, or a column of
     scores, such as the gammaness of another analysis. References, a learner of the labels alone, and one that has the
     references as further features are averaged, weighted by how likely they make the labels of events that they have
-    not seen. See ``docs/simulation.md``.
+    not seen.
 
     Parameters
     ----------
@@ -205,18 +205,16 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         for name, seen in (self.trained_on or {}).items():
             shared = sorted(present & set(np.asarray(seen).tolist()))
             if shared:
-                raise ValueError(
-                    f"reference {name!r} was trained on events of group {shared[0]!r}, which is among these"
-                )
+                seen_group = f"was trained on events of group {shared[0]!r}"
+                raise ValueError(f"reference {name!r} {seen_group}, which is among these")
 
     def _get_state(self) -> _HybridState:
         instead = "; or export it to ONNX, and give it as an OnnxClassifier"
         models, described = {}, []
         for number, (name, reference) in enumerate(self._checked_references().items()):
-            column: str | int | None = reference if isinstance(reference, str) else None
-            if isinstance(reference, (int, np.integer)):
-                column = int(reference)
-            if column is None:
+            column = int(reference) if isinstance(reference, np.integer) else reference
+            if not isinstance(column, (str, int)):
+                column = None
                 models[number] = model_bytes(f"reference {name!r}", reference, instead)
             described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
         learners = {name: model_bytes(f"what learns {name}", model) for name, model in self.estimators_.items()}
@@ -243,8 +241,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         seen = {own["name"]: own["trained_on"] for own in text["references"] if own["trained_on"] is not None}
         self.trained_on = seen or None
         learners = [LABELS_AND_REFERENCES, LABELS] if references else [LABELS]
-        if references and not text["learners"]:
-            learners = []
+        learners = [] if references and not text["learners"] else learners
         members = [*references, *learners]
         ensure(text["learners"] == learners, "its learners are not those of its references")
         ensure(text["members"] == members, "its members are not its references and learners")
@@ -270,9 +267,8 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 check_classifier(reference, f"reference {name!r}")
                 check_is_fitted(reference)
         if isinstance(self.estimator, str) and (self.estimator != DROP or not references):
-            raise ValueError(
-                f"estimator must be a classifier, None, or {DROP!r} with references; got {self.estimator!r}"
-            )
+            choices = f"a classifier, None, or {DROP!r} with references"
+            raise ValueError(f"estimator must be {choices}; got {self.estimator!r}")
         unknown = sorted(set(self.trained_on or {}) - set(references))
         if unknown:
             raise ValueError(f"trained_on names {unknown[0]!r}, which is none of the references")
@@ -308,8 +304,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
             else:
                 known = _features_of(name, reference, X, features)
                 found = score_events(with_threads(reference, self.n_jobs), known)
-            n_bad = np.count_nonzero(~np.isfinite(found))
-            if n_bad:
+            if n_bad := np.count_nonzero(~np.isfinite(found)):
                 raise ValueError(
                     f"reference {name!r} has no finite score for {n_bad} of {len(found)} events; drop them"
                 )
@@ -321,10 +316,8 @@ def _average(
     members: tuple[HybridMember, ...], calibrations: Mapping[str, SignalCalibration], scores: Mapping[str, FloatArray]
 ) -> FloatArray:
     """Return the mean of the members' probabilities of On, by their trust."""
-    total = np.zeros(len(next(iter(scores.values()))))
-    for member in members:
-        total += member.trust * calibrations[member.name].on_probability_at(scores[member.name])
-    return total
+    probabilities = [own.trust * calibrations[own.name].on_probability_at(scores[own.name]) for own in members]
+    return sum(probabilities, start=np.zeros(len(probabilities[0])))
 
 
 def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:

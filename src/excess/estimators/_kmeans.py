@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,7 @@ MAX_LLOYD_EVENTS = 100_000  # events up to which ``algorithm="auto"`` lets every
 _BATCH = 8192
 _FEW = 256
 _JOINED = ("centers", "n_on", "n_off", "fraction", "values")
+_PROCESS = os.getpid()  # a forked process has another number
 _find_thread_pools = cache(ThreadpoolController)  # it takes longer than to score a few events
 
 
@@ -43,8 +45,10 @@ class ClusterCells:
         """Return the nearest centre of each event."""
         if len(X) == 0:
             return np.zeros(0, dtype=np.int64)
-        # to start threads takes longer than to compare a few events
-        with use_one_thread("openmp") if len(X) <= _FEW else nullcontext():
+        # to start threads takes longer than to compare a few events; and in a forked process OpenMP waits without end
+        # for threads that the fork has left behind, where scikit-learn uses it at all: with a single feature
+        one = len(X) <= _FEW or os.getpid() != _PROCESS
+        with use_one_thread("openmp") if one else nullcontext():
             return pairwise_distances_argmin(X[:, self.features], self.centers).astype(np.int64)
 
     def score(self, X: FloatArray) -> FloatArray:
@@ -63,15 +67,11 @@ def use_one_thread(user_api: str) -> AbstractContextManager[Any]:
 
 
 def find_cells(
-    X: FloatArray,
-    on: BoolArray,
-    features: NDArray[np.int64],
-    weights: NDArray[np.uint8],
-    n_clusters: int,
-    algorithm: str,
-    seed: int,
+    X: FloatArray, on: BoolArray, features: Any, weights: NDArray[np.uint8], n_clusters: int, algorithm: str, seed: int
 ) -> ClusterCells:
     """Cluster weighted events in some features and count On and Off in each cluster."""
+    if algorithm == "auto":
+        algorithm = "lloyd" if len(X) <= MAX_LLOYD_EVENTS else "mini_batch"
     in_bag = np.flatnonzero(weights)
     events = np.ascontiguousarray(X[np.ix_(in_bag, features)])
     weight = weights[in_bag].astype(np.float64)
@@ -150,8 +150,8 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
     def _set_scale(self, X: NDArray[Any]) -> FloatArray:
         """Find mean and scale of each feature; return scaled events."""
         if len(X) < self.n_clusters:
-            limit = f"the number of events, n_samples={len(X)}"
-            raise ValueError(f"n_clusters must be at most {limit}, got {self.n_clusters}")
+            given = f"n_samples={len(X)}, got {self.n_clusters}"
+            raise ValueError(f"n_clusters must be at most the number of events, {given}")
         spread = X.std(axis=0, dtype=np.float64)
         self._mean = X.mean(axis=0, dtype=np.float64)
         # a constant feature has a spread of a few last digits, which must not be blown up
@@ -240,7 +240,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         alpha, seed = plan
         X = self._set_scale(X)
         features, weights = np.arange(X.shape[1]), np.ones(len(X), dtype=np.uint8)
-        cells = find_cells(X, on, features, weights, self.n_clusters, _algorithm(self.algorithm, len(X)), seed)
+        cells = find_cells(X, on, features, weights, self.n_clusters, self.algorithm, seed)
         number = cells.numbers(X)
 
         def score(train: BoolArray, held_out: BoolArray) -> FloatArray:
@@ -340,7 +340,6 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
         alpha, seed, rule, threads = plan
         X = self._set_scale(X)
         n_features = resolve_max_features(self.max_features, X.shape[1])
-        algorithm = _algorithm(self.algorithm, len(X))
 
         def member(number: int) -> tuple[ClusterCells, BoolArray, FloatArray]:
             key = np.uint64(derive_key(seed, number))
@@ -349,7 +348,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
             weights = np.empty(len(X), dtype=np.uint8)
             bootstrap_weights(key, 0, weights)
             start = int(derive_key(key, 2)) % (2**31 - 1)
-            cells = find_cells(X, on, features, weights, self.n_clusters, algorithm, start)
+            cells = find_cells(X, on, features, weights, self.n_clusters, self.algorithm, start)
             if self.output == "assignment":
                 cells = cells.with_votes(alpha)
             out_of_bag = weights == 0
@@ -375,7 +374,3 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
     def _set_state(self, state: _EnsembleState) -> None:  # type: ignore[override]
         super()._set_state(state.clusters)
         self.oob_significance_ = state.oob_significance
-
-
-def _algorithm(name: str, n_events: int) -> str:
-    return name if name != "auto" else "lloyd" if n_events <= MAX_LLOYD_EVENTS else "mini_batch"

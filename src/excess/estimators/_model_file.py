@@ -28,7 +28,7 @@ import os
 import platform
 import re
 from collections.abc import Mapping
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import is_dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,6 +44,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from excess._utils import files
 from excess._utils.checks import as_scalar_alpha, as_threshold, binary_classes, kind_of_file
+from excess._utils.errors import first_line
+from excess._utils.rng import NO_SKETCH
 from excess._utils.version import __version__
 
 _logger = logging.getLogger("excess")
@@ -55,27 +57,16 @@ State = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # numbers and arrays, by
 FORMAT_VERSION = 4
 """Version of what a header and its arrays mean; to be raised when an older package would misread them."""
 SAVEABLE: dict[str, Any] = {}  # classes of estimators that a model file may hold, by name
-_FIELDS: dict[str, tuple[type, ...]] = {
-    "class": (str,),
-    "versions": (dict,),
-    "parameters": (dict,),
-    "n_features": (int,),
-    "feature_names": (list, NoneType),
-    "classes": (list,),
-    "classes_dtype": (str,),
-    "alpha": (float, NoneType),
-    "threshold": (float, NoneType),
-    "attributes": (dict,),
-    "metadata": (dict,),
+_FIELDS: dict[str, tuple[type, ...]] = {  # what a header holds besides its format version
+    **dict.fromkeys(("class", "classes_dtype"), (str,)),
+    **dict.fromkeys(("versions", "parameters", "attributes", "metadata"), (dict,)),
+    **{"n_features": (int,), "classes": (list,), "feature_names": (list, NoneType)},
+    **dict.fromkeys(("alpha", "threshold"), (float, NoneType)),
 }
-"""What a header holds besides its format version."""
-_MAX_NESTING = 50
-_MAX_LENGTH = 1 << 24
-"""Characters of a header; the names of some ten thousand files and groups that a model was trained on."""
-_MOST_ARRAYS = 1000
+_MAX_NESTING, _MOST_ARRAYS = 50, 1000
+_MAX_LENGTH = 1 << 24  # characters of a header: the names of some ten thousand files and groups of the training
 _DEEPEST = 4  # models that may be inside of each other: a hybrid may have hybrids as references, but not without end
-_REPLACEMENTS = {"random_state": "None", "threshold": "model.threshold_"}
-"""Values by which parameters that a file cannot hold may be replaced."""
+_REPLACEMENTS = {"random_state": "None", "threshold": "model.threshold_"}  # of parameters that a file cannot hold
 _KEY = "excess"
 _START = b'{"__metadata__":{"excess":"'
 _LENGTH_SIZE = 8
@@ -253,6 +244,8 @@ def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = Non
         "attributes": {name: _as_number(value) for name, value in numbers.items()},
         "metadata": as_json({} if metadata is None else metadata),
     }
+    if categories := getattr(model, "_categories", None):
+        header["categories"] = as_json({str(number): values for number, values in categories.items()}, "categories")
     if tuned:
         arrays |= to_state(model._get_tuned())[1]
     _write(Path(path), json.dumps(header, allow_nan=False), arrays)
@@ -269,7 +262,8 @@ def load(path: PathLike) -> Any:
     Returns
     -------
     estimator
-        Fitted, of the class and with the parameters that were saved. It lacks ``oob_decision_function_``.
+        Fitted, of the class and with the parameters that were saved, except ``n_jobs``, which has its default. It lacks
+        ``oob_decision_function_``.
 
     Raises
     ------
@@ -318,14 +312,12 @@ def from_bytes(content: NDArray[np.uint8]) -> Any:
     """Return the fitted estimator of `to_bytes`; ModelFileError if there is none."""
     depth = _depth.get() + 1
     ensure(depth < _DEEPEST, f"it has models inside of each other, more than {_DEEPEST} deep")
-    outside = _depth.set(depth)
-    try:
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "model"
-            path.write_bytes(content.tobytes())
-            return load(path)
-    finally:
-        _depth.reset(outside)
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        path.write_bytes(content.tobytes())
+        inside = copy_context()
+        inside.run(_depth.set, depth)
+        return inside.run(load, path)
 
 
 def read_header(path: PathLike) -> dict[str, Any]:
@@ -345,7 +337,8 @@ def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
     """Write a file under a temporary name and rename it, so there is never a part of one."""
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     try:
-        _check_length(text, before="it ", after="; give less metadata")
+        too_long = f"it has a header of {len(text):,} characters; {_MAX_LENGTH:,} are the most; give less metadata"
+        ensure(len(text) <= _MAX_LENGTH, too_long)
         target = path.resolve()  # a link stays a link: what it points to is replaced
         if target.exists() and not target.is_file():
             kind = "a folder" if target.is_dir() else "not a regular file"
@@ -357,7 +350,7 @@ def _write(path: Path, text: str, arrays: dict[str, NDArray[Any]]) -> None:
     except ModelFileError:
         raise
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ModelFileError(f"{path} cannot be written: {_reason(error)}") from error
+        raise ModelFileError(f"{path} cannot be written: {first_line(error)}") from error
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -380,11 +373,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     except FileNotFoundError as error:
         raise ModelFileError(f"{path} does not exist") from error
     except SafetensorError as error:
-        raise ModelFileError(
-            f"{path} is damaged or incomplete: its arrays do not fit into it; copy or save it again"
-        ) from error
+        damage = "is damaged or incomplete: its arrays do not fit into it"
+        raise ModelFileError(f"{path} {damage}; copy or save it again") from error
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path} cannot be read: {_reason(error)}") from error
+        raise ModelFileError(f"{path} cannot be read: {first_line(error)}") from error
     if not np.array_equal(arrays.pop("sha256", np.empty(0)), _checksum(text, arrays)):
         raise ModelFileError(f"{path} is damaged or incomplete: its checksum does not match; copy or save it again")
     try:
@@ -422,10 +414,6 @@ def _checksum(text: str, arrays: dict[str, NDArray[Any]]) -> NDArray[np.uint8]:
     return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error)
-
-
 # From a header to an estimator.
 
 
@@ -438,6 +426,8 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
     """Make the estimator that a file describes."""
     n_features, names, alpha = header["n_features"], header["feature_names"], header["alpha"]
     classes = _restore_classes(header["classes"], header["classes_dtype"])
+    if _is_tuned(estimator):  # files of older releases have none
+        arrays.setdefault("sketch", NO_SKETCH)
     stored = StoredState(header["attributes"], arrays, n_features, alpha)
     kind = get_type_hints(estimator._get_state)["return"]
     if not _is_tuned(estimator):
@@ -449,18 +439,27 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
         return model
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
     ensure(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
-    # a parameter that an older release did not have yet takes its default
-    model = estimator(**header["parameters"])
+    # a parameter that an older release did not have yet takes its default; how many threads are started is not for the
+    # file to decide
+    model = estimator(**{name: value for name, value in header["parameters"].items() if name != "n_jobs"})
     ensure(n_features >= 1, f"n_features is {n_features}")
     model.n_features_in_, model.classes_ = n_features, classes
     if names is not None:
         known = len(names) == n_features and all(type(name) is str for name in names)
         ensure(known, f"feature_names are not {n_features} texts")
         model.feature_names_in_ = np.array(names, dtype=object)
+    if (categories := header.get("categories")) is not None:
+        ensure(hasattr(model, "_categories") and isinstance(categories, dict), "its categories are not those of trees")
+        numbers = [own == str(int(own)) and 0 <= int(own) < n_features for own in categories]
+        scalar = [type(own) in (str, int, float, bool) for values in categories.values() for own in values]
+        differ = [type(values) is list and len(set(values)) == len(values) for values in categories.values()]
+        ensure(all(numbers) and all(differ) and all(scalar), "its categories are not those of its features")
+        model._categories = {int(own): values for own, values in categories.items()}
     ensure(alpha is not None and header["threshold"] is not None, "it has no alpha or no threshold")
     as_scalar_alpha(alpha)
     model.threshold_ = as_threshold("threshold", header["threshold"])
-    model.curve_, model.calibration_ = curve, _ = stored.take(get_type_hints(estimator._get_tuned)["return"])
+    tuned = stored.take(get_type_hints(estimator._get_tuned)["return"])
+    model.curve_, model.calibration_, model.training_sketch_ = curve, *_ = tuned
     columns = (curve.thresholds, curve.significance, curve.n_on, curve.n_off)
     ensure({len(own) for own in columns} == {len(curve.scores) + 1}, "the columns of its curve have different lengths")
     model._set_state(stored.take(kind))
@@ -479,35 +478,28 @@ def _restore_classes(values: list[Any], dtype: str) -> NDArray[Any]:
 
 def _parse_header(text: str) -> dict[str, Any]:
     """Return a header from its JSON; errors go on from the path."""
-    _check_length(text)
+    ensure(len(text) <= _MAX_LENGTH, f"has a header of {len(text):,} characters; {_MAX_LENGTH:,} are the most")
     try:
         header = json.loads(text.encode("ascii"), parse_constant=lambda word: ensure(False, f"{word} is not JSON"))
     except (ValueError, RecursionError) as error:
         raise ValueError("has a header that is not JSON") from error
     version = header.get("format_version", 0) if isinstance(header, dict) else 0
     ensure(type(version) is int and version >= 1, "has a header without a format version")
-    ensure(
-        version <= FORMAT_VERSION,
-        f"has format version {version}, but excess {__version__} reads versions up to {FORMAT_VERSION}; upgrade "
-        "excess, or save the model again with this release",
-    )
-    ensure(version == FORMAT_VERSION, f"has format version {version}, an older one; train the model again and save it")
+    newer = f"but excess {__version__} reads versions up to {FORMAT_VERSION}"
+    ours = f"has format version {version}"
+    ensure(version <= FORMAT_VERSION, f"{ours}, {newer}; upgrade excess, or save the model again with this release")
+    ensure(version == FORMAT_VERSION, f"{ours}, an older one; train the model again and save it")
     missing = [name for name in _FIELDS if name not in header]
     ensure(not missing, f"has a header without {', '.join(missing)}")
     for name in ("parameters", "attributes"):
         if isinstance(header[name], dict):
             header[name] = {key: _parse_number(value) for key, value in header[name].items()}
     header["threshold"] = _parse_number(header["threshold"])
-    unknown = [name for name in header if name not in _FIELDS and name != "format_version"]
+    unknown = [name for name in header if name not in (*_FIELDS, "format_version", "categories")]
     ensure(not unknown, f"has a header with {len(unknown):,} entries that are not known, such as {unknown[:1]!r:.40}")
     wrong = [name for name, types in _FIELDS.items() if type(header[name]) not in types]
     ensure(not wrong, f"has a header with an impossible value of {', '.join(wrong)}")
     return header
-
-
-def _check_length(text: str, before: str = "", after: str = "") -> None:
-    too_long = f"has a header of {len(text):,} characters; {_MAX_LENGTH:,} are the most"
-    ensure(len(text) <= _MAX_LENGTH, before + too_long + after)
 
 
 def _parse_number(value: Any) -> Any:
@@ -563,9 +555,8 @@ def as_json(metadata: Any, where: str = "metadata", depth: int = 0) -> Any:
     try:
         value = _as_scalar(metadata)
     except TypeError as error:
-        raise TypeError(
-            f"{where} is a {type(metadata).__name__}, which a model file cannot hold; give text or numbers"
-        ) from error
+        kind = type(metadata).__name__
+        raise TypeError(f"{where} is a {kind}, which a model file cannot hold; give text or numbers") from error
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{where} is {value}, which JSON cannot hold; give None or text")
     return value

@@ -21,7 +21,7 @@ from sklearn.utils import gen_batches
 from sklearn.utils.validation import _num_features, check_is_fitted, validate_data
 
 from excess._utils.checks import FloatArray, as_choice, kind_of_file
-from excess._utils.errors import prefix_errors, require
+from excess._utils.errors import first_line, prefix_errors, require
 from excess._utils.files import replacing
 from excess._utils.version import __version__
 from excess.estimators._base import OnOffMixin, SignalCalibration
@@ -46,6 +46,12 @@ _TOLERANCE = 1e-3  # how far the probabilities of float32 sums may be from 0 to 
 _NO_PROBABILITIES = (
     "which are no probabilities; export the model with a sigmoid or softmax at its end, or give its scores to "
     "OnOffHybridClassifier as a column"
+)
+
+
+_IN_OTHER_FILES = (
+    "keeps values in other files, which are never opened; save it as a single file, with "
+    "onnx.save_model(model, path, save_as_external_data=False)"
 )
 
 
@@ -95,11 +101,7 @@ def _check_tensors(model: Any) -> None:
     while waiting:
         message = waiting.pop()
         if message.DESCRIPTOR.name == "TensorProto":
-            ensure(
-                not message.external_data and message.data_location == 0,
-                "keeps values in other files, which are never opened; save it as a single file, with "
-                "onnx.save_model(model, path, save_as_external_data=False)",
-            )
+            ensure(not message.external_data and message.data_location == 0, _IN_OTHER_FILES)
         for field, value in message.ListFields():
             if field.message_type is not None:
                 parts = (value,) if hasattr(value, "ListFields") else value
@@ -211,11 +213,8 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             names = [value.name for value in self._inputs]
         if names is not None:
             known = len(names) == len(set(names)) == self.n_features_in_ and all(isinstance(own, str) for own in names)
-            if not known:
-                raise ValueError(
-                    f"feature_names must be {self.n_features_in_} different texts, the features of {self._name}; got "
-                    f"{names!r:.200}"
-                )
+            wanted = f"{self.n_features_in_} different texts, the features of {self._name}"
+            ensure(known, f"feature_names must be {wanted}; got {names!r:.200}")
             self.feature_names_in_ = np.array(names, dtype=object)
 
     @property
@@ -251,8 +250,7 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
         """Set ``model`` or ``feature_names``, and read the model anew."""
         super().set_params(**params)
         if params:
-            if hasattr(self, "feature_names_in_"):
-                del self.feature_names_in_
+            self.__dict__.pop("feature_names_in_", None)
             self._read()
         return self
 
@@ -295,28 +293,22 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             options.add_session_config_entry("session.load_model_format", "ONNX")
             try:
                 _logger.debug("%s: opening the ONNX model", self._name)
-                self._session = runtime.InferenceSession(
-                    self._content, sess_options=options, providers=["CPUExecutionProvider"]
-                )
+                self._session = runtime.InferenceSession(self._content, options, ["CPUExecutionProvider"])
             except Exception as error:  # onnxruntime has many types, all of them direct heirs of Exception
-                raise ModelFileError(
-                    f"{self._name} cannot be opened by onnxruntime {runtime.__version__}: {_first_line(error)}; if the "
-                    "model was exported by newer software, upgrade onnxruntime"
-                ) from error
+                problem = f"cannot be opened by onnxruntime {runtime.__version__}: {first_line(error)}"
+                remedy = "if the model was exported by newer software, upgrade onnxruntime"
+                raise ModelFileError(f"{self._name} {problem}; {remedy}") from error
         return self._session
 
     def _score(self, session: Any, X: NDArray[Any]) -> FloatArray:
         """Return the probabilities of the second class."""
-        parts = np.split(X, self._ends[:-1], axis=1)
+        parts = zip(self._inputs, np.split(X, self._ends[:-1], axis=1), strict=True)
         with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and beyond any cut
-            inputs = {
-                value.name: np.ascontiguousarray(part, dtype=value.kind)
-                for value, part in zip(self._inputs, parts, strict=True)
-            }
+            inputs = {value.name: np.ascontiguousarray(part, dtype=value.kind) for value, part in parts}
         try:
             (found,) = session.run([self._output.name], inputs)
         except Exception as error:
-            raise ValueError(f"cannot be applied: {_first_line(error)}") from error
+            raise ValueError(f"cannot be applied: {first_line(error)}") from error
         if self._output.kind == "maps":  # a dictionary per event: columns in the order of the labels
             labels = self._labels.tolist()
             given = f"gives probabilities of {list(found[0])!r:.80}, not of {labels}"
@@ -330,8 +322,8 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
             score = score[:, [int(np.argmax(self._labels))]]
         known = score.shape in ((len(X),), (len(X), 1))
         ensure(known, f"{shape}; a classifier of two classes gives a probability for each event, or two")
-        if ((score < -_TOLERANCE) | (score > 1 + _TOLERANCE)).any():
-            raise ValueError(f"gives values from {np.nanmin(score):g} to {np.nanmax(score):g}, {_NO_PROBABILITIES}")
+        beyond = ((score < -_TOLERANCE) | (score > 1 + _TOLERANCE)).any()
+        ensure(not beyond, f"gives values from {score.min():g} to {score.max():g}, {_NO_PROBABILITIES}")
         return np.clip(score.reshape(-1), 0, 1)
 
 
@@ -358,15 +350,12 @@ def _find_widths(inputs: tuple[_Value, ...], names: list[str] | None) -> list[in
     ensure(bool(inputs), "takes no input; give a classifier")
     widths = []
     for value in inputs:
-        ensure(
-            value.kind in ("float32", "float64") and value.shape is not None and len(value.shape) == 2,
-            f"takes {value}, but events are matrices of float32 or float64; export it with one matrix of all features",
-        )
+        known = value.kind in ("float32", "float64") and value.shape is not None and len(value.shape) == 2
+        other = f"takes {value}, but events are matrices of float32 or float64"
+        ensure(known, f"{other}; export it with one matrix of all features")
         n_events, width = value.shape or (None, None)
-        ensure(
-            n_events is None,
-            f"takes {n_events} events at a time; export it with an input {value.name!r} of any number of events",
-        )
+        advice = f"export it with an input {value.name!r} of any number of events"
+        ensure(n_events is None, f"takes {n_events} events at a time; {advice}")
         if width is None and names is not None and len(inputs) == 1:
             width = len(names)
         ensure(width is not None, f"does not declare how many features {value.name!r} has; give feature_names")
@@ -402,33 +391,22 @@ def _find_probabilities(outputs: list[_Value]) -> _Value:
         found = likely
     given = ", ".join(map(str, outputs)) or "nothing"
     ensure(bool(found), f"gives no probabilities, only {given}; export a classifier with probabilities")
-    ensure(
-        len(found) == 1,
-        f"gives several outputs, and none of them is known to hold the probabilities: {given}; export it with one, "
-        "as skl2onnx does with options={'zipmap': False}",
-    )
+    several = f"gives several outputs, and none of them is known to hold the probabilities: {given}"
+    ensure(len(found) == 1, f"{several}; export it with one, as skl2onnx does with options={{'zipmap': False}}")
     return found[0]
 
 
 def _find_classes(nodes: Any, output: _Value) -> NDArray[Any]:
     """Return the classes in the order of the columns: those of the last classifier, or 0 and 1."""
     labels: list[Any] = [0, 1]
-    for node in nodes:
-        named = (own for own in node.attribute if own.name in _CLASS_LABELS and (own.ints or own.strings))
-        for own in [*named][:1]:
-            labels = list(own.ints) or [text.decode("utf-8", "replace") for text in own.strings]
+    for own in (own for node in nodes for own in node.attribute if own.name in _CLASS_LABELS):
+        labels = list(own.ints) or [text.decode("utf-8", "replace") for text in own.strings] or labels
     n_columns = output.shape[1] if output.shape is not None and len(output.shape) == 2 else None
     n_classes = len(labels) if len(labels) != 2 else (n_columns or 2)
     # 1 column: the probability of the second class
-    ensure(
-        n_classes <= 2 and len(set(labels)) == 2,
-        f"is no classifier of two classes, but of {n_classes}; train it to separate signal from background",
-    )
+    advice = "train it to separate signal from background"
+    ensure(n_classes <= 2 and len(set(labels)) == 2, f"is no classifier of two classes, but of {n_classes}; {advice}")
     return np.array(labels)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 _OPSET, _ML_OPSET, _IR_VERSION = 17, 3, 8
@@ -726,6 +704,8 @@ def add_score(model: Any, graph: _Graph, events: _Matrix) -> str:
 @add_score.register
 def _(model: BaseOnOffTrees, graph: _Graph, events: _Matrix) -> str:
     """Return the mean over trees of the value of an event's leaf."""
+    if model._categories:
+        raise TypeError("a model of categories cannot be exported to ONNX; encode them as numbers before the fit")
     return _add_mean(model._trees, graph, events)
 
 

@@ -31,7 +31,7 @@ from excess._utils.threads import n_threads, progress_bar
 from excess.estimators._base import calibrate, calibrated_log_likelihood, store_parameters
 from excess.estimators._forest import ensemble
 from excess.estimators._forest.ensemble import WHOLE, Bag, BaggedTrees, GrowthSettings, Tick, TreeSettings, tree_keys
-from excess.estimators._forest.splitting import CRITERIA, SPLITTERS
+from excess.estimators._forest.splitting import CRITERIA, SPLITTERS, TABLE_SIZE, scan_pairs, x_log_x_table
 from excess.estimators._model_file import ensure, saveable
 from excess.estimators._tree import BaseOnOffTrees, GrownTrees, check_growth, resolve_max_features
 from excess.stats._kernels import count_labels, count_labels_without
@@ -53,6 +53,9 @@ MAX_LEAVES = 2048  # of a tree of a chosen member
 _WEAK_GAIN, _WEAK_TREES = 20.0, 2  # in log-likelihood; times as many trees assess features there
 _FEWEST_TREES = 120  # unless fewer are wanted, on any number of events
 _SHARE_DROPPED = 0.3  # of the features that are left, in each step of their elimination
+N_SCANNED, _N_CELLS = 8, 16
+"""Features with which the elimination starts where the signal is weak, and cells of a feature in a scan of pairs."""
+_MOST_SCANNED = 64  # features whose pairs are scanned
 _LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination ends
 
 LabelCounts = NDArray[Any]
@@ -304,16 +307,24 @@ class ForestPlan:
             sample = grower.sample(WEAK_CHOICE_EVENTS)
             first, patience = self._assess(sample, first.used, _WEAK_TREES * self._n_assess, None), 2 * _PATIENCE
         best = last = first
+        if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
+            few = self._assess(
+                sample, sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:]), first.n_trees, None
+            )
+            best = last = few if few.gain > first.gain else first
         n_worse = 0
         while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
-            loss = last.log_likelihood - np.array(self._log_likelihoods(sample.count_without(last.forest, last.used)))
-            n_dropped = max(1, int(_SHARE_DROPPED * len(loss)))
-            fewer = np.sort(last.used[np.argsort(loss, kind="stable")[n_dropped:]])
-            last = self._assess(sample, fewer, last.n_trees, None)
+            n_dropped = max(1, int(_SHARE_DROPPED * len(last.used)))
+            last = self._assess(sample, np.sort(self._rank(sample, last)[n_dropped:]), last.n_trees, None)
             best, n_worse = (last, 0) if last.gain > best.gain else (best, n_worse + 1)
         if best.gain - first.gain < _LEAST_GAIN + _GAIN_PER_FEATURE * (len(first.used) - len(best.used)):
             best = first
         return sample, best
+
+    def _rank(self, sample: GrowerInMemory, found: _Assessed) -> NDArray[np.int64]:
+        """Return features by what the likelihood loses without them, the least useful one first."""
+        likelihood = np.array(self._log_likelihoods(sample.count_without(found.forest, found.used)))
+        return found.used[np.argsort(-likelihood, kind="stable")]
 
     def _assess(self, sample: GrowerInMemory, used: NDArray[np.int64], n: int, tick: Tick | None) -> _Assessed:
         """Grow trees on some features, and compute the likelihood of the labels out of their bags."""
@@ -498,7 +509,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     -----
     Bootstrap weights are Poisson(1) draws keyed by seed, tree and row, the features of a node by seed, tree and path;
     bin edges come from rows chosen by a hash of their number. Counts are integers. So a seed gives the same forest, bit
-    for bit, on any number of threads. How the defaults were chosen is in ``docs/forest.md``.
+    for bit, on any number of threads.
 
     With leaf sizes that are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or
     of 120,000 where the former show no clear signal. From 50,000 events on, the bag of a tree is thinned to the
@@ -675,6 +686,17 @@ class GrowerInMemory:
         rows, events = bottom_rows(self.n_events, n_events), self._events
         chosen = ensemble.BinnedEvents(events.records[rows], events.edges, events.bag.part(rows))
         return GrowerInMemory(chosen, self._on[rows], self._plan, self._n_threads)
+
+    def scan_pairs(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the features with the most significant rectangles in planes of two of them, ascending."""
+        codes, n = self._events.codes, self.n_events
+        cells = np.empty((len(features), n), dtype=np.uint8)
+        for row, feature in zip(cells, features, strict=True):
+            counts = np.bincount(codes[:, feature])
+            row[:] = ((np.cumsum(counts) - counts) * _N_CELLS // n)[codes[:, feature]]
+        found, odds = np.zeros(len(features)), self._share / (1 - self._share)
+        scan_pairs(cells, _N_CELLS, self._on, self._units, odds, x_log_x_table(TABLE_SIZE), found)
+        return np.sort(features[np.argsort(-found, kind="stable")[:N_SCANNED]])
 
     def grow(
         self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None

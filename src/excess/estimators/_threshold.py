@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.rng import sketch_rows
 from excess.estimators import _base
 from excess.estimators._base import OnOffMixin, store_parameters
 from excess.estimators._boosting import BoostedClassifier
@@ -90,6 +91,7 @@ class BaseMetaClassifier(OnOffMixin, ClassifierMixin, MetaEstimatorMixin, BaseEs
         known = _base.as_groups(groups, y=labels)
         classes = np.array(checks.binary_classes(labels))
         on = np.asarray(labels == classes[1])
+        self.training_sketch_ = sketch_rows(X)
         return TrainingEvents(X, labels, classes, on, known, _base.counted_weights(sample_weight, on))
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
@@ -413,6 +415,33 @@ def supervised_reference(
         # threads add up the trees' scores in any order, so that the last bits would differ from run to run
         model.set_params(n_jobs=None)
     return SignificanceThresholdClassifier(FrozenEstimator(model), alpha, cv="prefit")
+
+
+class ColumnScore(ClassifierMixin, BaseEstimator):
+    """A classifier whose score is a column of a table, such as the gammaness of another analysis; nothing is fitted."""
+
+    needs_columns = True  # of references, which other models do not see
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self.classes_ = np.array([0, 1])
+
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Keep the score as it is."""
+        return self
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Return the column."""
+        return np.asarray(X[self.column], dtype=np.float64)
+
+    def predict(self, X: Any) -> NDArray[np.intp]:
+        """Return 1 for scores above 0.5."""
+        return np.asarray(self.decision_function(X) > 0.5, dtype=np.intp)
+
+
+def column_baseline(column: str, *, random_state: Any = None) -> SignificanceThresholdClassifier:
+    """Return a cut on a column of scores: only its threshold and its calibration depend on On and Off events."""
+    return SignificanceThresholdClassifier(FrozenEstimator(ColumnScore(column)), cv="prefit", random_state=random_state)
 
 
 def likelihood_scorer(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:

@@ -35,6 +35,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
     _largest_weight = math.inf
     _trees: GrownTrees
     _oob_score: FloatArray | None
+    _categories: dict[int, list[Any]] = {}  # noqa: RUF012 - by the number of their feature; set by fit, never changed
     max_bins: int | None
 
     @property
@@ -59,6 +60,20 @@ class BaseOnOffTrees(BaseOnOffClassifier):
             self._oob_score = weights.mean_of_copies(score, len(on))
         self.classes_ = classes
         return self
+
+    def _validate(self, X: Any, *y: Any, **options: Any) -> Any:
+        """Return events as floats, with categories by their numbers, and y if it is given."""
+        is_frame = hasattr(X, "iloc") and hasattr(X, "dtypes")
+        if options.get("reset", True):
+            self._categories = _find_categories(X, self.max_bins) if is_frame else {}
+        if self._categories:
+            if not is_frame or len(X.columns) <= max(self._categories):
+                raise ValueError("X must be a data frame with the columns of fit, some of which are categories")
+            X = X.copy(deep=False)
+            for number, values in self._categories.items():
+                codes = X.iloc[:, number].astype("category").cat.set_categories(values).cat.codes.to_numpy()
+                X.isetitem(number, np.where(codes < 0, np.nan, codes))  # missing, or not among those of fit
+        return super()._validate(X, *y, **options)
 
     def _bin_events(self, X: NDArray[Any], on: BoolArray, n_threads: int, bag: Bag = WHOLE) -> ensemble.BinnedEvents:
         """Return events as records of codes, once the kernels for them are compiled."""
@@ -102,9 +117,59 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         threads = n_threads(getattr(self, "n_jobs", None))
         return ensemble.mean_contributions(X, trees.edges, trees.flat, trees.values, threads)
 
+    def to_shap(self) -> dict[str, Any]:
+        """Return the trees as the dictionary that ``shap.TreeExplainer`` takes in place of a model.
+
+        ``shap.TreeExplainer(forest.to_shap()).shap_values(X)`` are Shapley values of the score, which need a time that
+        grows with the square of the depth; `contributions` is much faster. Categories of X are numbers there, from 0
+        on in their order.
+
+        Returns
+        -------
+        dict
+            With ``"trees"``, a list of dictionaries of arrays, one for each tree.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from excess import OnOffForestClassifier
+        >>> X = np.random.default_rng(0).normal(size=(500, 3))
+        >>> forest = OnOffForestClassifier(20, alpha=1.0, random_state=0).fit(X, X[:, 1] > 0.5)
+        >>> sorted(forest.to_shap()["trees"][0])[:3]
+        ['children_default', 'children_left', 'children_right']
+        """
+        check_is_fitted(self)
+        trees, found = self._trees, []
+        leaves, n_trees = trees.leaves, len(trees.flat.depths)
+        padded = [np.concatenate([[-np.inf], edges, [np.inf]]) for edges in trees.edges]
+        for first, last in pairwise(trees.flat.roots):
+            feature, shift, limit, left = trees.flat.nodes[first:last].T.astype(np.int64)
+            leaf, left = leaves[first:last], left - first
+            cuts = [padded[j][n + s] for j, s, n in zip(feature, shift, np.where(leaf, 0, limit), strict=True)]
+            columns = {"left": left, "right": left + 1, "default": left + shift}
+            found.append({f"children_{name}": np.where(leaf, -1, column) for name, column in columns.items()})
+            found[-1] |= {"features": np.where(leaf, -1, feature), "thresholds": np.where(leaf, -1.0, cuts)}
+            found[-1] |= {"values": trees.values[first:last, None] / n_trees}
+            found[-1] |= {"node_sample_weight": (trees.n_on + trees.n_off)[first:last].astype(np.float64)}
+        return {"trees": found, "internal_dtype": np.float64, "input_dtype": np.float64}
+
     def _score(self, X: ArrayLike) -> FloatArray:
         X, trees = self._check_new_events(X), self._trees
         return ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
+
+
+def _find_categories(X: Any, max_bins: int | None) -> dict[int, list[Any]]:
+    """Return the categories of those columns of a data frame that have any, by the number of the column."""
+    found = {}
+    for number, (name, dtype) in enumerate(X.dtypes.items()):
+        if getattr(dtype, "name", "") == "category":
+            found[number] = values = X.iloc[:, number].cat.categories.tolist()
+            if max_bins is not None and len(values) > max_bins:
+                raise ValueError(
+                    f"X has {len(values)} categories in the column {name!r}, more than max_bins, {max_bins}; join some, "
+                    "encode them as numbers, or set max_bins=None"
+                )
+    return found
 
 
 @dataclass(frozen=True)
@@ -229,6 +294,7 @@ class TreeView(NamedTuple):
     alpha: float
     names: list[str]
     has_missing: BoolArray
+    categories: dict[int, list[Any]]
 
     def rows(self, max_depth: int | None) -> list[_Shown]:
         """Return the nodes to show, depth first."""
@@ -258,8 +324,12 @@ class TreeView(NamedTuple):
             return f"{name} missing", f"{name} present"
         if n_bins_left > len(edges):
             return f"{name} present", f"{name} missing"
-        value = _format_edge(edges, n_bins_left - 1)
         missing = [" or missing" if self.has_missing[feature] and side == shift else "" for side in (0, 1)]
+        if (values := self.categories.get(feature)) is not None:
+            n = math.floor(edges[n_bins_left - 1]) + 1
+            left, right = (", ".join(map(str, own)) for own in (values[:n], values[n:]))
+            return f"{name} in {left}{missing[0]}", f"{name} in {right}{missing[1]}"
+        value = _format_edge(edges, n_bins_left - 1)
         return f"{name} <= {value}{missing[0]}", f"{name} > {value}{missing[1]}"
 
     def significance(self) -> FloatArray:
@@ -531,4 +601,4 @@ class OnOffTreeClassifier(BaseOnOffTrees):
             raise ValueError(f"feature_names must be {self.n_features_in_} names, got {len(names)}")
         trees = self._trees
         shown = trees.flat.nodes, trees.edges, trees.n_on, trees.n_off, trees.values > self.threshold_
-        return TreeView(*shown, self.curve_.alpha, names, self._has_missing)
+        return TreeView(*shown, self.curve_.alpha, names, self._has_missing, self._categories)

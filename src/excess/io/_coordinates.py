@@ -39,13 +39,11 @@ class Telescope(NamedTuple):
     location: Location | None
 
 
-def _as_telescope(row: dict[str, str]) -> Telescope:
-    place = [row[key] for key in Location._fields]
-    return Telescope(row["name"], Location(*map(float, place)) if all(place) else None)
-
-
-_CATALOGUE = [(_as_telescope(row), row["pattern"]) for row in read_catalogue("telescopes.csv")]
-KNOWN_TELESCOPES = {telescope.name: telescope for telescope, _ in _CATALOGUE}  # telescopes by name
+_ROWS = {row["name"]: row for row in read_catalogue("telescopes.csv")}
+_PLACES = {name: [row[key] for key in Location._fields] for name, row in _ROWS.items()}
+KNOWN_TELESCOPES = {  # telescopes by name
+    name: Telescope(name, Location(*map(float, place)) if all(place) else None) for name, place in _PLACES.items()
+}
 _UNKNOWN = ("", "unknown", "none", "other", "undefined", "unspecified", "montecarloarray", "n/a", "simulation")
 
 
@@ -55,16 +53,15 @@ def find_telescope(name: str | None) -> Telescope | None:
     if given.lower() in _UNKNOWN:
         return None
     plain = given.lower().replace(".", "")
-    for known, pattern in _CATALOGUE:
-        if re.fullmatch(pattern, plain) or plain == known.name.lower().replace(".", ""):
-            return known
+    for known, row in _ROWS.items():
+        if re.fullmatch(row["pattern"], plain) or plain == known.lower().replace(".", ""):
+            return KNOWN_TELESCOPES[known]
     return Telescope(given, None)
 
 
 DAY = 86_400.0
 UNIX_EPOCH = 40_587.0  # 1 January 1970 as a modified Julian date
-MJD_RANGE = (20_000.0, 100_000.0)
-JD_RANGE = (2_400_000.0, 2_500_000.0)
+MJD_RANGE, JD_RANGE = (20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0)
 """Ranges of present dates as modified Julian dates, which ctapipe writes, and as Julian dates."""
 UNIX_RANGE = (3e8, 1e10)  # range of present times in seconds of Unix time
 ABSOLUTE_COLUMNS = ("unix_time", "timestamp", "time")  # columns that hold times; the first that a table has is used
@@ -303,10 +300,9 @@ def _absolute_time(names: set[str], peek: Callable[[str], pd.Series]) -> str | N
     for name in ABSOLUTE_COLUMNS:
         if name in names:
             try:
-                values = peek(name)
+                if unix_of(peek(name), name) is not None:
+                    return name
             except KeyError:  # computed, and so in Unix time
-                return name
-            if unix_of(values, name) is not None:
                 return name
     return None
 

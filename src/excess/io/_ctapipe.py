@@ -16,26 +16,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._utils.errors import EventFileError
-from excess.io import _coordinates, _files
+from excess.io import _coordinates, _ctapipe_layout, _files
 from excess.io._coordinates import Derivation, Direction, Location, Origin, Telescope
-from excess.io._ctapipe_layout import (
-    KEYS,
-    MASK,
-    POINTING_COLUMNS,
-    SHOWER,
-    TEL_KEYS,
-    TELESCOPES,
-    TRIGGER,
-    Layout,
-    StoredTable,
-    TelescopePointing,
-    Unit,
-    array_pointing,
-    data_level,
-    read_layout,
-    read_pointing,
-    text_of,
-)
+from excess.io._ctapipe_layout import KEYS, POINTING_COLUMNS, TEL_KEYS, TRIGGER, Layout, StoredTable, read_layout
 from excess.io._files import CopySink
 from excess.io._images import N_TELESCOPES, aggregate, multiplicity, parameters_needed
 
@@ -118,7 +101,7 @@ class ImageReader:
 
     def __init__(self, file: Any, layout: Layout, names: Sequence[str]) -> None:
         self.file, self.layout = file, layout
-        self._pointings: dict[int, TelescopePointing | None] = {}
+        self._pointings: dict[int, _ctapipe_layout.TelescopePointing | None] = {}
         self._tables: dict[str, Joined] = {}
         self.names = [name for name in names if name not in TEL_KEYS]
         self.common = {name: layout.image_dtypes[name] for name in self.names}
@@ -148,8 +131,10 @@ class ImageReader:
         offsets = np.zeros(len(mask), dtype=np.int64)
         start = 0
         while start < events.n_rows:
-            rows = events.read(self.file, [*KEYS, MASK], slice(start, start + min(max_events, max_images)))
-            has_image = _files.as_native(rows[MASK]).astype(bool, copy=False)
+            rows = events.read(
+                self.file, [*KEYS, _ctapipe_layout.MASK], slice(start, start + min(max_events, max_images))
+            )
+            has_image = _files.as_native(rows[_ctapipe_layout.MASK]).astype(bool, copy=False)
             n_images = np.cumsum(has_image.sum(axis=1))
             stop = max(int(np.searchsorted(n_images, max_images, side="right")), 1)
             rows, has_image = rows[:stop], has_image[:stop]
@@ -162,9 +147,8 @@ class ImageReader:
                 showers.append(shower)
             first = int(offsets.sum())
             offsets += has_image.sum(axis=0)
-            if start + stop >= events.n_rows and any(
-                offsets[number] != unit.images.n_rows for number, unit in zip(position, self.layout.units, strict=True)
-            ):
+            n_rows = [unit.images.n_rows for unit in self.layout.units]
+            if start + stop >= events.n_rows and (offsets[position] != n_rows).any():
                 raise _NotAligned
             shower, columns = self._ordered(parts, showers)
             if self.of_trigger:
@@ -172,7 +156,7 @@ class ImageReader:
             yield Images(slice(start, start + stop), keys, shower, self._with_pointing(columns))
             start += stop
 
-    def _columns_of(self, unit: Unit, part: slice, keys: Columns | None) -> Columns:
+    def _columns_of(self, unit: _ctapipe_layout.Unit, part: slice, keys: Columns | None) -> Columns:
         """Return the columns of one telescope; raise _NotAligned where its rows have other keys."""
         of_images = [name for name in ("tel_id", *self.names) if name in unit.images.fields]
         rows = unit.images.read(self.file, [*KEYS, *of_images], part)
@@ -216,26 +200,19 @@ class ImageReader:
             both = np.full((2, len(columns["tel_id"])), np.nan)
             for number in self.layout.pointings:
                 rows = np.flatnonzero(columns["tel_id"] == number)
-                pointing = self._pointing_of(number)
+                if number not in self._pointings:
+                    self._pointings[number] = _ctapipe_layout.read_pointing(self.file, self.layout.pointings[number])
+                pointing = self._pointings[number]
                 if pointing is not None and pointing.key in columns:
                     both[:, rows] = pointing.of(columns[pointing.key][rows])
             columns |= dict(zip(POINTING_COLUMNS, both, strict=True))
         return columns
 
-    def _pointing_of(self, number: int) -> TelescopePointing | None:
-        if number not in self._pointings:
-            self._pointings[number] = read_pointing(self.file, self.layout.pointings[number])
-        return self._pointings[number]
-
     def event_keys(self) -> Columns:
         """Return the identifiers of all array events; those of images, in order, where events have no table."""
         if self.layout.events is not None:
-            rows = self.layout.events.read(self.file, KEYS)
-            return {key: self.layout.events.fields[key].of(rows) for key in KEYS}
-        found = []
-        for unit in self.layout.units:
-            rows = unit.images.read(self.file, KEYS)
-            found.append(pd.DataFrame({key: unit.images.fields[key].of(rows) for key in KEYS}))
+            return self.layout.events.values(self.file, KEYS)
+        found = [pd.DataFrame(unit.images.values(self.file, KEYS)) for unit in self.layout.units]
         unique = pd.concat(found).drop_duplicates().sort_values(list(KEYS))
         return {key: unique[key].to_numpy() for key in KEYS}
 
@@ -292,10 +269,10 @@ def origin(path: Path) -> Origin:
     layout = read_layout(path)
     with _files.open_hdf5(path) as file:
         telescope = _telescope(file)
-        pointing = array_pointing(file)
-        level = data_level(file)
-        simulated = _files.stored_node(file, SHOWER) is not None or (
-            text_of(file.attrs.get("CTA PROCESS TYPE", "")).lower() == "simulation"
+        pointing = _ctapipe_layout.array_pointing(file)
+        level = _ctapipe_layout.data_level(file)
+        simulated = _files.stored_node(file, _ctapipe_layout.SHOWER) is not None or (
+            _ctapipe_layout.text_of(_files.read_attribute(file, "CTA PROCESS TYPE")).lower() == "simulation"
         )
         location = _location(file) or (None if telescope is None else telescope.location)
     derived = []
@@ -422,17 +399,18 @@ def _directions(layout: Layout) -> dict[str, Direction]:
 
 def _telescope(file: Any) -> Telescope | None:
     """Return the site or the array, from the metadata of the file."""
-    attributes = dict(getattr(_files.stored_node(file, TELESCOPES), "attrs", {}))
-    given = [text_of(file.attrs.get(f"CTA INSTRUMENT {key}", "")) for key in ("SITE", "ID")]
-    given += [text_of(attributes.get(key, "")) for key in ("SUBARRAY", "name")]
+    table = _files.stored_node(file, _ctapipe_layout.TELESCOPES)
+    given = [_ctapipe_layout.text_of(_files.read_attribute(file, f"CTA INSTRUMENT {key}")) for key in ("SITE", "ID")]
+    if table is not None:
+        given += [_ctapipe_layout.text_of(_files.read_attribute(table, key)) for key in ("SUBARRAY", "name")]
     found = [telescope for telescope in map(_coordinates.find_telescope, given) if telescope is not None]
     return next((telescope for telescope in found if telescope.location is not None), found[0] if found else None)
 
 
 def _location(file: Any) -> Location | None:
-    node = _files.stored_node(file, TELESCOPES)
-    values = [] if node is None else [node.attrs.get(f"reference_itrs_{axis}") for axis in "xyz"]
-    if len(values) < 3 or any(value is None for value in values):
+    node = _files.stored_node(file, _ctapipe_layout.TELESCOPES)
+    values = [None if node is None else _files.read_attribute(node, f"reference_itrs_{axis}", None) for axis in "xyz"]
+    if any(value is None for value in values):
         return None
     found = Location.from_geocentric(*(float(value) for value in values if value is not None))
     # ctapipe writes a place on the equator where the location is not known

@@ -19,20 +19,14 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError, require
+from excess.io import _files
 from excess.io._coordinates import DAY, UNIX_EPOCH, Derivation
 from excess.io._files import as_native, check_columns, check_sizes, open_hdf5, stored_names, stored_node, stored_table
 from excess.io._images import N_TELESCOPES, ShowerColumn, shower_columns
 
 HIGH_RESOLUTION = "ctao_high_res"  # times as two integers: seconds since 1970 in TAI, and quarters of a nanosecond
-_ATTRIBUTES = (
-    "_UNIT",
-    "_TRANSFORM_SCALE",
-    "_TRANSFORM_OFFSET",
-    "_TRANSFORM_DTYPE",
-    "_TIME_FORMAT",
-    "INF_VALUE",
-    "NAN_VALUE",
-)
+_TRANSFORM = ("_TRANSFORM_SCALE", "_TRANSFORM_OFFSET", "_TRANSFORM_DTYPE", "INF_VALUE", "NAN_VALUE")
+_ATTRIBUTES = ("_UNIT", "_TIME_FORMAT", *_TRANSFORM)  # ends of the names of those that are read
 _DEGREES = {"deg": 1.0, "rad": 180 / np.pi}
 
 
@@ -106,6 +100,11 @@ class StoredTable(NamedTuple):
         rows: NDArray[Any] = opened[self.path].fields(list(stored))[start : max(start, stop)]
         return rows
 
+    def values(self, file: Any, names: Sequence[str], part: slice = slice(None)) -> dict[str, NDArray[Any]]:
+        """Return columns of some rows, decoded."""
+        rows = self.read(file, names, part)
+        return {name: self.fields[name].of(rows) for name in names}
+
     def without(self, names: Iterable[str]) -> StoredTable:
         """Return the table without some of its columns."""
         left_out = set(names)
@@ -120,17 +119,21 @@ class StoredTable(NamedTuple):
 
 def find_tables(file: Any, inside: str) -> list[str]:
     """Return the paths of the tables in a group, in order of their names; a table stands for itself."""
-    h5py = require("h5py", "reading HDF5")
-    node = stored_node(file, inside)
-    if isinstance(node, h5py.Dataset):
-        return [inside] if node.dtype.names else []
-    if not isinstance(node, h5py.Group):
-        return []
+    if getattr(stored_node(file, inside), "dtype", None) is not None:
+        return [inside] if _is_table(file, inside) else []
     # PyTables keeps its indices next to the tables, in names that start with an underscore.
-    names = [name for name in stored_names(node) if not name.startswith("_")]
-    return [
-        f"{inside}/{name}" for name in names if getattr(getattr(stored_node(node, name), "dtype", None), "names", None)
-    ]
+    paths = [f"{inside}/{name}" for name in _members(file, inside) if not name.startswith("_")]
+    return [path for path in paths if _is_table(file, path)]
+
+
+def _is_table(file: Any, inside: str) -> bool:
+    return bool(getattr(getattr(stored_node(file, inside), "dtype", None), "names", None))
+
+
+def _members(file: Any, inside: str) -> list[str]:
+    """Return the names in a group; none if there is no such group."""
+    group = stored_node(file, inside)
+    return stored_names(group) if isinstance(group, require("h5py", "reading HDF5").Group) else []
 
 
 def open_table(file: Any, inside: str) -> StoredTable:
@@ -141,7 +144,7 @@ def open_table(file: Any, inside: str) -> StoredTable:
     check_sizes(Path(file.filename), [dataset])
     check_columns(Path(file.filename), len(types.names))
     # reading an attribute takes as long as reading hundreds of rows, and PyTables writes several for each column
-    attributes = {name: dataset.attrs[name] for name in dataset.attrs if name.endswith(_ATTRIBUTES)}
+    attributes = {name: _files.read_attribute(dataset, name) for name in dataset.attrs if name.endswith(_ATTRIBUTES)}
     fields = {}
     for position, name in enumerate(types.names):
         # PyTables keeps booleans as bit fields, which h5py takes for integers.
@@ -219,11 +222,7 @@ class TelescopePointing(NamedTuple):
 
 def telescope_pointings(file: Any) -> dict[int, str]:
     """Return the table with the pointing of each telescope; monitoring comes before fixed directions, as in ctapipe."""
-    for group in (MONITORING, FIXED):
-        found = _tables(file, group)
-        if found:
-            return found
-    return {}
+    return _tables(file, MONITORING) or _tables(file, FIXED)
 
 
 def array_pointing(file: Any) -> Derivation | None:
@@ -245,18 +244,15 @@ def read_pointing(file: Any, path: str) -> TelescopePointing | None:
     """Return the directions of a table, None if it lacks a column or is empty."""
     table = open_table(file, path)
     key = "obs_id" if path.startswith(FIXED) else "time"
-    found = {}
-    for wanted in (key, "altitude", "azimuth"):
-        name = next((name for name in table.fields if name == wanted or name.endswith(f"_{wanted}")), None)
-        if name is None or table.n_rows == 0:
-            return None
-        found[wanted] = table.fields[name]
-    rows = table.read(file, [field.name for field in found.values()])
-    at, altitude, azimuth = (field.of(rows) for field in found.values())
+    ends = (key, "altitude", "azimuth")
+    names = [next((name for name in table.fields if f"_{name}".endswith(f"_{end}")), None) for end in ends]
+    known = [name for name in names if name is not None]
+    if len(known) < len(ends) or table.n_rows == 0:
+        return None
+    at, altitude, azimuth = table.values(file, known).values()
     order = np.argsort(at, kind="stable")
-    return TelescopePointing(
-        key, at[order], altitude[order].astype(np.float64), azimuth[order].astype(np.float64), found["altitude"].degrees
-    )
+    altitude, azimuth = (angle[order].astype(np.float64) for angle in (altitude, azimuth))
+    return TelescopePointing(key, at[order], altitude, azimuth, table.fields[known[1]].degrees)
 
 
 def _in_degrees(table: pd.DataFrame, pointing: TelescopePointing) -> tuple[FloatArray, FloatArray]:
@@ -277,9 +273,9 @@ def _blocks(file: Any) -> pd.DataFrame | None:
     names = {"lon": "subarray_pointing_lon", "lat": "subarray_pointing_lat", "frame": "subarray_pointing_frame"}
     if not {"obs_id", *names.values()} <= set(table.fields) or table.n_rows == 0:
         return None
-    rows = table.read(file, ["obs_id", *names.values()])
-    columns = {short: table.fields[name].of(rows) * table.fields[name].degrees for short, name in names.items()}
-    blocks = pd.DataFrame(columns, index=table.fields["obs_id"].of(rows))
+    found = table.values(file, ["obs_id", *names.values()])
+    columns = {short: found[name] * table.fields[name].degrees for short, name in names.items()}
+    blocks = pd.DataFrame(columns, index=found["obs_id"])
     blocks = blocks[~blocks.index.duplicated()]
     return blocks if np.isfinite(blocks[["lon", "lat"]]).all(axis=None) else None
 
@@ -409,8 +405,9 @@ def read_layout(path: Path) -> Layout:
 @lru_cache(maxsize=64)  # a file is described several times before it is read, and has hundreds of attributes
 def _read_layout(path: Path, changed: int, size: int) -> Layout:
     with open_hdf5(path) as file:
-        events = [open_table(file, TRIGGER)] if find_tables(file, TRIGGER) else []
-        simulated = [open_table(file, SHOWER)] if find_tables(file, SHOWER) else []
+        events, simulated, triggers = (
+            [open_table(file, inside)] if find_tables(file, inside) else [] for inside in (TRIGGER, SHOWER, TEL_TRIGGER)
+        )
         simulated = [table for table in simulated if set(KEYS) <= set(table.fields)]
         reconstructed = _reconstructed(file)
         if not events and reconstructed:  # the longest has all events
@@ -420,17 +417,15 @@ def _read_layout(path: Path, changed: int, size: int) -> Layout:
             events = [simulated.pop()]
         added = (*simulated, *reconstructed)
         units = tuple(sorted(_units(file), key=lambda unit: unit.tel_id or 0))
-        trigger = open_table(file, TEL_TRIGGER) if find_tables(file, TEL_TRIGGER) else None
+        triggers = [table.without(TEL_KEYS) for table in triggers if set(TEL_KEYS) <= set(table.fields)]
         for table in (*events, *added, *(unit.images for unit in units)):
             table.check(KEYS, path)
-        if trigger is not None and not set(TEL_KEYS) <= set(trigger.fields):
-            trigger = None
         return Layout(
             path=path,
             events=events[0] if events else None,
             added=tuple(table.without(KEYS) for table in added),
             units=units,
-            trigger=None if trigger is None else trigger.without(TEL_KEYS),
+            trigger=triggers[0] if triggers else None,
             mask=_mask(file),
             pointings=telescope_pointings(file) if units else {},
             is_single=_is_single(file, units),
@@ -450,11 +445,11 @@ def _units(file: Any) -> Iterator[Unit]:
         leaf = path.rpartition("/")[2]
         tables = [open_table(file, other) for other in further if other.rpartition("/")[2] == leaf and other != path]
         known = open_table(file, path)
-        own = {*known.fields}
+        own = {*known.fields, *TEL_KEYS}
         kept = []
         for table in tables:
             if set(TEL_KEYS) <= set(table.fields):
-                kept.append(table.without((own - set(TEL_KEYS)) | set(TEL_KEYS)))
+                kept.append(table.without(own))
                 own |= set(table.fields)
         number = leaf.removeprefix("tel_")
         yield Unit(int(number) if number.isdigit() else None, known, tuple(table for table in kept if table.fields))
@@ -482,22 +477,17 @@ def _mask(file: Any) -> tuple[int, ...] | None:
 
 def _grouped_tables(file: Any, inside: str) -> Iterator[tuple[str, str]]:
     """Yield kind and path of the tables in the groups of a group."""
-    h5py = require("h5py", "reading HDF5")
-    group = stored_node(file, inside)
-    for kind in stored_names(group) if isinstance(group, h5py.Group) else ():
+    for kind in _members(file, inside):
         for path in find_tables(file, f"{inside}/{kind}"):
             yield kind, path
 
 
 def _algorithms(file: Any) -> Iterator[str]:
     """Yield the groups of telescope-wise predictions, one per algorithm, that hold tables of telescopes."""
-    h5py = require("h5py", "reading HDF5")
-    group = stored_node(file, TEL_RECONSTRUCTED)
-    for kind in stored_names(group) if isinstance(group, h5py.Group) else ():
-        algorithms = stored_node(file, f"{TEL_RECONSTRUCTED}/{kind}")
-        for name in stored_names(algorithms) if isinstance(algorithms, h5py.Group) else ():
+    for kind in _members(file, TEL_RECONSTRUCTED):
+        for name in _members(file, f"{TEL_RECONSTRUCTED}/{kind}"):
             path = f"{TEL_RECONSTRUCTED}/{kind}/{name}"
-            if isinstance(stored_node(file, path), h5py.Group) and find_tables(file, path):
+            if _members(file, path) and find_tables(file, path):
                 yield path
 
 
@@ -512,12 +502,10 @@ def _reconstructed(file: Any) -> list[StoredTable]:
         # what `excess apply` has written: ctapipe calls it a prediction
         ours = {f"{algorithm}_score", f"{algorithm}_selected"} <= set(table.fields)
         for name, field in table.fields.items():
-            if ours and name == f"{algorithm}_prediction":
-                fields[f"{algorithm}_signal_probability"] = field
-                continue
             public = name if name in KEYS or name.startswith(algorithm) else f"{algorithm}_{name}"
             public = f"{kind}_{public}" if public in used else public
-            fields[public] = field
+            is_ours = ours and name == f"{algorithm}_prediction"
+            fields[f"{algorithm}_signal_probability" if is_ours else public] = field
         used |= set(fields) - set(KEYS)
         found.append(table._replace(fields=fields))
     return found

@@ -31,10 +31,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from excess._utils.errors import EventFileError, require
+from excess._utils.errors import EventFileError as EventFileError
+from excess._utils.errors import handle_once, require
 
-INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})
-"""Columns that only number the rows, as written by table libraries."""
+INDEX_COLUMNS = frozenset({"index", "level_0", "Unnamed: 0", "__index_level_0__"})  # numbers of rows, by libraries
 
 
 def read_catalogue(name: str, package: str = "excess.io") -> list[dict[str, str]]:
@@ -227,7 +227,7 @@ class ErrorKeepingFile(io.FileIO):
 
 CHUNK_CACHE = 2**20
 """Cache of each column in bytes; the default of HDF5, 8 MiB in recent versions, adds up over many columns."""
-_TEXTS_AT_ONCE = 256
+_LONGEST_ATTRIBUTE = 1024  # bytes of a unit, a name, or a number
 _FIXED_SIZE = "biufcS"
 """Kinds of NumPy types whose values are the bytes of the file: numbers, enumerations and texts of fixed length."""
 _FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}
@@ -236,18 +236,26 @@ _FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}
 
 @contextmanager
 def defer_signals() -> Iterator[None]:
-    """Handle interrupts at the end of the block: the HDF5 library crashes if its file object raises an exception."""
+    """Handle an interrupt at the end of the block: the HDF5 library crashes if its file object raises an exception."""
     if threading.current_thread() is not threading.main_thread():  # where no handler runs
         yield
         return
     caught: list[int] = []
-    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
-    usual = {number: signal.signal(number, lambda number, frame: caught.append(number)) for number in numbers}
+    alarm = getattr(signal, "SIGALRM", signal.SIGINT)  # repeats an interrupt in the command line
+    known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, alarm)}
+    # as in the command line, a second signal ends the process
+    usual = {
+        number: (handler, handle_once if hasattr(handler, "once") else signal.signal)
+        for number, handler in known.items()
+        if callable(handler)
+    }
+    for number, (_, install) in usual.items():
+        install(number, lambda number, frame: caught.append(number))
     try:
         yield
     finally:
-        for number, handler in usual.items():
-            signal.signal(number, handler)
+        for number, (handler, install) in usual.items():
+            install(number, handler)
         if caught:
             signal.raise_signal(caught[0])
 
@@ -305,6 +313,18 @@ def stored_table(file: Any, inside: str) -> Any:
     return table
 
 
+def read_attribute(node: Any, name: str, default: Any = "") -> Any:
+    """Return an attribute if it is one short text or one number; else "", before more than that is read."""
+    if name not in node.attrs:
+        return default
+    # texts of any length lie elsewhere in the file, and all of an array may be the same long one
+    about = node.attrs.get_id(name)
+    if about.get_space().get_simple_extent_npoints() != 1 or about.dtype.itemsize > _LONGEST_ATTRIBUTE:
+        return ""
+    value = node.attrs[name]
+    return value if not isinstance(value, (str, bytes)) or len(value) <= _LONGEST_ATTRIBUTE else ""
+
+
 def check_sizes(path: Path, datasets: Sequence[Any]) -> None:
     """Raise EventFileError if datasets hold far more than fits into their file: a declared size need not be stored."""
     n_bytes = 0
@@ -325,8 +345,8 @@ def read_texts(dataset: Any, part: slice, path: Path) -> NDArray[Any]:
     texts = dataset.asstr(errors="replace")
     pieces = [np.empty(0, dtype=object)]
     n_letters = 0
-    for start in range(part.start, part.stop, _TEXTS_AT_ONCE):
-        pieces.append(texts[start : min(start + _TEXTS_AT_ONCE, part.stop)].astype(object))
+    for start in range(part.start, part.stop, LARGEST_RATIO):  # texts at once, each at most as long as the file
+        pieces.append(texts[start : min(start + LARGEST_RATIO, part.stop)].astype(object))
         n_letters += sum(map(len, pieces[-1]))
         check_expansion(path, n_letters)
     return np.concatenate(pieces)
@@ -444,7 +464,8 @@ def copy_attributes(source: Any, target: Any) -> None:
         key = name.encode()
         given = h5py.h5a.open(source.id, key)
         if given.dtype.hasobject:
-            if h5py.check_string_dtype(given.dtype):
+            n_texts = given.get_space().get_simple_extent_npoints()
+            if h5py.check_string_dtype(given.dtype) and n_texts <= LARGEST_RATIO:  # each may be as long as the file
                 target.attrs[name] = source.attrs[name]
             continue
         stored = given.get_type()

@@ -32,6 +32,7 @@ from excess.io._files import CopySink, as_native, decompress, slices
 
 BLOCK = 2880
 MOST_UNITS = 10_000  # headers of a file, each with its data
+MOST_INDEX_ROWS = 200_000  # rows of an index, several for each run
 MOST_AXES = 999  # axes, and columns of a table, by the FITS standard
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -534,6 +535,8 @@ def _open_table(path: Path) -> Iterator[Any]:
     with wrap_errors(path, "reading the index of the runs"), open_fits(path) as hdus:
         if len(hdus) < 2 or not isinstance(hdus[1], require("astropy.io.fits", "reading FITS").BinTableHDU):
             raise ValueError("its first extension is not a table")
+        if (n_rows := hdus[1].header["NAXIS2"]) > MOST_INDEX_ROWS:  # a row becomes objects of half a kilobyte
+            raise ValueError(f"it has {n_rows:,} rows; {MOST_INDEX_ROWS:,} are the most")
         yield hdus[1]
 
 
@@ -580,10 +583,43 @@ def write_efficiency(
         write_hdus(temporary, [fits.PrimaryHDU(), hdu], compressed=path.suffix.lower() == ".gz")
 
 
+def write_sky_map(path: Path, images: Mapping[str, FloatArray], center: tuple[float, float], step: float) -> None:
+    """Write images around a position, whose rows go to the north and columns to the east, with world coordinates."""
+    fits = require("astropy.io.fits", "writing FITS")
+    hdus = [fits.PrimaryHDU()]
+    for name, values in images.items():
+        # angles to the centre are kept, which is the projection ARC; east is on the left, as in images of the sky
+        hdus.append(fits.ImageHDU(values[:, ::-1].astype(np.float32), name=name))
+        middle = (len(values) + 1) / 2
+        for axis, kind, at, change in ((1, "RA---ARC", center[0], -step), (2, "DEC--ARC", center[1], step)):
+            cards = {"CTYPE": kind, "CRVAL": at, "CRPIX": middle, "CDELT": change, "CUNIT": "deg"}
+            hdus[-1].header.update({f"{key}{axis}": value for key, value in cards.items()})
+        hdus[-1].header["RADESYS"] = "ICRS"
+    with wrap_errors(path, "writing FITS"):
+        write_hdus(path, hdus, compressed=False)
+
+
+def read_event_columns(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Return columns of the table of events as they are, by the names of this package; those that there are."""
+    with wrap_errors(path, "reading FITS"), open_fits(path) as hdus:
+        tables = [hdu for hdu in hdus if hdu.name == "EVENTS"]
+        present = {column.name.upper(): column.name for hdu in tables[:1] for column in hdu.columns}
+        return {name: as_native(tables[0].data[present[name.upper()]]) for name in names if name.upper() in present}
+
+
 def multiply_effective_area(
-    source: Path, target: Path, factor: Callable[[FloatArray], FloatArray], of: str, history: Sequence[str]
+    source: Path,
+    target: Path,
+    factor: Callable[[FloatArray], FloatArray],
+    of: str,
+    history: Sequence[str],
+    keep: NDArray[np.bool_] | None = None,
+    columns: Mapping[str, NDArray[Any]] | None = None,
 ) -> int:
-    """Copy a FITS file with its effective areas multiplied by a factor; return how many tables there were."""
+    """Copy a FITS file with its effective areas multiplied by a factor; return how many tables there were.
+
+    The copy has all events, or those to keep, with further columns.
+    """
     units = require("astropy.units", "reading FITS")
     with wrap_errors(source, "reading FITS"), open_fits(source) as hdus:
         with warnings.catch_warnings():
@@ -611,8 +647,17 @@ def multiply_effective_area(
                 hdu.header.add_history(line)
             if "CHECKSUM" in hdu.header:
                 hdu.add_checksum()
+        written = list(hdus)
+        for number, hdu in enumerate(hdus):
+            if hdu.name == "EVENTS" and keep is not None:
+                fits = require("astropy.io.fits", "writing FITS")
+                added = {
+                    name: fits.Column(name, FORMS[own.dtype.kind], array=own[keep])
+                    for name, own in (columns or {}).items()
+                }
+                written[number] = copy_table(hdu, keep, added)
         with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
-            write_hdus(temporary, hdus, compressed=target.suffix.lower() == ".gz")
+            write_hdus(temporary, written, compressed=target.suffix.lower() == ".gz")
     return len(found)
 
 

@@ -64,14 +64,9 @@ def _open(path: Path, texts: Sequence[str] = ()) -> Iterator[Any]:
 def _text_columns(path: Path, names: Sequence[str]) -> list[str]:
     """Return those of some columns that hold texts."""
     types = require("pyarrow.types", "reading Parquet")
+    checks = types.is_string, types.is_large_string, types.is_binary, types.is_large_binary
     with _open(path) as file:
-        return [name for name in names if _is_text(file.schema_arrow.field(name).type, types)]
-
-
-def _is_text(kind: Any, types: Any) -> bool:
-    return any(
-        check(kind) for check in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
+        return [name for name in names if any(check(file.schema_arrow.field(name).type) for check in checks)]
 
 
 def _row_bytes(kind: Any, types: Any) -> int:

@@ -14,14 +14,11 @@ import pandas as pd
 
 from excess._utils.checks import as_choice, as_int, check_regular_file
 from excess._utils.errors import EventFileError, missing_column, require, wrap_errors
-from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, _parquet
+from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, _parquet, _root
 from excess.io._coordinates import Derivation, Location, Origin, Plan, derivations
 from excess.io._files import open_hdf5, stored_names, stored_node
 
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-PARQUET_MAGIC = b"PAR1"
-FITS_MAGIC = b"SIMPLE  ="
-GZIP_MAGIC = b"\x1f\x8b"
+HDF5_MAGIC, PARQUET_MAGIC, FITS_MAGIC, GZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PAR1", b"SIMPLE  =", b"\x1f\x8b"
 START_BYTES = 65536
 
 
@@ -38,12 +35,11 @@ FORMATS = {
     name: Format(module.columns, module.count, module.chunks, getattr(module, "origin", lambda path: Origin()))
     for name, module in {
         "FACT HDF5": _fact,
-        "lstchain HDF5 DL2": _lstchain,
-        "lstchain HDF5 DL1": _lstchain,
-        "ctapipe HDF5 DL2": _ctapipe,
-        "ctapipe HDF5 DL1": _ctapipe,
+        **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), _lstchain),
+        **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), _ctapipe),
         "FITS event list": _fits,
         "Parquet": _parquet,
+        "ROOT": _root,
         "CSV": _csv,
     }.items()
 }
@@ -60,6 +56,8 @@ def recognise(path: Path) -> str:
         return _hdf5_layout(path)
     if start.startswith(PARQUET_MAGIC):
         return "Parquet"
+    if start.startswith(_root.MAGIC) and b"\0" in start[:64]:
+        return "ROOT"
     if start.startswith(FITS_MAGIC) or (start.startswith(GZIP_MAGIC) and _is_compressed_fits(path)):
         return "FITS event list"
     try:
@@ -68,7 +66,7 @@ def recognise(path: Path) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet nor CSV")
+        raise EventFileError(f"{path}: is neither HDF5, FITS, Parquet, ROOT nor CSV")
     if not _csv.looks_like_csv(text):
         raise EventFileError(f"{path}: is text, but no CSV table with a line of column names and commas between values")
     return "CSV"
@@ -348,9 +346,8 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     name = recognise(file)
     with wrap_errors(file, f"reading {name}"):
         content = Content.of(file, FORMATS[name])
-        metadata = {
-            key: value for key, value in content.origin._asdict().items() if key in FileInfo.__dataclass_fields__
-        }
+        known = content.origin._asdict()
+        metadata = {key: known[key] for key in known if key in FileInfo.__dataclass_fields__}
         n_events = FORMATS[name].count(file)
         return FileInfo(file, name, n_events, content.columns, derived=content.derived, **metadata)
 
@@ -410,10 +407,10 @@ def read_events(
     r"""Read the events of files into one table.
 
     The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), lstchain
-    HDF5 (DL2, DL1), FITS event lists, Parquet or CSV. Columns get their current names: older spellings of FACT are
-    translated, and its theta in mm of the camera plane becomes degrees. Where a file has enough metadata, further
-    columns are computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``, ``pointing_ra`` and
-    ``pointing_dec``.
+    HDF5 (DL2, DL1), FITS event lists, Parquet, ROOT (one flat tree) or CSV. Columns get their current names: older
+    spellings of FACT are translated, and its theta in mm of the camera plane becomes degrees. Where a file has enough
+    metadata, further columns are computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``,
+    ``pointing_ra`` and ``pointing_dec``.
 
     Parameters
     ----------
@@ -490,12 +487,8 @@ def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_pa
             f"{len(table)} events joined; {only_first} only in {first_path}, {only_second} only in {second_path}, "
             f"{n_duplicates} duplicates dropped"
         )
-    table.attrs["join"] = {
-        "n_events": len(table),
-        "n_only_first": only_first,
-        "n_only_second": only_second,
-        "n_duplicates": n_duplicates,
-    }
+    counts = {"n_only_first": only_first, "n_only_second": only_second, "n_duplicates": n_duplicates}
+    table.attrs["join"] = {"n_events": len(table), **counts}
     return table
 
 

@@ -41,25 +41,16 @@ class CopyFormat(NamedTuple):
     selects: bool = False  # whether events can be left out
 
 
-NEW_FILES: dict[str, Callable[[Path, pd.DataFrame], Sink]] = {
-    "FACT HDF5": FactFile,
-    "Parquet": ParquetFile,
-    "CSV": CsvFile,
-}
-
+NewFile = Callable[[Path, pd.DataFrame], Sink]
+NEW_FILES: dict[str, NewFile] = {"FACT HDF5": FactFile, "Parquet": ParquetFile, "CSV": CsvFile}
 SUFFIXES = {".hdf5": "FACT HDF5", ".h5": "FACT HDF5", ".parquet": "Parquet", ".csv": "CSV"}
 """Format of a new file by its suffix."""
 
-_EVENT = ("obs_id", "event_id")
-_CTAPIPE = CopyFormat(CtapipeCopy, (".h5", ".hdf5"), keys=_EVENT)
-_LSTCHAIN = CopyFormat(LstchainCopy, (".h5", ".hdf5"), keys=_EVENT)
-
+_EVENT, _HDF5 = ("obs_id", "event_id"), (".h5", ".hdf5")
 COPIES = {
-    "FACT HDF5": CopyFormat(FactFile, (".hdf5", ".h5")),
-    "ctapipe HDF5 DL2": _CTAPIPE,
-    "ctapipe HDF5 DL1": _CTAPIPE,
-    "lstchain HDF5 DL2": _LSTCHAIN,
-    "lstchain HDF5 DL1": _LSTCHAIN,
+    "FACT HDF5": CopyFormat(FactFile, _HDF5),
+    **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), CopyFormat(CtapipeCopy, _HDF5, keys=_EVENT)),
+    **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), CopyFormat(LstchainCopy, _HDF5, keys=_EVENT)),
     "FITS event list": CopyFormat(FitsCopy, (".fits", ".fit", ".fts", ".gz"), selects=True),
 }
 
@@ -98,10 +89,8 @@ class EventWriter:
             copy = copy_of if isinstance(copy_of, FileCopy) else FileCopy(copy_of)
             found = copy_format(recognise(copy.path), copy.path, self.path)
             if found is None:
-                raise ValueError(
-                    f"{self.path}: columns can be added to a copy in the format of {copy.path} only, FITS or HDF5; "
-                    "give the copy the same suffix"
-                )
+                only = f"columns can be added to a copy in the format of {copy.path} only, FITS or HDF5"
+                raise ValueError(f"{self.path}: {only}; give the copy the same suffix")
             self._make_sink = partial(found.open, copy=copy)
         self._sink: Sink | None = None
         self._temporary: Path | None = None
@@ -215,9 +204,7 @@ def _conform(chunk: pd.DataFrame, first: pd.DataFrame, path: Path) -> pd.DataFra
         except (TypeError, ValueError):
             exact = False
         if not exact:
-            raise ValueError(
-                f"{path}: column {name!r} changes from {first[name].dtype} to {chunk[name].dtype} between chunks; "
-                "convert it before writing"
-            )
+            change = f"changes from {first[name].dtype} to {chunk[name].dtype} between chunks"
+            raise ValueError(f"{path}: column {name!r} {change}; convert it before writing")
         chunk = chunk.assign(**{name: converted})
     return chunk

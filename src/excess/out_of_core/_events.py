@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -27,7 +27,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.errors import EventFileError, prefix_errors
-from excess._utils.rng import LARGEST_FACTOR, row_hashes
+from excess._utils.rng import LARGEST_FACTOR, N_SKETCHED, row_hashes, sketch_rows
 from excess._utils.threads import progress_bar, read_ahead
 from excess.config._model import NO_GROUPS, AnalysisConfig
 from excess.dataset._build import Pipeline
@@ -40,17 +40,6 @@ from excess.io._reading import iter_events
 from excess.out_of_core._executors import Executor, InMemory, read_only
 
 Chunk = tuple[Any, ...]
-
-
-class Partition(Protocol):
-    """Events that are read by one worker, chunk by chunk."""
-
-    @property
-    def name(self) -> str:
-        """Name in messages."""
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the events, the same ones in each call, as the chunks that `fit_forest` takes."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +86,6 @@ class EventFiles:
 
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
-        checks.as_int("chunk_rows", self.chunk_rows, minimum=1)
         if isinstance(self.features, str):
             raise TypeError(f"features must be a list of columns, got the text {self.features!r}")
         features = tuple(self.features)
@@ -106,7 +94,7 @@ class EventFiles:
         for name, column in (("label", self.label), ("sample_weight", self.sample_weight)):
             if column in features:
                 raise ValueError(f"features must not hold the {name}, {column!r}")
-        return [_File(str(path), replace(self, paths=())) for path in _as_paths(self.paths)]
+        return _partitions(self)
 
     def _read(self, path: str) -> Iterator[Chunk]:
         further = [name for name in (self.groups, self.sample_weight) if name is not None]
@@ -158,8 +146,7 @@ class ObservedFiles:
 
     def partitions(self) -> list[Partition]:
         """Return one partition per file."""
-        checks.as_int("chunk_rows", self.chunk_rows, minimum=1)
-        return [_File(str(path), replace(self, paths=())) for path in _as_paths(self.paths)]
+        return _partitions(self)
 
     def observe(self, path: str, groups: str) -> Iterator[OnOffDataset]:
         """Yield the events of a file that are used, with their groups if a column is named."""
@@ -180,6 +167,7 @@ class _File:
     files: EventFiles | ObservedFiles
 
     def chunks(self) -> Iterator[Chunk]:
+        """Yield the chunks, as `fit_forest` takes them."""
         return self.files._read(self.name)
 
 
@@ -195,6 +183,9 @@ class Pairs:
         return iter(self.pairs)
 
 
+Partition = _File | Pairs  # has a name for messages, and chunks, the same in each call
+
+
 def partitions_of(chunks: Any) -> list[Partition]:
     """Return the partitions of the ``chunks`` of `fit_forest`."""
     if callable(getattr(chunks, "partitions", None)):
@@ -208,15 +199,17 @@ def partitions_of(chunks: Any) -> list[Partition]:
     return [Pairs(chunks)]
 
 
-def _as_paths(paths: Any) -> list[Path]:
-    given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
+def _partitions(files: EventFiles | ObservedFiles) -> list[Partition]:
+    """Return one partition per file."""
+    checks.as_int("chunk_rows", files.chunk_rows, minimum=1)
+    given = [files.paths] if isinstance(files.paths, (str, PathLike)) else list(files.paths)
     if not given:
         raise ValueError("paths must hold at least one file")
     full = [Path(path).resolve() for path in given]  # workers have folders of their own
     for path, times in Counter(full).items():
         if times > 1:
             raise EventFileError(f"{path}: was given {times} times; give every file once")
-    return full
+    return [_File(str(path), replace(files, paths=())) for path in full]
 
 
 @dataclass(frozen=True)
@@ -259,6 +252,8 @@ def check_chunks(partition: Partition) -> Iterator[CheckedChunk]:
 def _check_chunk(X: Any, y: Any, groups: Any, sample_weight: Any, source: str) -> CheckedChunk:
     labels = checks.as_labels(column_or_1d(y, warn=True))
     blank = OnOffForestClassifier()
+    if any(getattr(dtype, "name", "") == "category" for dtype in getattr(X, "dtypes", ())):
+        raise TypeError("X of a chunk must have numbers, not categories, whose order is not known before all chunks")
     try:
         floats = validate_data(blank, X, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
     except (ValueError, TypeError) as error:
@@ -268,10 +263,8 @@ def _check_chunk(X: Any, y: Any, groups: Any, sample_weight: Any, source: str) -
     if sample_weight is not None:
         weights = checks.as_counts("sample_weight", checks.as_column("sample_weight", sample_weight))
         checks.check_same_length(y=labels, sample_weight=weights)
-    names = getattr(blank, "feature_names_in_", None)
-    return CheckedChunk(
-        floats, labels, None if names is None else tuple(names), source, as_groups(groups, y=labels), weights
-    )
+    names = tuple(getattr(blank, "feature_names_in_", ())) or None
+    return CheckedChunk(floats, labels, names, source, as_groups(groups, y=labels), weights)
 
 
 def _items_of(chunk: Any) -> tuple[Any, Any, Any, Any]:
@@ -290,12 +283,10 @@ def _items_of(chunk: Any) -> tuple[Any, Any, Any, Any]:
 def _name_column(X: Any) -> str:
     """Return the end of a message that names the column with unusable values, if there is one."""
     for name in getattr(X, "columns", ()):
-        try:
-            bad = bool(np.isinf(np.asarray(X[name], dtype=np.float64)).any())
-        except (ValueError, TypeError):
-            bad = True
-        if bad:
-            return f" (column {name!r})"
+        with suppress(ValueError, TypeError):
+            if not np.isinf(np.asarray(X[name], dtype=np.float64)).any():
+                continue
+        return f" (column {name!r})"
     return ""
 
 
@@ -325,8 +316,7 @@ class Survey:
     def add(self, chunk: CheckedChunk, first_row: int) -> None:
         """Add a chunk, whose first event has this number among all events."""
         n_rows, n_features = chunk.X.shape
-        hashes = np.empty(n_rows, dtype=np.uint64)
-        row_hashes(first_row, hashes)
+        hashes = _hashes(first_row, n_rows)
         cutoff = self.cutoff if len(self.hashes) < N_SAMPLED else self.hashes.max()
         rows = np.arange(n_rows) if cutoff is None else np.flatnonzero(hashes < np.uint64(cutoff))
         if len(rows) > N_SAMPLED:
@@ -390,6 +380,10 @@ class Survey:
             raise ValueError("y mixes labels that cannot be ordered") from error
         return np.array(checks.binary_classes(checks.as_binary_target(labels)))
 
+    def sketch(self) -> NDArray[np.uint64]:
+        """Return the hashes of some events, the same as of all events in memory."""
+        return sketch_rows(self.sample[np.argsort(self.hashes)[:N_SKETCHED]])
+
     def group_names(self) -> list[Any]:
         """Return the groups in order; none where there are fewer than two, because a single one cannot be left out."""
         try:
@@ -409,9 +403,8 @@ class Survey:
         if both.any_zero:
             raise ValueError("sample_weight must be positive for all events of chunks; leave out events of weight 0")
         if both.all_whole:
-            raise ValueError(
-                "sample_weight of whole numbers stands for repeated events; repeat them in the chunks, or fit in memory"
-            )
+            whole = "sample_weight of whole numbers stands for repeated events"
+            raise ValueError(f"{whole}; repeat them in the chunks, or fit in memory")
         return on, off
 
     def edges(self) -> list[FloatArray]:
@@ -467,6 +460,12 @@ def _survey_partition(partition: Partition, first_row: int, n_rows: int, limit: 
     return survey
 
 
+def _hashes(first_row: int, n_rows: int) -> NDArray[np.uint64]:
+    hashes = np.empty(n_rows, dtype=np.uint64)
+    row_hashes(first_row, hashes)
+    return hashes
+
+
 def _sample_cutoff(n_rows: int, n_sampled: int) -> int | None:
     """Return a hash with enough rows below it for the sample, so workers send few others; None for all rows."""
     wanted = n_sampled + 10 * n_sampled**0.5  # hashes are uniform over 64 bits: ten standard deviations more
@@ -476,10 +475,8 @@ def _sample_cutoff(n_rows: int, n_sampled: int) -> int | None:
 def _check_unchanged(partition: Partition, n_before: int, n_now: int) -> None:
     """Raise ValueError if the number of events of a partition has changed since it was read first."""
     if n_before != n_now:
-        raise ValueError(
-            f"{partition.name}: gave {n_before} events at first and {n_now} when read again; do not change it during "
-            "the fit"
-        )
+        gave = f"gave {n_before} events at first and {n_now} when read again"
+        raise ValueError(f"{partition.name}: {gave}; do not change it during the fit")
 
 
 def record_bytes(n_features: int) -> int:
@@ -528,8 +525,7 @@ class RowSample:
 
     def __call__(self, events: EventRecords) -> SampledRecords:
         """Return the sampled records of a part."""
-        hashes = np.empty(len(events.records), dtype=np.uint64)
-        row_hashes(events.first_row, hashes)
+        hashes = _hashes(events.first_row, len(events.records))
         cutoff = _sample_cutoff(self.n_events, self.n_sampled)
         rows = np.arange(len(hashes)) if cutoff is None else np.flatnonzero(hashes < np.uint64(cutoff))
         return SampledRecords(hashes[rows], events.records[rows], events.bag.part(rows))
@@ -594,10 +590,8 @@ class _RecordStore:
             free = disk_usage(self._folder).free
             if free < n_bytes:
                 self.close()
-                raise OSError(
-                    f"{self._folder.parent}: binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are free; "
-                    "set TMPDIR to a folder with more space"
-                )
+                sizes = f"binned events take {n_bytes / 1e9:.2f} GB, {free / 1e9:.2f} GB are free"
+                raise OSError(f"{self._folder.parent}: {sizes}; set TMPDIR to a folder with more space")
 
     def close(self) -> None:
         """Remove the files."""
@@ -618,10 +612,8 @@ class _RecordStore:
                         with (self._folder / name).open("ab") as file:
                             column.tofile(file)
             except OSError as error:
-                raise OSError(
-                    f"{self._folder.parent}: the binned events cannot be written ({error}); is there enough space? "
-                    "TMPDIR sets another folder"
-                ) from error
+                problem = f"the binned events cannot be written ({error}); is there enough space?"
+                raise OSError(f"{self._folder.parent}: {problem} TMPDIR sets another folder") from error
         self.n_rows += len(records)
 
     def parts(self) -> list[Any]:

@@ -1,6 +1,6 @@
 """Executors: they run the work of a fit on parts of the events, on threads of this process or on Dask workers.
 
-A fit does not need to know where its parts are. `InProcess` keeps them in this process; `Dask` keeps them on workers,
+A fit does not need to know where its parts are. `Executor` keeps them in this process; `Dask` keeps them on workers,
 and sends only totals and the events of small nodes.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
-from abc import ABC, abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import wait as wait_for_all
@@ -25,8 +24,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from excess._utils.checks import as_counts, as_int, as_scalar
-from excess._utils.errors import ArgumentError, require
+from excess._utils.checks import as_count, as_int
+from excess._utils.errors import ArgumentError, first_line, require
 from excess._utils.threads import n_threads, run_tasks
 from excess._utils.version import __version__
 from excess.estimators._forest.ensemble import Tick
@@ -99,21 +98,28 @@ def ignore_tick(steps: int) -> None:
     """Ignore the progress of the work."""
 
 
-class Executor(ABC):
-    """Interface of executors."""
+class Executor:
+    """Threads of this process, as many as ``n_jobs`` indicates; other executors override the methods."""
 
     threads: list[int]  # of each worker, which share its memory
     max_moved: int | None = None  # largest node, in events with bootstrap weights, that is moved; None: memory decides
     remote: bool = False  # whether other processes read the partitions and run several jobs of a shuffle at a time
 
-    def close(self) -> None:  # noqa: B027
+    def __init__(self, n_jobs: int | None = 1) -> None:
+        self.threads = [n_threads(n_jobs)]
+
+    def close(self) -> None:
         """Release all resources."""
 
-    @abstractmethod
     def run(
         self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick, shared: Sequence[Any] = ()
     ) -> list[Any]:
         """Return the results of a function for each tuple of arguments; ``shared`` are leading arguments of all."""
+        results = []
+        for own in arguments:
+            results.append(function(*shared, *own))
+            tick(1)
+        return results
 
     def create_parts(self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick) -> list[Any]:
         """Return parts with the results of a function for each tuple of arguments; they stay where they are made."""
@@ -127,17 +133,33 @@ class Executor(ABC):
         """Return the events of all parts to this process, in order."""
         return [part.load() for part in parts]
 
-    @abstractmethod
     def map(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
         """Return parts with the results of a function for the events of each part."""
+        return self._run_tasks(len(parts), lambda number: InMemory(function(parts[number].load())))
 
-    @abstractmethod
     def reduce(self, reduction: _Reduction, parts: Sequence[Any]) -> Any:
-        """Return the total over parts."""
+        """Return the total over parts; every thread has a total of its own until the end."""
+        n = max(1, min(self.threads[0], len(parts)))
+        totals = self._run_tasks(n, lambda i: _add_all(reduction, (part.load() for part in parts[i::n])))
+        return fold(reduction.merge, totals)
 
-    @abstractmethod
     def shuffle(self, shuffle: _Shuffle, parts: Sequence[Any]) -> Iterator[list[Any]]:
-        """Yield the results of each job."""
+        """Yield the results of each job; one runs after the other, each on all threads."""
+        for job in range(shuffle.n_jobs):
+
+            def piece_of(number: int, job: int = job) -> Any:
+                return shuffle.select_rows(job, parts[number].load())
+
+            yield shuffle.run_job(job, len(parts), piece_of, self._run_tasks)
+
+    def _run_tasks(self, n_tasks: int, function: Callable[[int], Any]) -> list[Any]:
+        """Return the results of a function for the numbers of tasks, on threads; there may be many short tasks."""
+        results: dict[int, Any] = {}
+        run_tasks(range(n_tasks), lambda task, _: results.update({task: function(task)}), lambda: None, self.threads[0])
+        return [results[task] for task in range(n_tasks)]
+
+
+InProcess = Executor
 
 
 @contextmanager
@@ -159,60 +181,6 @@ def open_executor(
             opened.close()
 
 
-class InProcess(Executor):
-    """Threads of this process, as many as ``n_jobs`` indicates."""
-
-    def __init__(self, n_jobs: int | None = 1) -> None:
-        self.threads = [n_threads(n_jobs)]
-
-    def run(
-        self, function: Callable[..., Any], arguments: Arguments, tick: Tick = ignore_tick, shared: Sequence[Any] = ()
-    ) -> list[Any]:
-        """Return the results of a function for each tuple of arguments, called one after the other."""
-        results = []
-        for own in arguments:
-            results.append(function(*shared, *own))
-            tick(1)
-        return results
-
-    def map(self, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-        """Return parts in memory."""
-        return self._run_tasks(len(parts), lambda number: InMemory(function(parts[number].load())))
-
-    def reduce(self, reduction: _Reduction, parts: Sequence[Any]) -> Any:
-        """Return the total over parts; every thread has a total of its own until the end."""
-        totals: list[list[Any]] = []
-
-        def start_total() -> list[Any]:
-            totals.append([reduction.empty()])
-            return totals[-1]
-
-        def add(number: int, total: list[Any]) -> None:
-            total[0] = reduction.add(total[0], parts[number].load())
-
-        run_tasks(range(len(parts)), add, start_total, self.threads[0])
-        return fold(reduction.merge, (total for [total] in totals))
-
-    def shuffle(self, shuffle: _Shuffle, parts: Sequence[Any]) -> Iterator[list[Any]]:
-        """Run one job after the other, each on all threads."""
-        for job in range(shuffle.n_jobs):
-
-            def piece_of(number: int, job: int = job) -> Any:
-                return shuffle.select_rows(job, parts[number].load())
-
-            yield shuffle.run_job(job, len(parts), piece_of, self._run_tasks)
-
-    def _run_tasks(self, n_tasks: int, function: Callable[[int], Any]) -> list[Any]:
-        """Return the results of a function for the numbers of tasks, on threads."""
-        results: list[Any] = [None] * n_tasks
-
-        def run(task: int, _: None) -> None:
-            results[task] = function(task)
-
-        run_tasks(range(n_tasks), run, lambda: None, self.threads[0])
-        return results
-
-
 class Dask(Executor):
     """Workers of a Dask cluster, given by a client or by the address of the scheduler."""
 
@@ -220,7 +188,7 @@ class Dask(Executor):
 
     def __init__(self, client: Any, *, max_moved: int = 65_536, patience: float = 60.0) -> None:
         self.max_moved = as_int("max_moved", max_moved, minimum=0)
-        self._patience = as_scalar("patience", as_counts("patience", patience))
+        self._patience = as_count("patience", patience)
         self._distributed = _import_distributed()
         self._is_own = isinstance(client, str)
         if self._is_own:
@@ -381,7 +349,7 @@ class Dask(Executor):
             if future.status == "error":
                 error = future.exception()
                 if type(error).__module__ == "distributed.scheduler":  # such as KilledWorker
-                    raise self._error(f"has lost its workers ({_first_line(error)}); do they have enough memory?")
+                    raise self._error(f"has lost its workers ({first_line(error):.200}); do they have enough memory?")
                 # a copy, because the client keeps the error, and its traceback would keep all futures
                 with suppress(Exception):
                     cause, error = error.__cause__, copy(error)
@@ -415,9 +383,8 @@ class Dask(Executor):
             for where, answer in {"scheduler": found["scheduler"], **found["workers"]}.items():
                 theirs = answer["packages"].get("excess")
                 if theirs != ours:
-                    raise self._error(
-                        f"does not match: {where} has excess {theirs}, here it is {ours}; install the same"
-                    )
+                    problem = f"{where} has excess {theirs}, here it is {ours}; install the same"
+                    raise self._error(f"does not match: {problem}")
 
     def _check_connected(self) -> None:
         if self._client.status != "running":
@@ -452,7 +419,7 @@ def _connect(distributed: Any, address: str, seconds: float) -> Any:
             raise ConnectionError(f"a Dask {found.lower()} answers")
         return distributed.Client(address, timeout=seconds, set_as_default=False)
     except ValueError as error:
-        problem = f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {_first_line(error)}"
+        problem = f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {first_line(error):.200}"
         raise ArgumentError("executor", problem) from error
     except Exception as error:  # any server may answer, and libraries raise any error then
         raise DistributedError(
@@ -467,12 +434,7 @@ def _reason(error: BaseException, seconds: float) -> str:
         error = inner
     if isinstance(error, (TimeoutError, asyncio.CancelledError)):
         return f"no answer within {seconds:g} seconds"
-    return _first_line(error) if isinstance(error, (OSError, TypeError)) else "another server answers"
-
-
-def _first_line(error: BaseException) -> str:
-    """Return the first line of the message of an error, or its type."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+    return f"{first_line(error):.200}" if isinstance(error, (OSError, TypeError)) else "another server answers"
 
 
 def _advance(tick: Tick, n_before: int, futures: Sequence[Any]) -> int:

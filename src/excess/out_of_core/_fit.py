@@ -32,7 +32,7 @@ from sklearn.base import clone
 from excess._utils.checks import BoolArray, FloatArray, as_int, exact_sum
 from excess._utils.rng import MAX_WEIGHT, WEIGHT_LIMIT, WHOLE_BAG, derive_key
 from excess._utils.threads import n_threads, run_tasks
-from excess.estimators._forest import ensemble, levels, predictor
+from excess.estimators._forest import ensemble, levels
 from excess.estimators._forest.binning import MAX_NARROW_BINS, ON_BIT, as_codes
 from excess.estimators._forest.ensemble import BaggedTrees, BinnedEvents, GrowthSettings, Tick, TreeSettings, join_bags
 from excess.estimators._forest.grower import DEPTH, N_COLUMNS_GROWING, N_OFF, N_ON, breadth_first, grow_bag
@@ -44,19 +44,14 @@ from excess.estimators._tree import GrownTrees
 from excess.out_of_core._events import Binning, EventRecords, RowSample, partitions_of, record_bytes, survey_events
 from excess.out_of_core._executors import ArraySum, Executor, MapTasks, ignore_tick, open_executor, read_only
 from excess.stats import _thresholds
+from excess.stats._kernels import count_on_grid, count_resamples
 from excess.stats._thresholds import CountUnit, ScoreCells
 
 _MASK = MAX_NARROW_BINS  # the largest code of a byte
-MAX_SLOTS = 1 << 14
-"""Nodes in one message of histograms, however much memory there is: 128 MiB with four features per node."""
-MAX_MOVED = 1 << 16
-"""The largest node that is moved where moving is costly: its histograms are about as large as its events."""
+MAX_SLOTS = 1 << 14  # nodes in one message of histograms, however much memory there is: 128 MiB with four features each
+MAX_MOVED = 1 << 16  # largest node that is moved where it is costly: its histograms are about as large as its events
 _MANY_TIMES = 4
-_IN_BAG = 0.632
-"""Share of events in a bag, which is the number of rows of a node per event with bootstrap weights.
-
-With weights of events, the rows of a node are nearly as many: a row counts at least once.
-"""
+_IN_BAG = 0.632  # rows of a node per event with bootstrap weights; with weights of events, a row counts at least once
 
 
 @dataclass(frozen=True)
@@ -108,8 +103,7 @@ class _GrowingTree:
         n_missing = self.n_nodes + n_more - len(self.nodes)
         if n_missing > 0:
             n_new = max(n_missing, len(self.nodes))
-            self.nodes = np.pad(self.nodes, ((0, n_new), (0, 0)))
-            self.keys = np.pad(self.keys, (0, n_new))
+            self.nodes, self.keys = np.pad(self.nodes, ((0, n_new), (0, 0))), np.pad(self.keys, (0, n_new))
 
 
 @dataclass(frozen=True)
@@ -343,20 +337,15 @@ class ForestGrower:
         if executor.remote:  # several jobs per thread, so all threads are busy until the end
             max_job = min(max_job, sum(sizes.values()) // (4 * sum(executor.threads)) + 1)
         jobs = _pack(sizes, max_job)
-        routes, branches = [], []
-        for nodes_of in map(_by_tree, jobs):
-            routes.append(self._routes_to(nodes_of))
-            branches.append(
-                [
-                    _Branch(int(tree.keys[n]), int(tree.nodes[n, DEPTH]), sizes[t, n], self._tree_settings[t])
-                    for t, nodes in nodes_of.items()
-                    for tree in [self._trees[t]]
-                    for n in nodes
-                ]
-            )
-        shuffle = BranchGrowth(
-            routes, branches, self._settings, self._n_codes, self._max_weight, self._events.has_weights
-        )
+
+        def branch(t: int, n: int) -> _Branch:
+            tree = self._trees[t]
+            return _Branch(int(tree.keys[n]), int(tree.nodes[n, DEPTH]), sizes[t, n], self._tree_settings[t])
+
+        routes = [self._routes_to(_by_tree(job)) for job in jobs]
+        branches = [[branch(*node) for node in job] for job in jobs]
+        how = self._settings, self._n_codes, self._max_weight, self._events.has_weights
+        shuffle = BranchGrowth(routes, branches, *how)
         n_left = Counter(t for t, _ in self._small)
         for job, tables in zip(jobs, executor.shuffle(shuffle, self._events.parts), strict=True):
             for (t, node), table in zip(job, tables, strict=True):
@@ -410,9 +399,7 @@ class OutOfBag:
 
 def _read_only_trees(forest: BaggedTrees) -> BaggedTrees:
     """Return trees whose arrays are read-only, as they are in other processes: kernels are compiled for either kind."""
-    nodes, roots, depths = forest.flat
-    flat = predictor.FlatTrees(read_only(nodes), read_only(roots), read_only(depths))
-    return BaggedTrees(flat, read_only(forest.values), read_only(forest.keys))
+    return BaggedTrees(FlatTrees(*map(read_only, forest.flat)), read_only(forest.values), read_only(forest.keys))
 
 
 def _count_units(events: ScoredPart, unit: CountUnit | None) -> NDArray[np.int64] | None:
@@ -450,8 +437,9 @@ class _Grid:
         return _thresholds.empty_grid()
 
     def add(self, total: ScoreCells, events: ScoredPart) -> ScoreCells:
-        units = _count_units(events, self.unit)
-        return _thresholds.add_to_grid(total, read_only(events.on), read_only(events.score), units)
+        on, score, units = read_only(events.on), read_only(events.score), _count_units(events, self.unit)
+        count_on_grid(on, score, units, _thresholds.N_GRID, *total)
+        return total
 
     def merge(self, total: ScoreCells, other: ScoreCells) -> ScoreCells:
         low, high = np.minimum(total.low, other.low), np.maximum(total.high, other.high)
@@ -475,8 +463,8 @@ class _Resamples(ArraySum):
 
     def add(self, total: NDArray[np.int64], events: ScoredPart) -> NDArray[np.int64]:
         on, score, cuts, keys = map(read_only, (events.on, events.score, self.cuts, self.keys))
-        units = _count_units(events, self.unit)
-        return total + _thresholds.resample(on, score, units, self.firsts[events.first_row], cuts, keys)
+        count_resamples(on, score, _count_units(events, self.unit), self.firsts[events.first_row], cuts, keys, total)
+        return total
 
 
 class ScoredParts:
@@ -603,6 +591,7 @@ def fit_forest(
     with open_executor(executor, threads) as executor:
         survey, rows = survey_events(executor, partitions, estimator.max_bins, shown=plan.verbose)
         classes, edges, groups, weights = survey.classes(), survey.edges(), survey.group_names(), survey.weight_sums()
+        forest.training_sketch_ = survey.sketch()
         n_events, n_on = survey.n_rows, survey.labels[classes[1].item()]
         if not 2 <= n_events <= MAX_EVENTS:
             raise ValueError(f"chunks hold {n_events} events; at least 2 and at most {MAX_EVENTS} can be fitted")
@@ -648,17 +637,14 @@ class _GrowerOnParts(EventParts):
         on = (events.codes[:, self.n_features] >> ON_BIT).astype(np.bool_)
         return GrowerInMemory(events, on, self.plan, self.n_threads)
 
-    def grow(
-        self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None
-    ) -> list[NDArray[np.int64]]:
+    def grow(self, trees: Sequence[TreeSettings], settings: GrowthSettings, tick: Tick | None) -> list[Any]:
         """Return the nodes of each tree; those whose nodes look at equally many features grow together."""
-        grown: list[Any] = [None] * len(trees)
+        grown: dict[int, NDArray[np.int64]] = {}
         for n_chosen in sorted({tree.max_features for tree in trees}):
-            numbers = [number for number, tree in enumerate(trees) if tree.max_features == n_chosen]
-            grower = ForestGrower(self, [trees[number] for number in numbers], settings)
-            for number, nodes in zip(numbers, grower.grow(tick or ignore_tick), strict=True):
-                grown[number] = nodes
-        return grown
+            own = {number: tree for number, tree in enumerate(trees) if tree.max_features == n_chosen}
+            grower = ForestGrower(self, list(own.values()), settings)
+            grown |= zip(own, grower.grow(tick or ignore_tick), strict=True)
+        return [grown[number] for number in range(len(trees))]
 
     def assemble(self, tables: list[NDArray[np.int64]]) -> GrownTrees:
         """Return trees that score events."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from excess._utils.checks import FloatArray, as_choice, as_int, as_threshold
-from excess.detection._diagnostics import FeatureHistogram, OnOffBins
+from excess.detection._histograms import FeatureHistogram, OnOffBins
 from excess.detection._null_test import NullTest
 from excess.detection._result import Detection
 from excess.detection._simulation_check import FeatureComparison, SimulationAgreement
@@ -38,6 +38,8 @@ _LOOKS = {
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours of lines that colour-blind readers can distinguish; further lines have the same ones and another marker."""
 _MARKERS = "osD^v<>"
+_LARGEST_DECLINATION = 80.0
+"""Declination of a source in deg up to which a map is labelled by right ascension."""
 _LIMITS = (-0.03, 1.03)
 """Limits of an axis of fractions, so that points at 0 and 1 are not cut off."""
 _FEW_DECADES = 3.5
@@ -144,7 +146,7 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
     The curve is for exploration. Its maximum is biased, because it is chosen on the events that are counted. The result
     of the cut is the dashed line: the significance of events that were selected by thresholds tuned on other events.
     The likelihood has no threshold, so it is not shown. Where exposure ratios differ between events, each event has its
-    own, and the curve is computed at 250 thresholds.
+    own, and the curve is computed at 250 thresholds. Values below 0 are deficits.
 
     At most 2,000 points of a curve are drawn, including its maximum.
 
@@ -173,12 +175,13 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
     tuned = f"tuned cut: {result:.1f} σ ({detection.strategy})"
     ax.axhline(result, color=ON, linestyle="--", label=tuned)
     if threshold is not None:
-        value = max(detection.count(series.require_scores(detection) & (detection.score > threshold)).significance, 0.0)
+        value = detection.count(series.require_scores(detection) & (detection.score > threshold)).significance
         ax.plot([threshold, threshold], [0, value], color=OFF, linewidth=0.6)
         ax.plot(threshold, value, "o", color=OFF, label=f"exploration: {value:.1f} σ")
     top = max(significance.max(), result, 1.0)
     # from a little below 0, so that a result of 0 can be seen, up to the space of the legend
-    ax.set_ylim(min(0.0, result) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
+    ax.set_ylim(min(0.0, result, significance.min()) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
+    ax.axhline(0, color=GREY, linewidth=0.6)
     ax.plot(
         marks,
         np.zeros(len(marks)),
@@ -709,9 +712,12 @@ def plot_sky_map(
         from matplotlib.patches import Circle
 
         # transparent where nothing is, so that the map can be read on any background
+        # of a bright source only a part of the scale is used, so that the background can be seen
         diverging = quantity != "counts"
         shades = [(0, OFF), (0.5, f"{OFF}00"), (0.5, f"{ON}00"), (1, ON)] if diverging else [(0, f"{OFF}00"), (1, OFF)]
         largest = float(np.nanmax(np.abs(values), initial=1.0))
+        spread = layer.spread if quantity == "significance" else 1.4826 * float(np.nanmedian(np.abs(values)))
+        limit = min(largest, max(5 * spread, 1.0)) if diverging else largest
         half = (sky.axis[1] - sky.axis[0]) / 2
         low, high = sky.axis[0] - half, sky.axis[-1] + half
         drawn = axes.imshow(
@@ -720,15 +726,16 @@ def plot_sky_map(
             origin="lower",
             interpolation="none",
             cmap=LinearSegmentedColormap.from_list("excess", shades),
-            vmin=-largest if diverging else 0,
-            vmax=largest,
+            vmin=-limit if diverging else 0,
+            vmax=limit,
         )
         place = None
         if ax is None:
             axes.set_position((0.17, 0.15, 0.61, 0.8))
             place = axes.figure.add_axes((0.81, 0.175, 0.03, 0.75))
         label = f"{_SKY_LABELS[quantity]} ({events} events)"
-        bar = axes.figure.colorbar(drawn, ax=axes if place is None else None, cax=place, label=label)
+        ends = "neither" if limit == largest else "both"
+        bar = axes.figure.colorbar(drawn, ax=axes if place is None else None, cax=place, label=label, extend=ends)
         if bar.solids is not None:
             bar.solids.set_rasterized(True)
         for center in sky.off_centers.tolist() if len(sky.off_centers) <= MAX_CIRCLES else ():
@@ -738,7 +745,72 @@ def plot_sky_map(
         axes.set_ylim(low, high)
         axes.set_xlabel("east of the source / deg")
         axes.set_ylabel("north of the source / deg")
+        if sky.center is not None and abs(sky.center[1]) < _LARGEST_DECLINATION:
+            _label_sky(axes, sky.center)
     return axes
+
+
+def _label_sky(ax: Axes, center: tuple[float, float]) -> None:
+    """Label a map by right ascension, at the declination of the source, and declination."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    scale = math.cos(math.radians(center[1]))
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda east, _: f"{(center[0] + east / scale) % 360:.2f}"))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda north, _: f"{center[1] + north:.2f}"))
+    ax.set_xlabel("right ascension / deg")
+    ax.set_ylabel("declination / deg")
+
+
+@style.figure()
+def plot_sky_significances(ax: Axes, detection: Detection, *, events: str = "selected") -> None:
+    """Plot how the significances of the pixels of a map are distributed, all of them and those away from the source."""
+    sky = detection.sky
+    if sky is None or events not in sky.layers:
+        raise ValueError(f"the detection has no map of {events} events")
+    layer = sky.layers[events]
+    distance = np.hypot(*np.meshgrid(sky.axis, sky.axis))
+    known = np.isfinite(layer.significance)
+    away = known & (distance > 3 * sky.region_radius)
+    values = layer.significance[known]
+    edges = np.arange(np.floor(4 * min(values.min(), -3.0)), np.ceil(4 * max(values.max(), 3.0)) + 1) / 4
+    style.draw_steps(ax, np.histogram(values, edges)[0], edges, baseline=0, fill=False, color=ON, label="all pixels")
+    shown = np.histogram(layer.significance[away], edges)[0]
+    style.draw_steps(ax, shown, edges, baseline=0, fill=True, color=OFF, alpha=0.35, label="away from the source")
+    at = np.linspace(edges[0], edges[-1], 400)
+    for mean, spread, color, label in (
+        (layer.mean, layer.spread, OFF, f"fit: {layer.mean:+.2f} ± {layer.spread:.2f}"),
+        (0.0, 1.0, GREY, "expected without sources: 0 ± 1"),
+    ):
+        curve = np.exp(-0.5 * ((at - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
+        ax.plot(at, curve * shown.sum() * 0.25, color=color, linestyle="--" if color == GREY else "-", label=label)
+    ax.set_yscale("log")
+    ax.set_ylim(0.5, 40 * max(shown.max(), 1))
+    ax.set_xlim(edges[0], edges[-1])
+    ax.set_xlabel(f"significance of a pixel / σ ({events} events)")
+    ax.set_ylabel("pixels")
+    ax.legend(loc="upper right", ncols=2)
+
+
+@style.figure()
+def plot_selected_by(
+    ax: Axes, detection: Detection, shown: series.OnOffHistogram, label: str, *, logarithmic: bool = False
+) -> None:
+    """Plot selected events by a number of each, On against scaled Off, with the excess."""
+    drawn = _draw_on_off(ax, shown, detection.counts)
+    excess, error = shown.on - shown.background, np.sqrt(shown.on + shown.background_error**2)
+    if logarithmic:
+        style.draw_logarithmic(ax, shown.edges[0], shown.edges[-1])
+    middle = style.bin_centers(shown.edges, logarithmic=logarithmic)
+    points = {"markersize": 3}
+    drawn.append(
+        style.draw_points(ax, middle, excess, error, OTHER, f"excess: {detection.counts.excess:,.1f}", **points)
+    )
+    ax.axhline(0, color=GREY, linewidth=0.6)
+    top = max((shown.on + np.sqrt(shown.on)).max(), (shown.background + shown.background_error).max(), 1.0)
+    ax.set_ylim(min(0.0, float((excess - error).min())), 1.35 * top)
+    ax.set_xlabel(label)
+    ax.legend(handles=drawn, loc="upper right", ncols=3)
 
 
 def plot_simulation_agreement(

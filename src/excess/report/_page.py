@@ -21,7 +21,8 @@ from excess._utils.checks import FloatArray, number_groups
 from excess._utils.errors import require
 from excess._utils.files import prepare_folder, write_text
 from excess._utils.version import versions
-from excess.detection._diagnostics import FeatureHistogram, SkyMap, assess_models
+from excess.detection._diagnostics import assess_models
+from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import Detection, Outcome, count_cuts
 from excess.detection._result import models_table as compare_models
@@ -61,6 +62,7 @@ def write_report(
     observed: Mapping[str, Any] | None = None,
     run: Mapping[str, Any] | None = None,
     config: str | None = None,
+    events: pd.DataFrame | None = None,
 ) -> Path:
     """Write a report as one HTML file that opens in any browser, without a network.
 
@@ -88,6 +90,8 @@ def write_report(
         Parameters, versions, seed and files, as ``result.json`` has them in ``"run"``.
     config : str or None, default=None
         The configuration as YAML.
+    events : DataFrame or None, default=None
+        One row per event of the detections; the report shows selected events by its columns ``energy`` and ``zenith``.
 
     Returns
     -------
@@ -133,6 +137,7 @@ def write_report(
         settings = (verdicts[name], no_forward, max_rows, number, n_models)
         model = ModelContent(name, found, forwards.get(name), tests.get(name), *settings)
         _draw_figures(model)
+        _draw_by_column(model, events)
         model.slider = _make_slider(model)
         model.sky = _draw_sky(model, next((one.detection.sky for one in models if one.sky), None))
         models.append(model)
@@ -211,6 +216,16 @@ def _draw_figures(model: ModelContent) -> None:
     if null_test is not None and null_test.outcomes:
         table = {"region": null_test.outcomes.keys(), "significance": null_test.significances}
         _add_figure(model, "null_test", figures.plot_null_test(null_test, detection=found), table)
+
+
+def _draw_by_column(model: ModelContent, events: pd.DataFrame | None) -> None:
+    """Draw selected events by energy and zenith distance, where these are known."""
+    labels = {"energy": "reconstructed energy, in units of the files", "zenith": "zenith distance / deg"}
+    for name in (name for name in labels if events is not None and name in events):
+        values, logarithmic = np.asarray(events[name], dtype=np.float64), name == "energy"  # type: ignore[index]
+        if (shown := series.histogram_by(model.detection, values, logarithmic=logarithmic)) is not None:
+            ax = figures.plot_selected_by(model.detection, shown, labels[name], logarithmic=logarithmic)
+            _add_figure(model, f"by_{name}", ax, _binned(**shown._asdict()))
 
 
 def _add_figure(model: ModelContent, key: str, axes: Any, table: Any) -> None:
@@ -294,6 +309,9 @@ def _draw_sky(model: ModelContent, shared: SkyMap | None) -> dict[str, Any] | No
             place = {"layer": f"{number} {events}", "box": [*box[0], *box[1]]}
             place |= {key: written[key] for key in ("half_width", "n_pixels")}
             maps.append({"name": name, "figure": figure, "place": place})
+    shown = next(name for name in ("selected", "all") if name in sky.layers)
+    edges = figures.plot_sky_significances(kept, events=shown)
+    _add_figure(model, "sky_significances", edges, {})
     checks = [f"{one.mean:+.2f} ± {one.spread:.2f} ({name} events)" for name, one in sky.layers.items()]
     return {
         "maps": maps,
@@ -331,7 +349,7 @@ def _settings(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the command, its options and the versions, each with a name."""
     found: list[tuple[str, Any]] = []
     if record["command"]:
-        found.append(("Command", f"excess {record['command']}"))
+        found.append(("Command", record.get("command_line") or f"excess {record['command']}"))
     options = {"Seed": record["seed"], **record["options"]}
     found += [(name, value) for name, value in options.items() if value is not None and name != "estimators"]
     return [*found, ("Versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items()))]
@@ -466,17 +484,17 @@ def explore(detection: Detection, max_bytes: int = MAX_BYTES) -> dict[str, Any] 
 def _count_at_stops(
     on: NDArray[np.bool_], n_passed: NDArray[np.intp], alpha: FloatArray | float, n_stops: int
 ) -> tuple[dict[str, list[str]], FloatArray]:
-    """Return texts of the counts at each stop, of which each event passes the first, and significances above 0."""
+    """Return texts of the counts at each stop, of which each event passes the first, and significances."""
     if isinstance(alpha, np.ndarray):
         counts = count_cuts(on, n_passed, alpha, n_stops)
-        return counts_texts(counts), np.array([max(one.significance, 0.0) for one in counts])
+        return counts_texts(counts), np.array([one.significance for one in counts])
     n_on, n_off = (
         np.bincount(n_passed[own], minlength=n_stops + 1)[::-1].cumsum()[::-1][1:].astype(np.float64)
         for own in (on, ~on)
     )
     significance = np.asarray(li_ma_significance(n_on, n_off, alpha, signed=True))
     error = np.sqrt(n_on + alpha**2 * n_off)
-    return format_counts(n_on, n_off, n_on - alpha * n_off, error, significance), np.maximum(significance, 0.0)
+    return format_counts(n_on, n_off, n_on - alpha * n_off, error, significance), significance
 
 
 def start_of(detection: Detection, explored: dict[str, Any]) -> int:

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_choice, number_groups
-from excess.detection._diagnostics import FeatureHistogram
+from excess.detection._histograms import FeatureHistogram
 from excess.detection._result import LONGEST_PAUSE, Detection, count_cuts, count_events
 from excess.stats._likelihood import compute_likelihood
 from excess.stats._significance import OnOffCounts, li_ma_significance
@@ -352,20 +352,21 @@ def _cut_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray
 
 
 def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> tuple[FloatArray, FloatArray]:
-    """Return where at most ``n_points`` steps of a curve start, and their significances."""
+    """Return where at most ``n_points`` steps of a curve start, and their significances, negative for a deficit."""
     scores = curve.scores
+    significance = np.asarray(li_ma_significance(curve.n_on, curve.n_off, curve.alpha, signed=True))
     margin = 0.02 * (scores[-1] - scores[0]) or 0.5
     start = np.append(scores[0] - margin, scores)
     if len(start) <= n_points:
-        return start, curve.significance
+        return start, significance
     borders = np.linspace(start[0], start[-1], (n_points - 1) // 4 + 1)[1:-1]
     interval = np.searchsorted(borders, start, side="right")
-    values = pd.Series(curve.significance).groupby(interval)
+    values = pd.Series(significance).groupby(interval)
     ends = np.flatnonzero(np.diff(interval))
     kept = np.unique(
         np.concatenate([[0], ends, ends + 1, values.idxmin(), values.idxmax(), [curve.best_index, len(start) - 1]])
     )
-    return start[kept], curve.significance[kept]
+    return start[kept], significance[kept]
 
 
 def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
@@ -378,7 +379,23 @@ def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
     start = np.linspace(score.min() - margin, score.max(), _N_CUTS)
     n_passed = np.searchsorted(start, score, side="left")
     counts = count_cuts(detection.on[known], n_passed, detection.event_alpha[known], len(start))
-    return start, np.array([max(one.significance, 0.0) for one in counts])
+    return start, np.array([one.significance for one in counts])
+
+
+def histogram_by(
+    detection: Detection, values: NDArray[Any], *, logarithmic: bool = False, n_bins: int = 12
+) -> OnOffHistogram | None:
+    """Count selected events by a number of each, such as their energy; None where there is nothing to compare."""
+    known = detection.selected & np.isfinite(values) & ((values > 0) | (not logarithmic))
+    if np.count_nonzero(known) < _MIN_EVENTS or values[known].min() == values[known].max():
+        return None
+    low, high = np.quantile(values[known], [0.002, 0.998])
+    edges = (np.geomspace if logarithmic else np.linspace)(low, max(high, low + 1e-9 * abs(low)), n_bins + 1)
+    edges[0], edges[-1] = min(edges[0], values[known].min()), max(edges[-1], values[known].max())
+    number = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
+    off_alpha = np.broadcast_to(alpha_of(detection, np.arange(len(values))), values.shape)
+    on, off = known & detection.on, known & ~detection.on
+    return _count_bins(detection, edges, number[on], number[off], off_alpha[off])
 
 
 def largest_importances(detection: Detection, n_features: int) -> dict[str, float]:

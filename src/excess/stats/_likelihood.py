@@ -7,7 +7,7 @@ so that, given where the events are,
 .. math:: \ln L(\mu) = \sum_{On} \ln(\mu r_i + \alpha_i) - \sum_{all} \ln(\mu r_i + \alpha_i + 1)
 
 and :math:`S = \mathrm{sign}(\hat\mu) \sqrt{2 (\ln L(\hat\mu) - \ln L(0))}`. Where r is the same for some events and
-0 for all others, this is the significance of Li & Ma. ``docs/likelihood.md`` has derivation, limits and references.
+0 for all others, this is the significance of Li & Ma.
 
 Limits on the signal follow from the same likelihood by the asymptotic formulae of Cowan et al. (2011), Eur. Phys. J.
 C 71, 1554: on the signal strength, for which the positions of the events are given, and on the number of signal events,

@@ -311,20 +311,15 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, 
     labels, predicted = checks.as_labels(y), checks.as_labels(y_pred, name="y_pred")
     checks.check_same_length(y=labels, y_pred=predicted)
     ratio = checks.as_scalar_alpha(alpha)
-    on_class = _on_class(labels, predicted)
+    if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
+        raise ValueError(f"y and y_pred must hold labels of one kind, got {labels.dtype} and {predicted.dtype}")
+    together = np.concatenate([labels, predicted])  # a fold may lack a class in either
+    on_class: Any = 1  # all Off and nothing selected, or all On and all selected
+    if together.dtype.kind not in "biuf" or (together != together[0]).any() or together[0] not in (-1, 0, 1):
+        on_class = checks.binary_classes(together, name="y and y_pred together")[1]
     on, selected = labels == on_class, predicted == on_class
     n_on, n_selected, n_both = (int(np.count_nonzero(mask)) for mask in (on, selected, on & selected))
     return OnOffCounts(n_both, n_selected - n_both, ratio), OnOffCounts(n_on, len(on) - n_on, ratio)
-
-
-def _on_class(labels: NDArray[Any], predicted: NDArray[Any]) -> Any:
-    """Return the On class of labels and predictions together: a fold may lack a class in either."""
-    if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
-        raise ValueError(f"y and y_pred must hold labels of one kind, got {labels.dtype} and {predicted.dtype}")
-    together = np.concatenate([labels, predicted])
-    if together.dtype.kind in "biuf" and (together == together[0]).all() and together[0] in (-1, 0, 1):
-        return 1  # all Off and nothing selected, or all On and all selected
-    return checks.binary_classes(together, name="y and y_pred together")[1]
 
 
 def _estimate_clean(y: ArrayLike, y_pred: ArrayLike, alpha: float, p_plus: float) -> tuple[float, float, float]:

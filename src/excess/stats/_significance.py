@@ -190,7 +190,7 @@ def joint_significance(
     if n_on_all == 0 or not off.any():  # no signal at all, or nothing else
         expected = on
     else:
-        expected = n * _on_share(ratio, _common_odds(n_on_all, n, ratio))
+        expected = _expected_on(n_on_all, n, ratio)
     squares = signed_significance(expected, n - expected, ratio) ** 2
     return math.copysign(math.sqrt(squares.sum()), n_on_all - float((n * ratio / (1 + ratio)).sum()))
 
@@ -202,28 +202,16 @@ def _as_measurements(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> tup
     return on, off, ratio
 
 
-def _on_share(alpha: FloatArray, log_factor: float) -> FloatArray:
-    """Return the share of On events whose odds are alpha times a factor."""
-    return 1 / (1 + np.exp(-log_factor) / alpha)
+def _expected_on(n_on: float, n: FloatArray, alpha: FloatArray) -> FloatArray:
+    """Return expected On events among n events each, whose odds are alpha times a factor: the one that gives n_on."""
 
+    def expected(log_factor: float) -> FloatArray:
+        return n / (1 + np.exp(-log_factor) / alpha)
 
-def _common_odds(n_on: float, n: FloatArray, alpha: FloatArray) -> float:
-    """Return the logarithm of the factor by which odds of alpha explain the On events among n events each."""
     # the expected number grows with the factor, which lies between those that each ratio alone would need
     needed = math.log(n_on / (n.sum() - n_on)) - np.log(alpha[n > 0])
-    low, high = float(needed.min()), float(needed.max())
-    at = 0.5 * low + 0.5 * high
-    for _ in range(200):
-        share = _on_share(alpha, at)
-        missing = n_on - float((n * share).sum())
-        low, high = (at, high) if missing > 0 else (low, at)
-        stepped = at + missing / float((n * share * (1 - share)).sum())
-        if not low < stepped < high:
-            stepped = 0.5 * low + 0.5 * high
-        if abs(stepped - at) <= 2 * _EPSILON * max(abs(stepped), 1.0):
-            return stepped
-        at = stepped
-    return at
+    low, high = float(needed.min()) - 1e-3, float(needed.max()) + 1e-3
+    return expected(brentq(lambda at: expected(at).sum() - n_on, low, high, xtol=1e-15, rtol=4 * _EPSILON))
 
 
 def significance_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatArray:
@@ -326,7 +314,7 @@ class OnOffCounts:
     def __post_init__(self) -> None:
         """Check the counts and turn NumPy scalars into Python numbers, which print better."""
         for name in ("n_on", "n_off"):
-            number = checks.as_scalar(name, checks.as_counts(name, getattr(self, name)))
+            number = checks.as_count(name, getattr(self, name))
             object.__setattr__(self, name, int(number) if number.is_integer() else number)
         object.__setattr__(self, "alpha", checks.as_scalar_alpha(self.alpha))
         object.__setattr__(self, "parts", tuple(tuple(map(float, part)) for part in self.parts))
@@ -341,22 +329,20 @@ class OnOffCounts:
         or the largest ratio where there are no Off events. An ``alpha_error`` is common to all, or one of each.
         """
         given = list(parts)
-        if isinstance(alpha_error, Sequence):
-            total_on, total_off = (math.fsum(part[column] for part in given) for column in (0, 1))
-            mean = math.fsum(n_off * alpha for _, n_off, alpha in given) / total_off if total_off > 0 else given[0][2]
-            return cls(total_on, total_off, mean, tuple(given), tuple(alpha_error))
-        added: dict[float, tuple[float, float]] = {}
-        for n_on, n_off, alpha in given:
-            if n_on + n_off > 0:
-                before = added.get(float(alpha), (0, 0))
-                added[float(alpha)] = (before[0] + n_on, before[1] + n_off)
-        if len(added) <= 1:
-            [(alpha, counts)] = added.items() or [(max(alpha for _, _, alpha in given), (0, 0))]
-            return cls(counts[0], counts[1], alpha, alpha_error=alpha_error)
-        kept = tuple((n_on, n_off, alpha) for alpha, (n_on, n_off) in sorted(added.items()))
-        total_on, total_off = (math.fsum(part[column] for part in kept) for column in (0, 1))
-        mean = math.fsum(n_off * alpha for _, n_off, alpha in kept) / total_off if total_off > 0 else max(added)
-        return cls(total_on, total_off, mean, kept, alpha_error)
+        if not isinstance(alpha_error, Sequence):  # those of the same ratio are one
+            added: dict[float, tuple[float, float]] = {}
+            for n_on, n_off, alpha in given:
+                if n_on + n_off > 0:
+                    before = added.get(float(alpha), (0, 0))
+                    added[float(alpha)] = (before[0] + n_on, before[1] + n_off)
+            if len(added) <= 1:
+                [(alpha, counts)] = added.items() or [(max(alpha for _, _, alpha in given), (0, 0))]
+                return cls(counts[0], counts[1], alpha, alpha_error=alpha_error)
+            given = [(n_on, n_off, alpha) for alpha, (n_on, n_off) in sorted(added.items())]
+        total_on, total_off = (math.fsum(part[column] for part in given) for column in (0, 1))
+        background, largest = math.fsum(n_off * alpha for _, n_off, alpha in given), max(part[2] for part in given)
+        mean = background / total_off if total_off > 0 else largest
+        return cls(total_on, total_off, mean, tuple(given), alpha_error)  # type: ignore[arg-type]
 
     @property
     def background(self) -> float:
@@ -446,10 +432,8 @@ def holm(p_values: ArrayLike) -> FloatArray:
     """Correct p-values for their number, by Holm's step-down method."""
     p = checks.as_floats("p_values", np.asarray(p_values))
     order = np.argsort(p, kind="stable")
-    stepped = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(stepped, 1.0)
-    return corrected
+    stepped = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return stepped[np.argsort(order)]
 
 
 def permutation_p_value(value: float, permuted: FloatArray) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -212,7 +212,7 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     """Select the cells of a partition that together have the largest significance (Eq. 5 of the paper).
 
     The optimum over all ``2^k`` assignments is a prefix of the cells in descending order of their On fraction, so that
-    sorting and one sweep find it exactly, in O(k log k). The proof is in ``docs/assignment.md``.
+    sorting and one sweep find it exactly, in O(k log k). The proof is in the documentation.
 
     Parameters
     ----------
@@ -287,21 +287,11 @@ class ScoreCells(NamedTuple):
         return self._replace(n_on=self.n_on / unit.per_event, n_off=self.n_off / unit.per_event)
 
 
-class ScoredEvents(Protocol):
-    """Events with scores, wherever they are; what a threshold rule may ask of them."""
-
-    def cells(self) -> ScoreCells:
-        """Return their cells."""
-
-    def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[Any]:
-        """Return the weights of Off and On events at each cut (the last not above their score) in each resample."""
-
-    def arrays(self) -> tuple[BoolArray, FloatArray]:
-        """Return who is On and all scores."""
-
-
 class EventsInMemory:
-    """Scored events in arrays, of which the last may have the number of events that each one stands for."""
+    """Scored events in arrays, of which the last may have the number of events that each one stands for.
+
+    Events elsewhere that a threshold rule takes have the same methods.
+    """
 
     def __init__(
         self, on: BoolArray, score: FloatArray, weights: FloatArray | None = None, *, exact: bool = False
@@ -317,8 +307,9 @@ class EventsInMemory:
         return cells if self._unit is None else cells.in_events(self._unit)
 
     def resampled(self, cuts: FloatArray, keys: NDArray[np.uint64]) -> NDArray[Any]:
-        """Return the weights of Off and On events at each cut in each resample."""
-        counts = resample(self._on, self._score, self._units, 0, cuts, keys)
+        """Return the weights of Off and On events at each cut (the last not above their score) in each resample."""
+        counts = np.zeros((len(keys), len(cuts), 2), dtype=np.int64)
+        count_resamples(self._on, self._score, self._units, 0, cuts, keys, counts)
         return counts if self._unit is None else counts / self._unit.per_event
 
     def arrays(self) -> tuple[BoolArray, FloatArray]:
@@ -338,7 +329,9 @@ def count_cells(
 ) -> ScoreCells:
     """Return the cells of some events; those without a score (NaN) are left out."""
     if on_grid:
-        return add_to_grid(empty_grid(), on, score, units).without_empty()
+        grid = empty_grid()
+        count_on_grid(on, score, units, N_GRID, *grid)
+        return grid.without_empty()
     scored = ~np.isnan(score)
     if not scored.all():
         on, score = on[scored], score[scored]
@@ -357,28 +350,6 @@ def empty_grid() -> ScoreCells:
     """Return all cells of the grid, without events."""
     counts = np.zeros((2, N_GRID), dtype=np.int64)
     return ScoreCells(np.full(N_GRID, np.inf), np.full(N_GRID, -np.inf), counts[0], counts[1])
-
-
-def add_to_grid(
-    grid: ScoreCells, on: BoolArray, score: FloatArray, units: NDArray[np.int64] | None = None
-) -> ScoreCells:
-    """Count events in the cells of a grid, in place."""
-    count_on_grid(on, score, units, N_GRID, *grid)
-    return grid
-
-
-def resample(
-    on: BoolArray,
-    score: FloatArray,
-    units: NDArray[np.int64] | None,
-    first: int,
-    cuts: FloatArray,
-    keys: NDArray[np.uint64],
-) -> NDArray[np.int64]:
-    """Return the weights of some Off and On events at each cut in each resample; ``first`` numbers the first event."""
-    counts = np.zeros((len(keys), len(cuts), 2), dtype=np.int64)
-    count_resamples(on, score, units, first, cuts, keys, counts)
-    return counts
 
 
 def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:
@@ -571,7 +542,7 @@ def _f1_threshold(on: BoolArray, scores: FloatArray, p_plus: float, p_minus: flo
     _, thresholds, n_on, n_off = sweep_cells(scores, on, ~on)
     n_signal, _ = clean_counts(n_on, n_off, p_plus, p_minus)
     if n_signal[0] <= 0:
-        return float("inf")
+        return math.inf
     f1 = 2 * n_signal / (n_signal[0] + n_on + n_off)
     return float(thresholds[strictest_argmax(np.maximum(f1, 0.0))])
 
@@ -643,7 +614,7 @@ def significance_threshold(
     >>> significance_threshold([0, 0, 1, 0, 1, 1], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], alpha=1.0)
     0.45
     """
-    tolerance = checks.as_scalar("tolerance", checks.as_counts("tolerance", tolerance))
+    tolerance = checks.as_count("tolerance", tolerance)
     return _choose(y, score, alpha, partial(_near_best, tolerance=tolerance), n_bootstrap, random_state)
 
 
@@ -758,7 +729,7 @@ def tune_threshold(
 
 
 def _tune_cut(
-    events: ScoredEvents, alpha: float, rule: CutRule, n_bootstrap: int, random_state: Any
+    events: Any, alpha: float, rule: CutRule, n_bootstrap: int, random_state: Any
 ) -> tuple[float, ThresholdCurve]:
     """Return a rule's threshold, with bootstrap resamples that at the median of their thresholds, and the curve."""
     cells = events.cells()
@@ -783,9 +754,8 @@ def _tune_cut(
         best[i] = high if np.isinf(high) else 0.5 * low + 0.5 * high
     cut = int(np.searchsorted(cells.low, np.sort(best)[(n_bootstrap - 1) // 2], side="right"))
     # resamples may show an excess that the events themselves do not have
-    if cells.n_on[cut:].sum() <= alpha * cells.n_off[cut:].sum():
-        return float("inf"), curve
-    return float(curve.thresholds[cut]), curve
+    has_excess = cells.n_on[cut:].sum() > alpha * cells.n_off[cut:].sum()
+    return float(curve.thresholds[cut]) if has_excess else math.inf, curve
 
 
 @dataclass(frozen=True)
@@ -808,8 +778,8 @@ class OutOfBagRule:
             weights = None if weights is None else weights[scored]
         return self.tune(EventsInMemory(on, score, weights), alpha, seed)
 
-    def tune(self, events: ScoredEvents, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:
-        """Return threshold and curve of events with scores, wherever they are."""
+    def tune(self, events: Any, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:
+        """Return threshold and curve of `EventsInMemory`, or of events elsewhere."""
         if (choose := self._cut_rule()) is not None:
             threshold, curve = _tune_cut(events, alpha, choose, self.n_bootstrap, seed)
         else:  # a number, or a rule that sees all scores in one place
@@ -832,9 +802,7 @@ class OutOfBagRule:
 def out_of_bag_rule(estimator: Any) -> OutOfBagRule:
     """Check the parameters ``threshold``, ``threshold_tolerance`` and ``n_threshold_bootstrap``; return their rule."""
     n_bootstrap = checks.as_int("n_threshold_bootstrap", estimator.n_threshold_bootstrap, minimum=0)
-    tolerance = checks.as_scalar(
-        "threshold_tolerance", checks.as_counts("threshold_tolerance", estimator.threshold_tolerance)
-    )
+    tolerance = checks.as_count("threshold_tolerance", estimator.threshold_tolerance)
     given = estimator.threshold
     if isinstance(given, str) or callable(given):
         return OutOfBagRule(given, threshold_rule(given, name="threshold"), tolerance, n_bootstrap)

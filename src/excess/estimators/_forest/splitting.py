@@ -66,6 +66,40 @@ def node_information(n_on: NDArray[np.int64], n_off: NDArray[np.int64]) -> NDArr
     return xlogy(n_on, n_on) + xlogy(n_off, n_off) - xlogy(n, n)
 
 
+@njit(cache=True, nogil=True)
+def scan_pairs(cells, n_cells, on, units, alpha, table, found):
+    """Write, for each feature, the largest ``S^2 / 2`` of a rectangle in a plane of this feature and another one.
+
+    ``cells`` are small numbers of shape (n_features, n_events), ``units`` weights of events as integers, or None.
+    """
+    log_alpha, log_1p_alpha = math.log(alpha), math.log1p(alpha)
+    sums = np.zeros((2, n_cells + 1, n_cells + 1), dtype=np.int64)
+    for a in range(1, len(cells)):
+        for b in range(a):
+            sums[:] = 0
+            for i in range(len(on)):
+                sums[1 if on[i] else 0, cells[a, i] + 1, cells[b, i] + 1] += 1 if units is None else units[i]
+            # sums over all cells below and to the left, from which the counts of any rectangle follow
+            for label in range(2):
+                for i in range(1, n_cells + 1):
+                    for j in range(1, n_cells + 1):
+                        sums[label, i, j] += sums[label, i - 1, j] + sums[label, i, j - 1] - sums[label, i - 1, j - 1]
+            best = 0.0
+            for low in range(n_cells):
+                for high in range(low + 1, n_cells + 1):
+                    for left in range(n_cells):
+                        n_on_left = sums[1, high, left] - sums[1, low, left]
+                        n_off_left = sums[0, high, left] - sums[0, low, left]
+                        for right in range(left + 1, n_cells + 1):
+                            n_on = sums[1, high, right] - sums[1, low, right] - n_on_left
+                            n_off = sums[0, high, right] - sums[0, low, right] - n_off_left
+                            excess = n_on - alpha * n_off
+                            # a divergence is at most chi-squared: few rectangles need their logarithms
+                            if excess > 0 and excess * excess > best * alpha * (n_on + n_off):
+                                best = max(best, li_ma(n_on, n_off, alpha, log_alpha, log_1p_alpha, table))
+            found[a], found[b] = max(found[a], best), max(found[b], best)
+
+
 _ON_SHIFT, _ABOVE, _WEIGHT = np.uint64(ON_BIT), np.uint64(ON_BIT + 1), np.uint64(WEIGHT_MASK)
 _ONE, _FIVE = np.uint64(1), np.uint64(5)
 

@@ -1,0 +1,15 @@
+from ._columns import evaluate as evaluate
+from ._model import AnalysisConfig as AnalysisConfig
+from ._model import BinConfig as BinConfig
+from ._model import Exclusion as Exclusion
+from ._model import Features as Features
+from ._model import IntervalConfig as IntervalConfig
+from ._model import ObservationEntry as ObservationEntry
+from ._model import RegionConfig as RegionConfig
+from ._model import load_config as load_config
+from ._model import load_observation_list as load_observation_list
+from ._model import parse_config as parse_config
+from ._model import to_features as to_features
+from ._sources import KNOWN_SOURCES as KNOWN_SOURCES
+from ._sources import SourcePosition as SourcePosition
+from ._sources import find_source as find_source

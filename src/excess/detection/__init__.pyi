@@ -1,0 +1,14 @@
+from ._diagnostics import Verdict as Verdict
+from ._diagnostics import WarningSign as WarningSign
+from ._diagnostics import assess_models as assess_models
+from ._histograms import FeatureHistogram as FeatureHistogram
+from ._histograms import SkyMap as SkyMap
+from ._histograms import map_sky as map_sky
+from ._result import DetectionBins as DetectionBins
+from ._result import Exposure as Exposure
+from ._result import Fold as Fold
+from ._result import Nearby as Nearby
+from ._result import Outcome as Outcome
+from ._result import models_table as models_table
+from ._result import quoted_significance as quoted_significance
+from ._simulation_check import FeatureComparison as FeatureComparison

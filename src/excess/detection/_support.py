@@ -1,0 +1,251 @@
+"""Comparison of On and Off events in their features: differences that no source explains, and repeated events.
+
+A source adds events to On. It does not end the distribution of Off at a value where On continues, does not remove On
+events from a part of a feature, and does not give On events a value that all Off events lack, such as that of a missing
+measurement. Events of a source are independent draws, so they have no near-copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+from scipy.stats import rankdata
+
+from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.rng import bottom_rows
+from excess.detection._diagnostics import WarningSign
+from excess.stats._significance import li_ma_significance
+
+_MAX_EVENTS = 200_000  # events that are compared; more would only show smaller differences
+_MAX_COMPARED_FEATURES = 500
+_LIMIT = 5.0  # significance of a value, or of a bin, beyond which it is no chance
+_MIN_ON = 10  # On events with the same value from which this value is compared
+_FACTOR = 10.0  # by which On must exceed alpha times Off at a value that a source is not expected to have
+_FREQUENT = 0.01  # share of events with the same value, which is left out where densities are compared
+_DISTINCT = 0.9  # share of distinct values among the others from which a feature is continuous
+_N_BINS = 20
+_EXPECTED_ON = (15.0, 30.0, 60.0)  # expected On events on the inner side of an edge
+_HARD = 0.63
+"""Mean distance from an edge in units of the window: 1/2 for a step, 0.75 and more for the tail of a density."""
+_CONTINUES = 0.4  # On events beyond an edge, in units of those on its inner side
+_MAX_CHANCE = 1e-7  # that background events beyond an edge are all On
+_LONG_GAP = 25.0  # Off events that are expected in a gap
+
+_MAX_NEIGHBOURS = 5_000  # events of On, and as many of Off, among which neighbours are searched
+_N_QUERIES = 1_000
+_N_NEAREST = 30
+_MAX_DIMENSIONS = 12
+_NEAR = 0.02  # distance to the nearest neighbour in units of that to the 30th, at least, below which it is a copy
+_NEAR_SHARE = 0.01  # of Off events that have a neighbour as near as that
+_COPIED_SHARE, _COPIED_SIGNIFICANCE = 0.05, 6.0  # difference of the shares of On and Off from which there is a warning
+
+
+def check_features(
+    X: Any, on: BoolArray, alpha: FloatArray | float, names: Sequence[str] | None = None
+) -> tuple[WarningSign, ...]:
+    """Return what no source explains in the features of On and Off events; nothing for features that are no numbers."""
+    values, names = _as_numbers(X, names)
+    if values is None or not 0 < np.count_nonzero(on) < len(on):
+        return ()
+    rows = bottom_rows(len(on), _MAX_EVENTS)
+    values, on = values[rows], on[rows]
+    ratio = float(alpha) if np.ndim(alpha) == 0 else float(np.asarray(alpha)[rows][~on].mean())
+    worst: dict[str, _Sign] = {}
+    for name, column in zip(names[:_MAX_COMPARED_FEATURES], values.T, strict=False):
+        for sign in _compare(name, column[on], column[~on], ratio):
+            if sign.code not in worst or sign.weight > worst[sign.code].weight:
+                worst[sign.code] = sign
+    found = [WarningSign(sign.code, sign.sentence, sign.numbers) for sign in worst.values()]
+    copies = _find_copies(values, on)
+    return (*found, *(() if copies is None else (copies,)))
+
+
+def _as_numbers(X: Any, names: Sequence[str] | None) -> tuple[FloatArray | None, list[str]]:
+    """Return the numeric columns of events with their names; None if there are none."""
+    if hasattr(X, "select_dtypes"):
+        X = X.select_dtypes(["number", "bool"])
+        names, X = list(map(str, X.columns)), X.to_numpy(dtype=np.float64, na_value=np.nan)
+    if not isinstance(X, np.ndarray):
+        try:
+            X = np.asarray(X)
+        except ValueError:
+            return None, []
+    if X.ndim != 2 or X.dtype.kind not in "biuf" or X.shape[1] == 0:
+        return None, []
+    known = names is not None and len(names) == X.shape[1]
+    return X.astype(np.float64, copy=False), list(names) if known and names else [f"x{j}" for j in range(X.shape[1])]
+
+
+class _Sign(NamedTuple):
+    """A warning about one feature, and how far it is beyond chance."""
+
+    code: str
+    weight: float
+    sentence: str
+    numbers: dict[str, float]
+
+
+def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterator[_Sign]:
+    """Compare one feature of On and Off events."""
+    known_on, known_off = on[np.isfinite(on)], off[np.isfinite(off)]
+    atoms, number = np.unique(np.concatenate([known_on, known_off]), return_inverse=True)
+    n_on, n_off = (
+        np.bincount(part, minlength=len(atoms)) for part in (number[: len(known_on)], number[len(known_on) :])
+    )
+    frequent = n_on + n_off >= max(_MIN_ON, _FREQUENT * len(number))
+    rest = n_off[~frequent & (n_off > 0)]
+    continuous = len(rest) > _DISTINCT * rest.sum() > _MIN_ON
+    # values that On events share, although there are none among the Off events
+    own = np.r_[n_on[n_on >= _MIN_ON], len(on) - len(known_on)]
+    other = np.r_[n_off[n_on >= _MIN_ON], len(off) - len(known_off)]
+    value = np.r_[atoms[n_on >= _MIN_ON], np.nan]
+    # with a wrong alpha, or a strong source, every value would have an excess
+    largest = max(alpha, len(on) / len(off))
+    significance = np.atleast_1d(li_ma_significance(own, other, largest, signed=True))
+    usual = np.zeros(len(value), dtype=np.bool_)
+    if not continuous and len(known_off):
+        low, high = float(known_off.min()), float(known_off.max())
+        usual = (value >= low - (high - low)) & (value <= high + (high - low))
+    alone = (own >= _MIN_ON) & (own > _FACTOR * largest * (other + 1)) & (significance > _LIMIT) & ~usual
+    if alone.any():
+        best = int(np.argmax(np.where(alone, significance, -np.inf)))
+        what = "no value" if np.isnan(value[best]) else f"the value {value[best]:.6g}"
+        share = 100 * own[best] / len(on)
+        yield _Sign(
+            "value-of-on",
+            float(significance[best]),
+            f"{own[best]:,} On events ({share:.1f} %) and {other[best]:,} Off events have {what} in feature {name!r}, "
+            "where a feature of a source would be spread: it stands for a missing measurement, a dead channel or a "
+            "rounded number in On alone. Treat both alike, or leave these events or the feature out.",
+            {"n_on": float(own[best]), "n_off": float(other[best]), "significance": float(significance[best])},
+        )
+    yield from _find_missing(name, on, off, atoms[frequent], alpha)
+    if continuous:
+        atoms = atoms[frequent]
+        on, off = (np.sort(part[~np.isin(part, atoms)]) for part in (known_on, known_off))
+        yield from _find_edge(name, on, off, alpha)
+
+
+def _find_missing(name: str, on: FloatArray, off: FloatArray, atoms: FloatArray, alpha: float) -> Iterator[_Sign]:
+    """Find a frequent value, or a bin between such values, where On events are missing."""
+    scaled = min(alpha, len(on) / len(off))
+    finite = off[np.isfinite(off)]
+    if len(finite) == 0:
+        return
+    edges = np.unique(np.r_[np.quantile(finite, np.arange(1, _N_BINS) / _N_BINS), atoms, np.nextafter(atoms, np.inf)])
+    # the last bin has the missing values
+    n_on, n_off = (
+        np.bincount(
+            np.where(np.isnan(part), len(edges) + 1, np.searchsorted(edges, part, side="right")),
+            minlength=len(edges) + 2,
+        )
+        for part in (on, off)
+    )
+    significance = np.atleast_1d(li_ma_significance(n_on, n_off, scaled, signed=True))
+    worst = int(np.argmin(significance))
+    if significance[worst] >= -_LIMIT:
+        return
+    borders = np.r_[-np.inf, edges, np.inf, np.nan]
+    low, high = borders[worst], borders[min(worst + 1, len(borders) - 1)]
+    where = "where it is missing" if worst == len(edges) + 1 else f"from {low:.6g} to {high:.6g}"
+    yield _Sign(
+        "missing-on",
+        float(-significance[worst]),
+        f"On events are missing in feature {name!r} {where}: {n_on[worst]:,} On events, where "
+        f"{scaled * n_off[worst]:,.0f} are expected from Off ({significance[worst]:.1f} sigma), and no source removes "
+        "events. On and Off passed different cuts, or the feature has another scale in one of them.",
+        {"n_on": float(n_on[worst]), "n_off": float(n_off[worst]), "significance": float(significance[worst])},
+    )
+
+
+def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterator[_Sign]:
+    """Find a value at which Off events end abruptly, or a gap without any, where On events continue."""
+    largest = max(alpha, len(on) / len(off))
+    chance = np.log(largest / (1 + largest))
+    for expected_on in _EXPECTED_ON:
+        n = int(np.ceil(expected_on / alpha))
+        for side, own, other in (("above", on, off), ("below", -on[::-1], -off[::-1])):
+            if len(off) < 4 * n or (width := _window(other[-n - 1 :])) == 0:
+                continue
+            edge = other[-1]
+            low, at, high = np.searchsorted(own, [edge - width, np.nextafter(edge, np.inf), edge + width]).tolist()
+            # a source that is strong at the edge of the background has an excess on its inner side as well
+            balanced = at - low <= expected_on + 2.5 * expected_on**0.5
+            if balanced and (high - at) * chance < np.log(_MAX_CHANCE) and high - at >= _CONTINUES * (at - low):
+                where = f"{side} {edge if side == 'above' else -edge:.6g}"
+                yield _edge_sign(name, where, len(own) - at, float((at - high) * chance))
+    n = int(np.ceil(_EXPECTED_ON[0] / alpha))
+    if len(off) < 4 * n:
+        return
+    # gaps with as many Off events on both sides
+    left, right = off[n : -n - 1], off[n + 1 : -n]
+    local = np.maximum(left - off[: len(left)], off[2 * n + 1 :] - right)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = np.where(local > 0, (right - left) / local, 0.0) * n
+    best = int(np.argmax(expected)) if len(expected) else 0
+    if len(expected) == 0 or expected[best] < _LONG_GAP:
+        return
+    low, high = left[best], right[best]
+    sides = _window(off[best : best + n + 1]), _window(-off[best + n + 1 : best + 2 * n + 2][::-1])
+    inside = int(np.searchsorted(on, high) - np.searchsorted(on, low, side="right"))
+    continues = _CONTINUES < inside / (alpha * expected[best]) < 2
+    if min(sides) > 0 and inside * chance < np.log(_MAX_CHANCE) and continues:
+        yield _edge_sign(name, f"between {low:.6g} and {high:.6g}", inside, float(-inside * chance))
+
+
+def _window(values: FloatArray) -> float:
+    """Return the width of sorted values if they end by a step; 0 if their density decreases to the end."""
+    width = float(values[-1] - values[0])
+    return width if width > 0 and float(np.mean(values[-1] - values[1:])) < _HARD * width else 0.0
+
+
+def _edge_sign(name: str, where: str, n_on: int, weight: float) -> _Sign:
+    return _Sign(
+        "missing-off",
+        weight,
+        f"Off events are missing in feature {name!r} {where}, where {n_on:,} On events continue without a step: a "
+        "source adds On events, but does not remove Off events. Apply the same quality cuts, trigger and list of dead "
+        "channels to On and Off.",
+        {"n_on": float(n_on), "n_off": 0.0},
+    )
+
+
+def _find_copies(values: FloatArray, on: BoolArray) -> WarningSign | None:
+    """Compare the distances of On events to their nearest On events with those of Off events to Off events.
+
+    The distance to the nearest event in units of that to the 30th does not depend on the density of events, so a source
+    in a small part of the feature space does not change it.
+    """
+    n_distinct = np.array([len(np.unique(column[~on])) for column in values.T])
+    fine = np.flatnonzero((n_distinct > np.count_nonzero(~on) / 2) & np.isfinite(values).all(axis=0))
+    fine = fine[np.argsort(-n_distinct[fine], kind="stable")[:_MAX_DIMENSIONS]]
+    n = min(int(np.count_nonzero(on)), int(np.count_nonzero(~on)), _MAX_NEIGHBOURS)
+    if len(fine) < 2 or n < 10 * _N_NEAREST:
+        return None
+    ranks = np.stack([rankdata(values[:, j], method="dense") / n_distinct[j] for j in fine], axis=1)
+    ratios = []
+    for own in (ranks[on], ranks[~on]):
+        # neighbours in the first feature, so an event and its copy are both among them or not
+        middle = (len(own) - n) // 2
+        own = own[np.argsort(own[:, 0], kind="stable")[middle : middle + n]]
+        distance = cKDTree(own).query(own[bottom_rows(n, _N_QUERIES)], _N_NEAREST + 1)[0]
+        far = distance[:, -1] > 0
+        ratios.append(distance[far, 1] / distance[far, -1])
+    if min(map(len, ratios)) < _N_QUERIES / 10:
+        return None
+    limit = max(float(np.quantile(ratios[1], _NEAR_SHARE)), _NEAR)
+    shares = [float(np.mean(own <= limit)) for own in ratios]
+    common = np.mean(np.concatenate(ratios) <= limit)
+    error = float(np.sqrt(common * (1 - common) * sum(1 / len(own) for own in ratios)))
+    if not shares[0] - shares[1] > max(_COPIED_SHARE, _COPIED_SIGNIFICANCE * error):
+        return None
+    return WarningSign(
+        "copies",
+        f"{100 * shares[0]:.0f} % of On events have a near-copy among the On events, {100 * shares[1]:.0f} % of Off "
+        "events among the Off events: On events were repeated, resampled or interpolated, and are not independent. "
+        "Give every event once, without oversampling; alpha accounts for the different numbers of On and Off events.",
+        {"share_on": shares[0], "share_off": shares[1], "n_compared": float(n)},
+    )

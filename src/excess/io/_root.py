@@ -1,0 +1,84 @@
+"""ROOT files: trees with one number for each event in a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from excess._utils.errors import EventFileError, require
+from excess.io._files import as_native, check_columns, check_expansion, slices
+
+MAGIC = b"root"
+_MOST_BASKETS = 1_000_000
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """Return the names of the branches with one number for each event."""
+    with _open(path) as (_, branches):
+        return tuple(branches)
+
+
+def count(path: Path) -> int:
+    """Return the number of events."""
+    with _open(path) as (tree, _):
+        return int(tree.num_entries)
+
+
+def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:
+    """Yield the events in order, at most ``chunk_rows`` at a time."""
+    with _open(path) as (tree, branches):
+        for name in names:
+            _check_baskets(path, branches[name])
+        for part in slices(int(tree.num_entries), chunk_rows):
+            found = {
+                name: as_native(
+                    np.asarray(branches[name].array(library="np", entry_start=part.start, entry_stop=part.stop))
+                )
+                for name in names
+            }
+            yield pd.DataFrame(found, index=range(part.stop - part.start), copy=False)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Open the tree of a file, with its branches of numbers, once it is known to hold no more than it can."""
+    uproot = require("uproot", "reading ROOT", extra="root")
+    # neither parts of the name nor of the file are followed elsewhere; num_workers: no threads of its own
+    with uproot.open(path, num_workers=1, object_cache=None, array_cache=None) as file:
+        # classes of the file itself would be compiled from what it holds; those of flat trees are known without it
+        file.file._streamers = {}
+        check_columns(path, len(file.keys(recursive=True)))
+        kinds = file.classnames(recursive=True, cycle=False)
+        names = [name for name, kind in kinds.items() if kind == "TTree"]
+        if len(names) != 1:
+            others = ", ".join(f"{name} ({kind})" for name, kind in list(kinds.items())[:8]) or "nothing"
+            found = f"holds the trees {', '.join(names[:8])}" if names else f"holds no TTree, but {others}"
+            raise EventFileError(f"{path}: {found}; write one tree of events to a file of its own")
+        tree = file[names[0]]
+        check_columns(path, len(tree.branches))
+        dtype = uproot.interpretation.numerical.AsDtype
+        branches = {
+            branch.name: branch
+            for branch in tree.branches
+            if isinstance(kind := branch.interpretation, dtype)
+            and kind.from_dtype.shape == ()
+            and kind.from_dtype.names is None
+            and kind.from_dtype.kind in "biuf"
+        }
+        if not branches:
+            raise EventFileError(f"{path}: its tree {names[0]} has no branch with one number for each event")
+        width = sum(branch.interpretation.from_dtype.itemsize for branch in branches.values())
+        check_expansion(path, int(tree.num_entries) * width)
+        yield tree, branches
+
+
+def _check_baskets(path: Path, branch: Any) -> None:
+    """Raise EventFileError where the parts of a branch hold far more than fits into the file."""
+    if branch.num_entries != branch.tree.num_entries or branch.num_baskets > _MOST_BASKETS:
+        raise EventFileError(f"{path}: the branch {branch.name!r} has another length than its tree; is it damaged?")
+    check_expansion(path, sum(branch.basket_uncompressed_bytes(number) for number in range(branch.num_baskets)))

@@ -1,0 +1,146 @@
+"""Run the studies and benchmarks of the validation page, and write the page from their results.
+
+    python -m studies                       run everything (hours), then write docs/validation.md
+    python -m studies verdicts speed        run some of them
+    python -m studies --page                write the page from the results that are there
+
+The output of a study is stored in ``studies/results`` with date, commit, version and command. A study that was not run
+this way is shown with the dated result in its docstring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+import sys
+from datetime import date
+from itertools import takewhile
+from pathlib import Path
+from textwrap import dedent
+from typing import NamedTuple
+
+import excess
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "studies" / "results"
+PAGE = ROOT / "docs" / "validation.md"
+
+
+class Study(NamedTuple):
+    """A section of the page: its heading, the claim that it supports, and its command."""
+
+    heading: str
+    claim: str
+    command: tuple[str, ...]
+
+    @property
+    def script(self) -> Path:
+        """The file of the script."""
+        name = self.command[0]
+        return ROOT / (name if name.endswith(".py") else f"{name.replace('.', '/')}.py")
+
+
+STUDIES = {
+    "verdicts": Study(
+        "Null distribution and verdicts",
+        "Forward significances are standard normal without a source; sources are detected without warnings.",
+        ("studies.verdicts", "--first", "1000"),
+    ),
+    "gain": Study(
+        "Gain of the likelihood",
+        "The likelihood detects more sources than a cut on the same events.",
+        ("studies.likelihood_gain",),
+    ),
+    "coverage": Study(
+        "Coverage of intervals and limits",
+        "Intervals and upper limits contain the true value as often as stated.",
+        ("studies.limit_coverage",),
+    ),
+    "alpha": Study(
+        "Exposure ratios that differ between runs",
+        "Values are calibrated if each event has the exposure ratio of its run.",
+        ("studies.varying_alpha",),
+    ),
+    "shift": Study(
+        "Wrong simulations", "A hybrid is not worse than labels alone.", ("studies.simulation_shift", "--noise")
+    ),
+    "check": Study(
+        "Comparison of simulated and observed features",
+        "False alarms are as rare as stated.",
+        ("studies.simulation_check",),
+    ),
+    "noise": Study(
+        "Uninformative features", "The forest eliminates uninformative features.", ("studies.noise_features",)
+    ),
+    "peers": Study(
+        "Li & Ma in edge cases", "Values are exact where other packages differ.", ("studies.significance_peers",)
+    ),
+    "faults": Study("Faults", "No fault leaves a half-written result.", ("studies.faults", "--moments", "50")),
+    "speed": Study(
+        "Speed of the forest", "Fit and prediction compared with other libraries.", ("benchmarks/bench_forest.py",)
+    ),
+    "scale": Study(
+        "Fits from chunks and on Dask", "The same model, byte for byte.", ("benchmarks/bench_scale.py", "--quick")
+    ),
+    "apply": Study("Applying a model", "Throughput and memory of excess apply.", ("benchmarks/bench_apply.py",)),
+}
+
+
+def run(name: str) -> int:
+    """Run a study, and store what it prints; return its exit code."""
+    command = STUDIES[name].command
+    how = [command[0]] if command[0].endswith(".py") else ["-m", command[0]]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
+    done = subprocess.run([sys.executable, *how, *command[1:]], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if done.returncode == 0:
+        RESULTS.mkdir(exist_ok=True)
+        head = f"{date.today()}, version {excess.__version__}, commit {commit.strip()}"
+        (RESULTS / f"{name}.txt").write_text(f"{head}\n\n{done.stdout.rstrip()}\n", encoding="utf-8")
+    return done.returncode
+
+
+def section(name: str) -> str:
+    """Return a section of the page: the claim, the command, and the stored or recorded result."""
+    study = STUDIES[name]
+    stored = RESULTS / f"{name}.txt"
+    if stored.is_file():
+        head, _, result = stored.read_text(encoding="utf-8").partition("\n\n")
+    else:
+        text = ast.get_docstring(ast.parse(study.script.read_text(encoding="utf-8"))) or ""
+        _, found, recorded = text.partition("Result of ")
+        head, _, result = recorded.partition("\n\n")
+        # the block of numbers; what follows is about alternatives
+        result = dedent("\n".join(takewhile(lambda line: not line or line[0] == " ", result.splitlines())))
+        if not found:
+            head, result = "", "not recorded yet"
+        elif not result:
+            head, result = head[:10], head
+    module = study.command[0]
+    shown = "python " + ("" if module.endswith(".py") else "-m ") + " ".join(study.command)
+    lines = [f"## {study.heading}", "", study.claim, "", f"Command: `{shown}`", ""]
+    lines += [f"Result of {' '.join(head.split()).rstrip(':')}:", ""] if head else []
+    return "\n".join([*lines, "```text", result.rstrip(), "```", ""])
+
+
+def write_page() -> None:
+    """Write the validation page."""
+    top = "# Validation\n\nMeasured properties with date, commit and command. `make studies` repeats them.\n"
+    PAGE.write_text("\n".join([top, *map(section, STUDIES)]), encoding="utf-8")
+
+
+def main() -> int:
+    """Run studies and write the page; return the number of failures."""
+    parser = argparse.ArgumentParser(prog="python -m studies", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", choices=[*STUDIES, []], help="studies to run, by default all")
+    parser.add_argument("--page", action="store_true", help="run nothing, write the page only")
+    given = parser.parse_args()
+    failed = [] if given.page else [name for name in given.names or STUDIES if run(name)]
+    write_page()
+    for name in failed:
+        print(f"{name} has failed", file=sys.stderr)
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
