@@ -92,6 +92,35 @@ def test_one_significance_over_all_hold_out_events(forest, noisy_data):
     assert detection.uncut == OnOffCounts(int((y == 1).sum()), int((y == 0).sum()), alpha)
 
 
+@pytest.mark.parametrize("strategy", ["pooled", "forward"])
+def test_weights_of_events_in_training(forest, noisy_data, strategy):
+    X, y, alpha = noisy_data.X, noisy_data.y, noisy_data.alpha
+    settings = {"alpha": alpha, "strategy": strategy, "cv": 3, "random_state": 0, "return_estimator": True}
+    models = {"forest": forest, "tree": OnOffTreeClassifier(max_depth=3), "plain": LogisticRegression()}
+    weights = np.where(np.arange(len(y)) % 2, 0.5, 1.0)
+    found, equal, without = (
+        cross_val_detect(models, X, y, sample_weight=own, **settings) for own in (weights, np.ones(len(y)), None)
+    )
+    for name in models:
+        np.testing.assert_array_equal(equal[name].ratio, without[name].ratio)
+        assert not np.array_equal(found[name].ratio, without[name].ratio)
+        assert found[name].uncut == without[name].uncut  # hold-out events count once each
+    if strategy == "pooled":
+        train = found["tree"].fold != 0
+        tree = OnOffTreeClassifier(alpha, max_depth=3, random_state=found["tree"].estimators[0].random_state)
+        tree.fit(X[train], y[train], sample_weight=weights[train])
+        np.testing.assert_array_equal(tree.predict_proba(X), found["tree"].estimators[0].predict_proba(X))
+
+
+def test_weights_that_a_classifier_does_not_take(noisy_data):
+    with pytest.raises(TypeError, match="sample_weight is given, but Recorder"):
+        cross_val_detect(
+            Recorder(), noisy_data.X, noisy_data.y, alpha=1.0, sample_weight=np.ones(len(noisy_data.y)), statistic="cut"
+        )
+    with pytest.raises(ValueError, match="sample_weight"):
+        cross_val_detect(OnOffTreeClassifier(), noisy_data.X, noisy_data.y, alpha=1.0, sample_weight=[1.0])
+
+
 def test_frames(forest, noisy_data):
     detection = cross_val_detect(
         forest, noisy_data.X, noisy_data.y, alpha=noisy_data.alpha, groups=noisy_data.groups, random_state=0

@@ -1,5 +1,6 @@
 """The compiled kernels, each against a naive twin."""
 
+import itertools
 import math
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from excess._utils import rng as keyed
 from excess.estimators._forest import binning, ensemble, grower, predictor, splitting
 from excess.estimators._forest.ensemble import drop_stale_kernels
 from excess.stats import _kernels as score_kernels
+from excess.stats._significance import li_ma_significance
 
 
 def grow(
@@ -426,3 +428,20 @@ def test_kernels_are_stale_when_any_source_of_kernels_has_changed(tmp_path, monk
         monkeypatch.setattr(module, "__file__", str(changed))
         drop_stale_kernels(tmp_path)
         assert not compiled.exists()
+
+
+@pytest.mark.parametrize("units", [None, [1, 3, 0, 2] * 10])
+def test_scan_of_pairs_is_that_of_all_rectangles(units):
+    rng = np.random.default_rng(4)
+    cells, on = rng.integers(0, 4, (3, 40)).astype(np.uint8), rng.random(40) < 0.4
+    weights = np.ones(40, dtype=np.int64) if units is None else np.array(units)
+    found, expected = np.zeros(3), np.zeros(3)
+    table = splitting.x_log_x_table(8)
+    splitting.scan_pairs(cells, 4, on, None if units is None else weights, 0.5, table, found)
+    edges = [(low, high) for low in range(4) for high in range(low, 4)]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        for (low, high), (left, right) in itertools.product(edges, edges):
+            inside = (low <= cells[a]) & (cells[a] <= high) & (left <= cells[b]) & (cells[b] <= right)
+            n_on, n_off = weights[inside & on].sum(), weights[inside & ~on].sum()
+            expected[[a, b]] = np.maximum(expected[[a, b]], li_ma_significance(n_on, n_off, 0.5) ** 2 / 2)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

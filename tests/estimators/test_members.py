@@ -53,6 +53,14 @@ def noisy_columns(seed, n=5000, n_noise=30):
     return X, label(rng, signal)
 
 
+def weak_rectangle(seed, n=6000, n_noise=60):
+    """Few signal events in a rectangle of two features, and many uninformative features."""
+    rng = np.random.default_rng(seed)
+    X, signal = rng.random((n, 2 + n_noise)), np.arange(n) < 60
+    X[signal, :2] = 0.4 + 0.15 * X[signal, :2]
+    return X, label(rng, signal)
+
+
 def fit(events, **parameters):
     return make_forest(**({"n_estimators": 30, "alpha": ALPHA} | parameters)).fit(*events)
 
@@ -266,6 +274,10 @@ class TestScreening:
 
     def test_nothing_is_left_out_where_all_features_say_something(self):
         assert fit(smooth_problem(0)).used_features_.all()
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_weak_signals_are_found_in_pairs_of_features(self, seed):
+        np.testing.assert_array_equal(np.flatnonzero(fit(weak_rectangle(seed)).used_features_), [0, 1])
 
     def test_labels_without_any_signal(self):
         rng = np.random.default_rng(0)

@@ -45,10 +45,10 @@ _NO_RATIO = (
 _DRAWN_BLOCKS = "On and Off were observed at different times, so the blocks of the forward value were drawn at random"
 _GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
 _WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
-_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
 _WIDE_SHARE = 0.5  # of Off events in the bag of a tree, in units of On events at the centre
 _FULL_SHARE = 0.5  # of the largest signal, for which On events count fully
 _CLEARLY_WORSE = 5.0  # in log-likelihood inside the cut, from which events beyond it are not trained on
+_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
 _MIN_TRAINING = 20  # On and Off events from which a model is trained
 _LARGEST_PROBABILITY = 0.98
 """Bound on the probability of On of a classifier without a calibration, and so on the weight of one event."""

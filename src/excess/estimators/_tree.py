@@ -26,6 +26,7 @@ from excess.stats._significance import li_ma_significance
 from excess.stats._thresholds import assign_cells, compute_cell_curve
 
 _MAX_EVENTS = 2**31 - 1
+_FREQUENT = 20  # events from which a category is ordered by its On fraction
 
 
 class BaseOnOffTrees(BaseOnOffClassifier):
@@ -65,7 +66,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         """Return events as floats, with categories by their numbers, and y if it is given."""
         is_frame = hasattr(X, "iloc") and hasattr(X, "dtypes")
         if options.get("reset", True):
-            self._categories = _find_categories(X, self.max_bins) if is_frame else {}
+            self._categories = _find_categories(X, y[0], self.max_bins) if is_frame else {}
         if self._categories:
             if not is_frame or len(X.columns) <= max(self._categories):
                 raise ValueError("X must be a data frame with the columns of fit, some of which are categories")
@@ -121,8 +122,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         """Return the trees as the dictionary that ``shap.TreeExplainer`` takes in place of a model.
 
         ``shap.TreeExplainer(forest.to_shap()).shap_values(X)`` are Shapley values of the score, which need a time that
-        grows with the square of the depth; `contributions` is much faster. Categories of X are numbers there, from 0
-        on in their order.
+        grows with the square of the depth; `contributions` is much faster. TypeError for a model of categories.
 
         Returns
         -------
@@ -139,6 +139,8 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         ['children_default', 'children_left', 'children_right']
         """
         check_is_fitted(self)
+        if self._categories:
+            raise TypeError("a model of categories has no form that shap takes; encode them as numbers before the fit")
         trees, found = self._trees, []
         leaves, n_trees = trees.leaves, len(trees.flat.depths)
         padded = [np.concatenate([[-np.inf], edges, [np.inf]]) for edges in trees.edges]
@@ -158,18 +160,36 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         return ensemble.mean_scores(X, trees.edges, trees.flat, trees.values, n_threads(getattr(self, "n_jobs", None)))
 
 
-def _find_categories(X: Any, max_bins: int | None) -> dict[int, list[Any]]:
-    """Return the categories of those columns of a data frame that have any, by the number of the column."""
-    found = {}
+def _find_categories(X: Any, y: Any, max_bins: int | None) -> dict[int, list[Any]]:
+    """Return the categories of those columns of a data frame that have any, by the number of the column, in order."""
+    found, is_on = {}, np.asarray(y == np.unique(y)[-1:]) if len(y) == len(X) else np.zeros(len(X), dtype=np.bool_)
     for number, (name, dtype) in enumerate(X.dtypes.items()):
         if getattr(dtype, "name", "") == "category":
-            found[number] = values = X.iloc[:, number].cat.categories.tolist()
-            if max_bins is not None and len(values) > max_bins:
+            found[number] = _order_categories(X.iloc[:, number], is_on)
+            if max_bins is not None and len(found[number]) > max_bins:
                 raise ValueError(
-                    f"X has {len(values)} categories in the column {name!r}, more than max_bins, {max_bins}; join some, "
-                    "encode them as numbers, or set max_bins=None"
+                    f"X has {len(found[number])} categories in the column {name!r}, above max_bins, {max_bins}; join "
+                    "some, encode them as numbers, or set max_bins=None"
                 )
     return found
+
+
+def _order_categories(column: Any, on: BoolArray) -> list[Any]:
+    """Return categories by On fraction, where these differ clearly, so that one cut can take any set of similar ones.
+
+    Otherwise they keep their order: one by noise would make a feature look informative out of bag, where it is not.
+    """
+    values, codes = column.cat.categories.tolist(), column.cat.codes.to_numpy()
+    n, n_on = (np.bincount(codes[own], minlength=len(values)) for own in (codes >= 0, (codes >= 0) & on))
+    frequent, mean = n >= _FREQUENT, n_on.sum() / max(n.sum(), 1)
+    n_free = np.count_nonzero(frequent) - 1
+    if column.cat.ordered or not 0 < mean < 1 or n_free < 1:
+        return values
+    chi2 = ((n_on - n * mean)[frequent] ** 2 / n[frequent]).sum() / (mean * (1 - mean))
+    if chi2 < n_free + 3 * math.sqrt(2 * n_free):
+        return values
+    order = np.argsort(np.where(frequent, n_on / np.maximum(n, 1), mean), kind="stable")
+    return [values[k] for k in order]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class ThresholdCurve:
     Attributes
     ----------
     scores : ndarray of shape (n_distinct,)
-        The distinct scores, ascending. The curve of a forest trained on more than a million events has at most that
+        The distinct scores, ascending. The curve of a forest trained on more than 131,072 events has at most that
         many cuts; it then holds the smallest score above each of them.
     thresholds : ndarray of shape (n_distinct + 1,)
         An event is selected when ``score > threshold``. The first threshold is -inf (all events), the last +inf (no
@@ -241,8 +241,8 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     return (fraction > compute_cell_curve(fraction, on, off, ratio).best_threshold) & (n > 0)
 
 
-MAX_EXACT = 1 << 20  # events up to which every distinct score is a cell of its own
-N_GRID = 1 << 20  # cells of the scale from 0 to 1 where there are more events
+MAX_EXACT = 1 << 17  # events up to which every distinct score is a cell of its own
+N_GRID = 1 << 17  # cells of the scale from 0 to 1 where there are more events
 _UNIT_BITS = 52
 """Bits of the sum of all weights in units: a float64 holds it, and a sum of bootstrap resamples fits into 64 bits."""
 
