@@ -200,6 +200,7 @@ def test_features_and_cuts():
     X, valid, names, missing = to_features(table, CONFIG)
     assert names == ("b", "width", "flag")
     assert valid.tolist() == [True, False, False, False, False, False, False]
+    assert missing == {"b": 4, "width": 2}
     np.testing.assert_array_equal(X[0], [1, 1, 1])
     np.testing.assert_array_equal(X[:, 1], table["width"])
     pd.testing.assert_frame_equal(table, before)
