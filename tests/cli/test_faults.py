@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -257,6 +258,7 @@ def test_files_take_their_places_together_or_not_at_all(old, killed, found, tmp_
         ("simulate", "", "excess.io._fact.FactFile.append"),
         ("apply", "/scored.hdf5", "excess.io._fact.FactFile.append"),
         ("train", "/tree.excess", "excess.estimators._model_file.save_file"),
+        ("efficiency", "", "excess.analysis._efficiency.Efficiency.plot"),
     ],
 )
 def test_a_command_on_a_full_disk_names_file_and_folder(command, file, writer, folder, tmp_path, monkeypatch, capsys):
@@ -266,13 +268,35 @@ def test_a_command_on_a_full_disk_names_file_and_folder(command, file, writer, f
         "simulate": ("--events", 2000, "--signal", 10, "--labelled", 10),
         "apply": (folder / "tree.excess", events),
         "train": (events, "-m", "tree"),
+        "efficiency": (folder / "tree.excess", folder / "gamma.hdf5", "--energy", "size / 1000"),
     }
-    monkeypatch.setattr(writer, _full)
-    assert run(command, *arguments[command], "-o", f"{tmp_path}{file}", "--json") == 1
+    words = (command, *arguments[command], "-o", f"{tmp_path}{file}", "--json")
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, _full)
+        assert run(*words) == 1
     text = said(capsys)
-    assert text.startswith(f"excess: {tmp_path}/")
+    assert text.startswith(f"excess: {tmp_path}")
     assert "No space left on device" in text
     assert not list(tmp_path.iterdir())
+    if command == "efficiency":  # which has several files, and must not take those of the first attempt for its own
+        assert run(*words) == 0
+        assert sorted(contents(tmp_path)) == ["efficiency.csv", "efficiency.fits", "efficiency.png"]
+
+
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    left, used, other = (tmp_path / f".{name}" for name in ("a.md.01234567.md", "a.md.89abcdef.md", "b.md.01234567.md"))
+    for path in (left, used, other):
+        path.write_text("half of it")
+    with used.open() as file:  # by a process that is still there
+        fcntl.flock(file, fcntl.LOCK_EX)
+        files.write_text(tmp_path / "a.md", "whole")
+        assert sorted(tmp_path.iterdir()) == [used, other, tmp_path / "a.md"]
+    with files.replacing(tmp_path / "a.md") as temporary:
+        files.write_text(tmp_path / "a.md", "of another one")
+        assert temporary.exists()
+        temporary.write_text("whole")
+    assert contents(tmp_path) == {"a.md": b"whole", other.name: b"half of it"}
 
 
 def test_a_full_disk_names_the_file_to_be_written(tmp_path):
@@ -343,6 +367,62 @@ def test_an_interrupt_that_arrives_as_another_exception_is_an_interrupt(
     assert not list(tmp_path.iterdir())
     assert handlers == [signal.SIG_DFL] * 2
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == usual
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_that_python_drops_is_raised_again(sent, folder, tmp_path, capsys, monkeypatch):
+    """Python prints exceptions of destructors and of callbacks of weak references, and goes on."""
+
+    class Interrupted:
+        def __del__(self):
+            signal.raise_signal(sent)
+
+    def fit(*arguments, **settings):
+        Interrupted()
+        for _ in range(600):
+            time.sleep(0.1)
+
+    usual = sys.unraisablehook
+    monkeypatch.setattr("excess.analysis._train.fit_forest", fit)
+    arguments = ("train", folder / "observation.hdf5", "--chunk-rows", 5000, "-o", tmp_path / "model", "--json")
+    assert run(*arguments) == 128 + sent
+    word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
+    assert said(capsys) == f"excess: {word}; no half-written file is left"
+    assert sys.unraisablehook is usual
+
+
+STUCK = """
+import sys
+from collections import deque
+from contextlib import nullcontext
+from itertools import repeat
+from excess.cli import _app, main
+from excess.io._files import defer_signals
+
+def stuck(words, **settings):
+    with defer_signals() if "writing" in words else nullcontext():
+        print("stuck", flush=True)
+        deque(repeat(None), maxlen=0)  # does not return, and holds the lock of the interpreter
+
+_app.app = stuck
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the C library of GNU")
+@pytest.mark.parametrize(("sent", "doing"), [(signal.SIGINT, "reading"), (signal.SIGTERM, "writing")])
+def test_the_second_signal_ends_a_library_that_does_not_return(sent, doing):
+    with subprocess.Popen([sys.executable, "-c", STUCK, doing], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout.readline() == "stuck\n"
+            process.send_signal(sent)
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(0.3)
+            process.send_signal(sent)
+            assert process.wait(30) == -sent
+        finally:
+            process.kill()
 
 
 @pytest.mark.slow

@@ -1,5 +1,8 @@
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -235,3 +238,23 @@ def test_bad_parameters(model, error, message, noisy_data):
 def test_too_few_events_for_out_of_bag_scores():
     with pytest.raises(ValueError, match="too few events for out-of-bag scores"):
         OnOffKMeansEnsembleClassifier(1, 1, random_state=0, alpha=1.0).fit([[0.0], [1.0]], [0, 1])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_prediction_in_a_forked_process():
+    """With one feature scikit-learn starts OpenMP threads, which a forked process would wait for without end."""
+    X = np.random.default_rng(0).normal(size=(600, 1))
+    model = OnOffKMeansClassifier(4, alpha=1.0, random_state=0).fit(X, X[:, 0] > 0)
+    expected = model.predict(X)
+    child = os.fork()
+    if not child:
+        os._exit(int((model.predict(X) != expected).any()))
+    until = time.monotonic() + 60
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            pytest.fail("the forked process hangs")
+        time.sleep(0.01)
+    assert ended[1] == 0

@@ -856,3 +856,19 @@ def test_file_has_the_usual_mode_and_a_link_stays_one(models, tmp_path):
     assert (tmp_path / "link").is_symlink()
     assert type(load(tmp_path / "folder" / "model")) is OnOffTreeClassifier
     assert (tmp_path / "folder" / "model").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_file_does_not_decide_on_threads(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    forest = OnOffForestClassifier(2, alpha=1.0, random_state=0, max_depth=2).fit(X, X[:, 0] > 0)
+    forest.set_params(n_jobs=4000).save(tmp_path / "forest")
+    assert read_header(tmp_path / "forest")["parameters"]["n_jobs"] == 4000
+    assert load(tmp_path / "forest").n_jobs is None
+    for jobs in ("all", 0, 1e300):
+        with safetensors.safe_open(tmp_path / "forest", framework="np") as file:
+            arrays = {name: file.get_tensor(name) for name in file.keys() if name != "sha256"}  # noqa: SIM118
+        text = json.dumps(read_header(tmp_path / "forest") | {"parameters": {**forest.get_params(), "n_jobs": jobs}})
+        safetensors.numpy.save_file(
+            {**arrays, "sha256": _model_file._checksum(text, arrays)}, tmp_path / "other", metadata={"excess": text}
+        )
+        assert load(tmp_path / "other").n_jobs is None

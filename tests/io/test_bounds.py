@@ -224,6 +224,15 @@ def test_an_index_of_runs_is_bounded_like_the_runs(tmp_path, monkeypatch):
     assert "hdu-index.fits.gz: holds more than 0 MiB" in message_of(RunIndex, tmp_path)
 
 
+def test_an_index_of_runs_has_a_limited_number_of_rows(tmp_path, monkeypatch):
+    path = write_fits(tmp_path / "small.fits")
+    (tmp_path / "hdu-index.fits.gz").write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr("excess.io._fits.MOST_INDEX_ROWS", 39)
+    assert "hdu-index.fits.gz: reading the index of the runs failed (it has 40 rows; 39" in message_of(
+        RunIndex, tmp_path
+    )
+
+
 def test_fits_files_with_something_behind_them_are_read(tmp_path):
     path = write_fits(tmp_path / "run.fits")
     with path.open("ab") as file:

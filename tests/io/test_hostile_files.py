@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -229,6 +230,49 @@ def test_attributes_that_are_not_plain(tmp_path, case):
         file[LSTCHAIN].attrs["event_id_TRANSFORM_SCALE"] = value
     with pytest.raises(EventFileError, match=str(path)):
         read_events(path)
+
+
+def write_shared_texts(node, name, n_texts, n_letters):
+    """Give a node an attribute of many texts, all of which are the same long one in the file."""
+    path = Path(node.file.filename)
+    node.attrs.create(name, ["x" * n_letters, *["abc"] * (n_texts - 1)], dtype=h5py.string_dtype())
+    node.file.close()
+    content = bytearray(path.read_bytes())
+    # a text of variable length is its length, and the place of its letters
+    first, second = (length.to_bytes(4, "little") for length in (n_letters, 3))
+    place = content.find(first)
+    while content[place + 16 : place + 20] != second:
+        place = content.index(first, place + 1)
+    content[place : place + 16 * n_texts] = content[place : place + 16] * n_texts
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("inside", "name"),
+    [(LSTCHAIN, "width_UNIT"), (TELESCOPES, "other"), (TELESCOPES, "SUBARRAY"), ("/", "CTA INSTRUMENT ID")],
+)
+def test_attributes_of_texts_that_are_one_text(tmp_path, inside, name):
+    path = tmp_path / "evil.h5"
+    write_tables(path, (LSTCHAIN,) if inside == LSTCHAIN else TABLES)
+    write_shared_texts(h5py.File(path, "r+")[inside], name, 2000, 100_000)
+    describe(path)
+    path.touch()
+    tracemalloc.start()
+    try:
+        assert describe(path).n_events == N_ROWS
+        assert tracemalloc.get_traced_memory()[1] < 20 << 20  # of 190 MiB
+    finally:
+        tracemalloc.stop()
+
+
+def test_long_attributes_are_not_copied(tmp_path):
+    path = tmp_path / "evil.h5"
+    write_tables(path)
+    write_shared_texts(h5py.File(path, "r+")[LSTCHAIN], "long", 2000, 100_000)
+    with h5py.File(path, "r+") as file, h5py.File(tmp_path / "target.h5", "w") as copied:
+        file[LSTCHAIN].attrs.create("short", ["m"] * 100, dtype=h5py.string_dtype())
+        copy_attributes(file[LSTCHAIN], copied.create_dataset("table", data=[1]))
+        assert list(copied["table"].attrs) == ["short"]
 
 
 def test_copied_attributes_have_no_pointers(tmp_path):

@@ -19,7 +19,7 @@ from excess._utils.errors import ArgumentError, EventFileError, MismatchError, p
 from excess._utils.threads import progress_bar
 from excess.analysis._apply import FoldModels, TrainedModel, load_model
 from excess.analysis._models import make_model, without_run_settings
-from excess.analysis._results import Run, describe_observation, describe_run
+from excess.analysis._results import Run, add_zenith, describe_observation, describe_run
 from excess.config._model import AnalysisConfig, to_features
 from excess.dataset._dataset import OnOffDataset as OnOffDataset
 from excess.dataset._simulate import simulate_labelled, simulate_observation
@@ -212,6 +212,7 @@ def detect(
     # what was asked for comes first, the reference last
     asked = [*names, *applied_names, *(name for name in searched if name not in names)]
     estimators = {**searched, **{name: one.model for name, one in applied.items()}}
+    events = add_zenith(wide.events_frame())
     fold_models = _fold_models(wide, names[0], found[names[0]]) if keep_models else None
     options = {
         "models": [*names, *applied_names],
@@ -229,10 +230,10 @@ def detect(
         forward={name: forward[name] for name in asked if name in forward},
         null_tests={name: tests[name] for name in asked if name in tests},
         no_forward=no_forward,
-        observed={**observation.summary(), "header": describe_observation(observation)},
+        observed={**observation.summary(), "header": describe_observation(observation, events)},
         record=describe_run(command, seed, files, options, title),
         config=observation.config.to_yaml(),
-        events=wide.events_frame(),
+        events=events,
         simulation=simulation,
         fold_models=fold_models,
     )

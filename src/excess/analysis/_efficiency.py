@@ -1,7 +1,4 @@
-"""The efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance.
-
-A cross-validation has a model for each fold, and so an efficiency for each: that of a run is the one of its fold.
-"""
+"""The efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance."""
 
 from __future__ import annotations
 
@@ -22,15 +19,8 @@ from excess._utils.checks import BoolArray, FloatArray, as_choice, as_floats, as
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
 from excess._utils.files import check_outputs, locked, made_folder, prepare_folder, replacing_together, undo_unfinished
 from excess._utils.threads import progress_bar
-from excess.analysis._apply import (
-    PREFIX,
-    FoldModels,
-    OutputColumns,
-    TrainedModel,
-    load_models,
-    score_features,
-    score_showers,
-)
+from excess.analysis import _apply
+from excess.analysis._apply import FoldModels, TrainedModel, load_models
 from excess.analysis._detect import check_simulated_columns
 from excess.config._columns import checked_expression, energy_expression, evaluate, names_in, zenith_expression
 from excess.config._model import Features, to_features
@@ -279,7 +269,7 @@ class Efficiency:
         check_outputs(targets, [source, *self._inputs], overwrite=overwrite)
         angle = pointing_zenith(source) if zenith is None else zenith
         where = "all zenith distances" if angle is None else f"zenith distance {angle:.1f} deg"
-        parts, columns = self.folds or (self,), OutputColumns.of(PREFIX)
+        parts, columns = self.folds or (self,), _apply.OutputColumns.of(_apply.PREFIX)
         scored = read_event_columns(source, (columns.signal_probability, columns.selected, columns.fold))
         fold = scored.get(columns.fold) if self.folds else np.zeros(len(next(iter(scored.values()), ())), dtype=np.intp)
         if fold is None or (len(targets) > 1 and columns.signal_probability not in scored):
@@ -288,16 +278,13 @@ class Efficiency:
             )
         if len(fold) and not 0 <= fold.min() <= fold.max() < len(parts):
             raise EventFileError(f"{source}: was not scored by these models, which have {len(parts)} folds")
-        share = (
-            np.bincount(fold, minlength=len(parts)) / len(fold) if len(fold) else np.full(len(parts), 1 / len(parts))
-        )
-        keep, added = scored.get(columns.selected), {}
-        if len(targets) > 1:
-            kind = np.zeros(len(fold), dtype=np.int16)  # 0 where there is no score
-            for number, one in enumerate(parts):
-                own = (fold == number) & np.isfinite(scored[columns.signal_probability])
-                kind[own] = one.type_of(scored[columns.signal_probability][own])
-            added = {"EVENT_TYPE": kind}
+        share = (np.bincount(fold, minlength=len(parts)) + 1e-12) / (
+            len(fold) + 1e-12 * len(parts)
+        )  # of no events: equal
+        kind = np.zeros(len(fold), dtype=np.int16)  # 0 where there is no score
+        for number, one in enumerate(parts if len(targets) > 1 else ()):
+            own = (fold == number) & np.isfinite(scored[columns.signal_probability])
+            kind[own] = one.type_of(scored[columns.signal_probability][own])
         for number, path in enumerate(targets):
             prepare_folder(path.parent)
             used = [one.types[number] if one.types else one for one in parts]
@@ -305,9 +292,11 @@ class Efficiency:
             history = (f"EFFAREA times the efficiency of {what}, {OF[of]} at {where}.", *self._remarks)
 
             def factor(energy: FloatArray, used: list[Efficiency] = used) -> FloatArray:
-                return np.sum([w * one.at(energy, angle, of) for w, one in zip(share, used, strict=True) if w], axis=0)
+                return np.sum([w * one.at(energy, angle, of) for w, one in zip(share, used, strict=True)], axis=0)
 
-            rows = keep if len(targets) == 1 else added["EVENT_TYPE"] == number + 1
+            rows, added = (
+                (kind == number + 1, {"EVENT_TYPE": kind}) if len(targets) > 1 else (scored.get(columns.selected), {})
+            )
             multiply_effective_area(source, path, factor, of, history, rows, added)
         return targets[0]
 
@@ -326,7 +315,6 @@ class Efficiency:
             "expressions": dict(self.expressions),
             "bins": self.table.to_dict("list"),
             "model_bins": None if by_bin is None else by_bin.to_dict("list"),
-            "parts": None if self.part_table is None else self.part_table.to_dict("list"),
         }
 
     @property
@@ -434,7 +422,7 @@ def efficiency(
     needed = [*trained.config.columns_needed(), *truth.columns]
     # rows are images of showers where a column is needed that only images have
     keys = [] if set(needed) <= set(described[0].columns) else _SHOWER_KEYS
-    total = sum(found.n_events for found in described)
+    total, bins = sum(found.n_events for found in described), trained.config.bins
     n_outside = 0
     with progress_bar("Counting simulated gammas", 2 * total, shown=verbose) as tick:
         lowest, highest = _find_ranges(truth, paths, chunk_rows, tick)
@@ -442,7 +430,11 @@ def efficiency(
         zeniths = np.array([0.0, 90.0])
         if truth.zenith is not None:
             zeniths = _zenith_edges(zenith_bins, lowest[1], highest[1])
-        tallies = [_Tally(one, BinCounts.zeros(zeniths, energies), event_types) for one in models]
+        tallies = []
+        for one in models:
+            edges = None if bins is None else np.array([-np.inf, *one.model.edges, np.inf])
+            by_bin = None if edges is None else BinCounts.zeros(edges, kinds=KINDS[1:])
+            tallies.append(_Tally(one, BinCounts.zeros(zeniths, energies), event_types, by_bin))
         for table in iter_events(paths, list(dict.fromkeys([*needed, *keys])), chunk_rows=chunk_rows):
             with prefix_errors(str(table.attrs.get("file", paths[0]))):
                 features, known = to_features(table, trained.config), truth.of_events(table)
@@ -456,7 +448,6 @@ def efficiency(
             f"{paths[0]}: none of {total:,} simulated events lies in the bins; energies are from {lowest[0]:.4g} to "
             f"{highest[0]:.4g} TeV: {truth.energy}"
         )
-    bins = trained.config.bins
     about = (n_outside, confidence, truth.expressions, tuple(paths), trained.path)
     found = [one.result(about, "" if bins is None else bins.column) for one in tallies]
     if not isinstance(trained, FoldModels):
@@ -475,20 +466,20 @@ class _Tally:
     trained: TrainedModel
     counted: BinCounts
     n_types: int
+    by_bin: BinCounts | None
     kept: list[tuple[FloatArray, ...]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        bins = self.trained.config.bins
-        edges = None if bins is None else np.array([-np.inf, *self.trained.model.edges, np.inf])
-        self.by_bin = None if edges is None else BinCounts.zeros(edges, kinds=KINDS[1:])
 
     def add(self, features: Features, known: tuple[FloatArray, ...], shower: NDArray[np.integer] | None) -> int:
         """Count events, rows of images where their showers are given; return the number of those in no bin."""
-        bins, scores, valid = self.trained.config.bins, score_features(self.trained.model, features), features.valid
+        bins, scores, valid = (
+            self.trained.config.bins,
+            _apply.score_features(self.trained.model, features),
+            features.valid,
+        )
         selected = scores.selected
         if shower is not None:
             first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
-            scores = score_showers(self.trained.model, scores, shower, len(first))
+            scores = _apply.score_showers(self.trained.model, scores, shower, len(first))
             valid, selected = np.isfinite(scores.score), scores.selected[shower]
         if bins is not None and self.by_bin is not None:
             # images are counted one by one, as their showers are selected

@@ -42,8 +42,8 @@ from excess.detection._result import (
 from excess.detection._simulation_check import SimulationAgreement
 from excess.estimators._binned import TunedBin
 from excess.io._coordinates import seconds_of
-from excess.io._fits import write_sky_map
-from excess.io._reading import describe
+from excess.io._fits import pointing_zenith, write_sky_map
+from excess.io._reading import describe, recognise
 from excess.report._page import write_plots, write_report
 from excess.stats._direction import PointSpread
 from excess.stats._significance import OnOffCounts
@@ -246,28 +246,21 @@ class Run:
             _EVENTS: lambda path: self._scored_events().to_parquet(path, index=False),
             **({} if nearby is None else {_NEARBY: lambda path: nearby.to_parquet(path, index=False)}),
             **({} if self.fold_models is None else {FOLD_MODELS: self.fold_models.save}),
-            **({_SKY: self.write_sky_map} if report and self._sky is not None else {}),
+            **({_SKY: self._write_sky_map} if report else {}),
             **({"report.html": self.report} if report else {}),
             _RESULT: self._write_result,
         }
 
-    @property
-    def _sky(self) -> SkyMap | None:
-        """The map of the first model, if there is one with a position."""
-        sky = next(iter(self.detections.values())).sky
-        return None if sky is None or sky.center is None or not sky.layers else sky
-
-    def write_sky_map(self, path: str | PathLike[str]) -> Path:
+    def _write_sky_map(self, path: Path) -> None:
         """Write the sky map of the first model as a FITS file with world coordinates: an image for each quantity."""
-        if (sky := self._sky) is None or sky.center is None:
-            raise EventFileError(f"{path}: the run has no map of the sky around a source of known position")
-        images = {
-            f"{events}_{name}".upper(): getattr(layer, name)
-            for events, layer in sky.layers.items()
-            for name in ("significance", "excess", "counts")
-        }
-        write_sky_map(Path(path), images, sky.center, float(sky.axis[1] - sky.axis[0]))
-        return Path(path)
+        sky = next(iter(self.detections.values())).sky
+        if sky is not None and sky.center is not None:
+            images = {
+                f"{events}_{name}".upper(): getattr(layer, name)
+                for events, layer in sky.layers.items()
+                for name in ("significance", "excess", "counts")
+            }
+            write_sky_map(path, images, sky.center, float(sky.axis[1] - sky.axis[0]))
 
     def _write_result(self, path: Path) -> None:
         """Write the numbers, with those that only the report needs, and the checksums of all files of the run."""
@@ -569,9 +562,18 @@ def describe_run(
     }
 
 
-def describe_observation(observation: OnOffDataset) -> dict[str, str]:
+def add_zenith(events: pd.DataFrame) -> pd.DataFrame:
+    """Return events with the zenith distance of the pointing of their runs, where the headers of FITS files have it."""
+    if "zenith" in events or "file" not in events:
+        return events
+    files = [Path(file) for file in events["file"].unique() if file]
+    known = {str(file): pointing_zenith(file) for file in files if recognise(file) == "FITS event list"}
+    return events.assign(zenith=events["file"].map(known).astype(float)) if any(known.values()) else events
+
+
+def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict[str, str]:
     """Return what was observed, when and how, as far as it is known: the header of the report."""
-    table, settings = observation.table, observation.config.regions
+    settings = observation.config.regions
     found: dict[str, str] = {}
     if settings.source_ra is not None and settings.source_dec is not None:
         place = (settings.source_ra, settings.source_dec)

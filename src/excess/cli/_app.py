@@ -686,12 +686,7 @@ def efficiency(
         ),
     ] = None,
     event_types: Annotated[
-        int,
-        typer.Option(
-            help="Event types: quantiles of the probability of signal of the gammas, the most signal-like first; "
-            "--aeff then writes events and area of each to the folders type_1, type_2 and so on.",
-            min=0,
-        ),
+        int, typer.Option(help="Divide events into so many types; --aeff writes each to a folder type_1, ...", min=0)
     ] = 0,
     of: Annotated[
         str,

@@ -434,10 +434,6 @@ class ColumnScore(ClassifierMixin, BaseEstimator):
         """Return the column."""
         return np.asarray(X[self.column], dtype=np.float64)
 
-    def predict(self, X: Any) -> NDArray[np.intp]:
-        """Return 1 for scores above 0.5."""
-        return np.asarray(self.decision_function(X) > 0.5, dtype=np.intp)
-
 
 def column_baseline(column: str, *, random_state: Any = None) -> SignificanceThresholdClassifier:
     """Return a cut on a column of scores: only its threshold and its calibration depend on On and Off events."""

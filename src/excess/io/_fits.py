@@ -613,13 +613,10 @@ def multiply_effective_area(
     factor: Callable[[FloatArray], FloatArray],
     of: str,
     history: Sequence[str],
-    keep: NDArray[np.bool_] | None = None,
-    columns: Mapping[str, NDArray[Any]] | None = None,
+    keep: NDArray[np.bool_] | None,
+    columns: Mapping[str, NDArray[Any]],
 ) -> int:
-    """Copy a FITS file with its effective areas multiplied by a factor; return how many tables there were.
-
-    The copy has all events, or those to keep, with further columns.
-    """
+    """Copy a FITS file with areas times a factor, and some events with further columns; return the number of areas."""
     units = require("astropy.units", "reading FITS")
     with wrap_errors(source, "reading FITS"), open_fits(source) as hdus:
         with warnings.catch_warnings():
@@ -647,15 +644,11 @@ def multiply_effective_area(
                 hdu.header.add_history(line)
             if "CHECKSUM" in hdu.header:
                 hdu.add_checksum()
-        written = list(hdus)
+        written, Column = list(hdus), require("astropy.io.fits", "writing FITS").Column
         for number, hdu in enumerate(hdus):
             if hdu.name == "EVENTS" and keep is not None:
-                fits = require("astropy.io.fits", "writing FITS")
-                added = {
-                    name: fits.Column(name, FORMS[own.dtype.kind], array=own[keep])
-                    for name, own in (columns or {}).items()
-                }
-                written[number] = copy_table(hdu, keep, added)
+                new = {name: Column(name, FORMS[own.dtype.kind], array=own[keep]) for name, own in columns.items()}
+                written[number] = copy_table(hdu, keep, new)
         with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
             write_hdus(temporary, written, compressed=target.suffix.lower() == ".gz")
     return len(found)

@@ -752,44 +752,41 @@ def plot_sky_map(
 
 def _label_sky(ax: Axes, center: tuple[float, float]) -> None:
     """Label a map by right ascension, at the declination of the source, and declination."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
-    scale = math.cos(math.radians(center[1]))
-    ax.xaxis.set_major_locator(MaxNLocator(5))
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda east, _: f"{(center[0] + east / scale) % 360:.2f}"))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda north, _: f"{center[1] + north:.2f}"))
+    for axis, at, scale in ((ax.xaxis, center[0], math.cos(math.radians(center[1]))), (ax.yaxis, center[1], 1.0)):
+        low, high = sorted(at + end / scale for end in axis.get_view_interval())
+        ticks = [tick for tick in MaxNLocator(4).tick_values(low, high) if low < tick < high]
+        texts = [f"{tick % 360 if axis is ax.xaxis else tick:g}" for tick in ticks]
+        axis.set_ticks([(tick - at) * scale for tick in ticks], texts)
     ax.set_xlabel("right ascension / deg")
     ax.set_ylabel("declination / deg")
 
 
 @style.figure()
 def plot_sky_significances(ax: Axes, detection: Detection, *, events: str = "selected") -> None:
-    """Plot how the significances of the pixels of a map are distributed, all of them and those away from the source."""
+    """Plot the distribution of the significances of the pixels of a map, and of those away from the source."""
     sky = detection.sky
     if sky is None or events not in sky.layers:
         raise ValueError(f"the detection has no map of {events} events")
-    layer = sky.layers[events]
-    distance = np.hypot(*np.meshgrid(sky.axis, sky.axis))
-    known = np.isfinite(layer.significance)
-    away = known & (distance > 3 * sky.region_radius)
-    values = layer.significance[known]
+    layer, known = sky.layers[events], np.isfinite(sky.layers[events].significance)
+    away = known & (np.hypot(*np.meshgrid(sky.axis, sky.axis)) > 3 * sky.region_radius)
+    values, background = layer.significance[known], layer.significance[away]
     edges = np.arange(np.floor(4 * min(values.min(), -3.0)), np.ceil(4 * max(values.max(), 3.0)) + 1) / 4
-    style.draw_steps(ax, np.histogram(values, edges)[0], edges, baseline=0, fill=False, color=ON, label="all pixels")
-    shown = np.histogram(layer.significance[away], edges)[0]
+    every, shown = (np.histogram(own, edges)[0] for own in (values, background))
+    style.draw_steps(ax, every, edges, baseline=0, fill=False, color=ON, label="all pixels")
     style.draw_steps(ax, shown, edges, baseline=0, fill=True, color=OFF, alpha=0.35, label="away from the source")
     at = np.linspace(edges[0], edges[-1], 400)
-    for mean, spread, color, label in (
-        (layer.mean, layer.spread, OFF, f"fit: {layer.mean:+.2f} ± {layer.spread:.2f}"),
-        (0.0, 1.0, GREY, "expected without sources: 0 ± 1"),
-    ):
+    fit = (layer.mean, layer.spread, OFF, "-", f"fit: {layer.mean:+.2f} ± {layer.spread:.2f}")
+    for mean, spread, color, line, label in (fit, (0.0, 1.0, GREY, "--", "expected: 0 ± 1")):
         curve = np.exp(-0.5 * ((at - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
-        ax.plot(at, curve * shown.sum() * 0.25, color=color, linestyle="--" if color == GREY else "-", label=label)
+        ax.plot(at, curve * len(background) / 4, color=color, linestyle=line, label=label)
     ax.set_yscale("log")
-    ax.set_ylim(0.5, 40 * max(shown.max(), 1))
+    ax.set_ylim(0.5, 100 * max(shown.max(), 1))
     ax.set_xlim(edges[0], edges[-1])
     ax.set_xlabel(f"significance of a pixel / σ ({events} events)")
     ax.set_ylabel("pixels")
-    ax.legend(loc="upper right", ncols=2)
+    ax.legend(loc="upper right")
 
 
 @style.figure()
@@ -802,9 +799,8 @@ def plot_selected_by(
     if logarithmic:
         style.draw_logarithmic(ax, shown.edges[0], shown.edges[-1])
     middle = style.bin_centers(shown.edges, logarithmic=logarithmic)
-    points = {"markersize": 3}
     drawn.append(
-        style.draw_points(ax, middle, excess, error, OTHER, f"excess: {detection.counts.excess:,.1f}", **points)
+        style.draw_points(ax, middle, excess, error, OTHER, f"excess: {detection.counts.excess:,.1f}", markersize=3)
     )
     ax.axhline(0, color=GREY, linewidth=0.6)
     top = max((shown.on + np.sqrt(shown.on)).max(), (shown.background + shown.background_error).max(), 1.0)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
-_UNKNOWN_RUN: dict[str, Any] = {"command": None, "seed": None, "options": {}, "files": []}
+_UNKNOWN_RUN: dict[str, Any] = {"command": None, "command_line": None, "seed": None, "options": {}, "files": []}
 _MAX_IMPORTANCES = 20
 MAX_BYTES = 1_000_000
 """Size of the slider's data of all models together."""
@@ -349,7 +349,7 @@ def _settings(record: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return the command, its options and the versions, each with a name."""
     found: list[tuple[str, Any]] = []
     if record["command"]:
-        found.append(("Command", record.get("command_line") or f"excess {record['command']}"))
+        found.append(("Command", f"excess {record['command']}"))
     options = {"Seed": record["seed"], **record["options"]}
     found += [(name, value) for name, value in options.items() if value is not None and name != "estimators"]
     return [*found, ("Versions", ", ".join(f"{name} {version}" for name, version in record["versions"].items()))]

@@ -16,6 +16,7 @@ from excess.stats._significance import OnOffCounts, li_ma_significance
 from excess.stats._thresholds import ThresholdCurve
 
 _BINS_PER_CUT = 10
+_N_BINS = 12
 _N_PROFILE = 201
 """Points of the fitted profile of squared angles."""
 _MIN_EVENTS = 20
@@ -382,17 +383,14 @@ def detection_steps(detection: Detection) -> tuple[FloatArray, FloatArray]:
     return start, np.array([one.significance for one in counts])
 
 
-def histogram_by(
-    detection: Detection, values: NDArray[Any], *, logarithmic: bool = False, n_bins: int = 12
-) -> OnOffHistogram | None:
+def histogram_by(detection: Detection, values: FloatArray, *, logarithmic: bool = False) -> OnOffHistogram | None:
     """Count selected events by a number of each, such as their energy; None where there is nothing to compare."""
     known = detection.selected & np.isfinite(values) & ((values > 0) | (not logarithmic))
-    if np.count_nonzero(known) < _MIN_EVENTS or values[known].min() == values[known].max():
+    if np.count_nonzero(known) < _MIN_EVENTS or np.ptp(values[known]) == 0:
         return None
-    low, high = np.quantile(values[known], [0.002, 0.998])
-    edges = (np.geomspace if logarithmic else np.linspace)(low, max(high, low + 1e-9 * abs(low)), n_bins + 1)
-    edges[0], edges[-1] = min(edges[0], values[known].min()), max(edges[-1], values[known].max())
-    number = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
+    low, high = values[known].min(), values[known].max()
+    edges = (np.geomspace if logarithmic else np.linspace)(low, high, _N_BINS + 1)
+    number = np.searchsorted(edges[1:-1], values, side="right")
     off_alpha = np.broadcast_to(alpha_of(detection, np.arange(len(values))), values.shape)
     on, off = known & detection.on, known & ~detection.on
     return _count_bins(detection, edges, number[on], number[off], off_alpha[off])
