@@ -42,7 +42,9 @@ def summary(path: str) -> None:
         p = found[name].to_numpy()
         # shares of toys are multiples of 1/30; the value is anywhere in the step below
         spread = p - rng.uniform(0, 1 / 30, len(p)) if name == "toys" else p
-        print(f"{name}: {len(p)} data sets, KS p = {kstest(spread, 'uniform').pvalue:.3f}, mean {p.mean():.3f}, ", end="")
+        print(
+            f"{name}: {len(p)} data sets, KS p = {kstest(spread, 'uniform').pvalue:.3f}, mean {p.mean():.3f}, ", end=""
+        )
         print(f"p <= 0.1 in {np.mean(p <= 0.1 + 1e-9):.3f}")
 
 
