@@ -148,7 +148,7 @@ def test_features_that_determine_the_column(table, caplog):
     events["ratio"] = events["mass"] / events["pt"]
     with pytest.raises(EventFileError, match="the features determine mass"):
         OnOffDataset.from_files(events, features=["width", "pt", "ratio"], **SIDES)
-    events["drift"] = events["width"] + 0.2 * events["mass"]
+    events["drift"] = events["width"] + 0.08 * events["mass"]
     with caplog.at_level(logging.WARNING):
         OnOffDataset.from_files(events, features=["drift", "length"], **SIDES)
     assert "'drift'" in caplog.text
