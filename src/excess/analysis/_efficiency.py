@@ -498,7 +498,7 @@ class _Tally:
 
     def result(self, about: tuple[Any, ...], bin_column: str) -> Efficiency:
         """Return the efficiency, with that of each event type."""
-        found = Efficiency(self.counted, *about, model_bins=self.by_bin, model_bin_column=bin_column)
+        found = replace(Efficiency(self.counted, *about), model_bins=self.by_bin, model_bin_column=bin_column)
         if not self.n_types:
             return found
         zenith, energy, weight, probability = (np.concatenate(own) for own in zip(*self.kept, strict=True))
