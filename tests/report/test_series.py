@@ -248,7 +248,8 @@ def test_threshold_steps_are_the_curve_where_it_is_short(found):
     np.testing.assert_allclose(np.maximum(values, 0), found.curve.significance, atol=1e-12)
     for start, significance in zip(starts, values, strict=True):
         assert found.curve.at(start).significance == pytest.approx(significance, abs=1e-12)
-    assert values.min() < 0  # deficits are shown
+    deficit = threshold_steps(significance_curve([1, 0, 0, 0], [0.1, 0.2, 0.3, 0.4], 0.5))[1]
+    assert deficit[1] < 0  # deficits are shown
 
 
 @pytest.mark.parametrize("seed", range(5))
