@@ -692,7 +692,7 @@ def plot_sky_map(
     >>> events = simulate_observation(20_000, 300, source=(83.63, 22.01), random_state=0)
     >>> run = detect(OnOffDataset.from_files(events, AnalysisConfig(regions=crab)), "tree", null_tests=False)
     >>> plot_sky_map(run.detections["tree"], events="all").get_xlabel()
-    'east of the source / deg'
+    'right ascension / deg'
     """
     style.check_detection(detection)
     sky = detection.sky
