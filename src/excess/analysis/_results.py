@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ _SKY = "sky_map.fits"
 RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, _SKY, "report.html", "result.json")
 """Files of a run, in the order in which they appear; the last says that the run is finished."""
 _FORMAT = 1  # version of the run folder
+_SAME_PLACE = 0.02  # deg
 _FIRST_DATE = 3e8  # Unix time; smaller ones are times since an unknown moment
 _OF_MODEL = ("fold", "score", "selected", "ratio")
 """Columns of the events that a model adds, each with the name of the model in front."""
@@ -260,7 +262,7 @@ class Run:
     def _write_sky_map(self, path: Path) -> None:
         """Write the sky map of the first model as a FITS file with world coordinates: an image for each quantity."""
         sky = next(iter(self.detections.values())).sky
-        if sky is not None and sky.center is not None:
+        if sky is not None and sky.center is not None and find_spec("astropy") is not None:
             images = {
                 f"{events}_{name}".upper(): getattr(layer, name)
                 for events, layer in sky.layers.items()
@@ -572,7 +574,7 @@ def add_zenith(events: pd.DataFrame) -> pd.DataFrame:
     """Return events with the zenith distance of the pointing of their runs, where the headers of FITS files have it."""
     if "zenith" in events or "file" not in events:
         return events
-    files = [Path(file) for file in events["file"].unique() if file]
+    files = [Path(file) for file in events["file"].unique() if Path(file).is_file()]
     known = {str(file): pointing_zenith(file) for file in files if recognise(file) == "FITS event list"}
     return events.assign(zenith=events["file"].map(known).astype(float)) if any(known.values()) else events
 
@@ -582,12 +584,9 @@ def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict
     settings = observation.config.regions
     found: dict[str, str] = {}
     if settings.source_ra is not None and settings.source_dec is not None:
-        place = (settings.source_ra, settings.source_dec)
-        near = (
-            one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - place[0]), abs(one.dec - place[1])) < 0.02
-        )
-        found["Source"] = next(near, "position of the configuration")
-        found["RA, Dec (ICRS)"] = f"{place[0]:.4f}°, {place[1]:+.4f}°"
+        ra, dec = settings.source_ra, settings.source_dec
+        near = (one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - ra), abs(one.dec - dec)) < _SAME_PLACE)
+        found |= {"Source": next(near, "not in the catalogue"), "RA, Dec (ICRS)": f"{ra:.4f}°, {dec:+.4f}°"}
     files = [path for kind, paths in observation.files.items() if is_of_events(kind) for path in paths]
     if files and (telescope := describe(files[0]).telescope):
         found["Telescope"] = telescope
