@@ -63,7 +63,7 @@ intersphinx_mapping = write_inventories(HERE / "_ext" / "other_projects.txt", HE
 # Tutorials are scripts that are run. Those whose data are missing are left out and listed on the page of tutorials.
 DATA = Path(os.environ.get("EXCESS_DATA", HERE.parent.parent / "shared" / "data"))
 os.environ["EXCESS_DATA"] = str(DATA)
-TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco"}
+TUTORIAL_DATA = {"upsilon": "cms", "crab": "fact/joint-crab", "lhc_olympics": "lhco", "pulsar": "pulsar"}
 left_out = [name for name, folder in TUTORIAL_DATA.items() if not (DATA / folder).is_dir()]
 _words = ", ".join(f"{name} (needs `{TUTORIAL_DATA[name]}`)" for name in left_out)
 myst_substitutions = {

@@ -1,12 +1,13 @@
 """Significance as a function of the exposure: counts, learned and supervised classifiers, and the limit.
 
-    python -m studies.learning_curve --seeds 60 62 --save curve.jsonl         keep each observation, skip those in the file
+    python -m studies.learning_curve --seeds 60 62 --save curve.jsonl      keep each observation, skip known ones
     python -m studies.learning_curve --save curve.jsonl --figure docs/figures/learning_curve.png
 
-One unit of exposure is a quarter of FACT's open Crab sample: 189,498 events, 310 of them gammas. All values are pooled but
-`forward`. `supervised` is the weighted mean of a forest and of boosted trees, which were trained on 10,000 simulated gammas
-and as many protons; it includes the direction. `limit` is boosting on ``--labelled`` simulated events with the true point
-spread function.
+One unit of exposure is a quarter of FACT's open Crab sample: 189,498 events, 310 of them gammas. All values are pooled
+but `forward`. `supervised` is the weighted mean of a forest and of boosted trees, which were trained on 10,000
+simulated gammas and as many protons; it includes the direction. `limit` is boosting on ``--labelled`` simulated events
+with the true point spread function.
+RESULTS
 """
 
 from __future__ import annotations

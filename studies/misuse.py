@@ -318,27 +318,37 @@ def main() -> None:
     parser.add_argument("--n", type=int, default=20, help="number of seeds")
     parser.add_argument("--cases", nargs="+", help="by default all that are wrong")
     parser.add_argument("--data", type=Path, help="folder that has cms/upsilon.npz")
-    parser.add_argument("--save", type=Path, help="file of one line for each data set")
+    parser.add_argument("--save", type=Path, help="file of one line for each data set; those that it has are skipped")
+    parser.add_argument("--trees", type=int, default=40, help="trees of the forest")
     given = parser.parse_args()
     cases = CLEAN | WRONG | ({} if given.data is None else read_dimuons(given.data / "cms" / "upsilon.npz"))
-    for case in given.cases or [name for name in cases if name not in CLEAN]:
-        rows = []
-        for seed in range(given.first, given.first + given.n):
-            rows.append(evaluate(case, cases[case], seed))
+    wanted = given.cases or [name for name in cases if name not in CLEAN]
+    rows = []
+    if given.save is not None and given.save.exists():
+        rows = [json.loads(line) for line in given.save.read_text(encoding="utf-8").splitlines()]
+    known = {(row["case"], row["seed"]) for row in rows}
+    for seed in range(given.first, given.first + given.n):
+        for case in wanted:
+            if (case, seed) in known:
+                continue
+            rows.append(evaluate(case, cases[case], seed, given.trees))
             if given.save is not None:
                 with given.save.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
-        silent = sum(row["status"] == "detected" for row in rows)
-        codes = Counter(code for row in rows for code in row["warnings"])
-        warned = sum(bool(row["warnings"]) for row in rows)
-        status = dict(Counter(row["status"] for row in rows))
-        seconds = np.mean([row["seconds"] for row in rows])
-        median = np.median([row["significance"] for row in rows])
-        print(
-            f"{case:22} detected {silent:3} of {len(rows):3}, warned {warned:3}  median {median:6.1f} sigma  "
-            f"{seconds:.1f} s  {status} {dict(codes)}",
-            flush=True,
-        )
+    for case in dict.fromkeys(row["case"] for row in rows):
+        print(summarise(case, [row for row in rows if row["case"] == case]))
+
+
+def summarise(case: str, rows: list[dict[str, Any]]) -> str:
+    """Return the rates of one case in a line."""
+    status = Counter(row["status"] for row in rows)
+    codes = Counter(code for row in rows for code in row["warnings"])
+    warned = sum(bool(row["warnings"]) for row in rows)
+    median = np.median([row["significance"] for row in rows])
+    return (
+        f"{case:22} {len(rows):4} sets, detected {status['detected']:3}, warned {warned:4}, median {median:.1f} sigma  "
+        f"{dict(status)} {dict(codes)}"
+    )
 
 
 if __name__ == "__main__":

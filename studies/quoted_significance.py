@@ -1,11 +1,12 @@
 """Pooled and forward significances with the defaults of `detect`: simulated and real observations, special sources.
 
-    python -m studies.quoted_significance --seeds 30 40                 simulated observations
-    python -m studies.quoted_significance --crab DIR                    FACT's runs of the Crab Nebula, several backgrounds
-    python -m studies.quoted_significance --sources --seeds 30 33       extended and mispointed sources, 300,000 events
+    python -m studies.quoted_significance --seeds 30 40              simulated observations
+    python -m studies.quoted_significance --crab DIR                 FACT's runs of the Crab Nebula (joint-crab)
+    python -m studies.quoted_significance --sources --seeds 30 32    extended and mispointed sources, 150,000 events
 
-Extended sources are Gaussians whose width adds to that of the point spread function in quadrature, with twice the signal
-events; a mispointed source is shifted along the circle of the regions.
+Extended sources are Gaussians whose width adds to that of the point spread function in quadrature, with twice the
+signal events; a mispointed source is shifted along the circle of the regions.
+RESULTS
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,6 @@ import numpy as np
 import pandas as pd
 
 from excess.analysis import OnOffDataset, detect
-from excess.config import AnalysisConfig
 from excess.dataset import simulate_observation
 
 OFFSET, WIDTH, N_REGIONS = 0.6, 0.1, 6  # of simulated observations
@@ -59,9 +60,10 @@ def special(seeds: range) -> Iterator[tuple[str, OnOffDataset]]:
     """Yield extended and mispointed sources."""
     for seed in seeds:
         for name, (extension, shift) in SOURCES.items():
-            n_signal = 1000 if extension else 500
-            events = simulate_observation(300_000, n_signal, random_state=seed)
-            yield name, OnOffDataset.from_files(move_signal(events, extension, shift, seed))
+            events = simulate_observation(150_000, 600 if extension else 300, n_runs=50, random_state=seed)
+            found = OnOffDataset.from_files(move_signal(events, extension, shift, seed))
+            yield name, found
+            yield f"{name}, no direction", replace(found, own_theta=None, halo=None)
 
 
 def crab(folder: Path) -> Iterator[tuple[str, OnOffDataset]]:
@@ -71,10 +73,10 @@ def crab(folder: Path) -> Iterator[tuple[str, OnOffDataset]]:
     yield "ring", OnOffDataset.from_files(files, source="Crab", regions={"method": "ring"})
 
 
-def measure(name: str, observation: OnOffDataset, n_jobs: int) -> dict[str, Any]:
+def measure(name: str, observation: OnOffDataset, n_jobs: int, *, null_tests: bool = True) -> dict[str, Any]:
     """Return the significances of one observation."""
     start = time.process_time()
-    run = detect(observation, seed=0, n_jobs=n_jobs)
+    run = detect(observation, seed=0, n_jobs=n_jobs, null_tests="auto" if null_tests else False)
     found = run.detections["forest"]
     row = {"name": name, "uncut": found.uncut.significance, "cut": found.counts.significance}
     row |= {"pooled": found.significance, "forward": run.forward["forest"].significance if run.forward else np.nan}
@@ -94,7 +96,7 @@ def main() -> None:
     observations = crab(given.crab) if given.crab else special(seeds) if given.sources else simulated(seeds)
     rows = []
     for name, observation in observations:
-        rows.append(measure(name, observation, given.jobs))
+        rows.append(measure(name, observation, given.jobs, null_tests=not given.sources))
         print(json.dumps(rows[-1]), flush=True)
     table = pd.DataFrame(rows)
     print(table.groupby("name", sort=False)[["uncut", "cut", "pooled", "forward", "seconds"]].mean().round(2))

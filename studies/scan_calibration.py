@@ -20,7 +20,7 @@ from scipy.stats import kstest
 
 from excess.analysis import scan
 
-FEATURES = "dimu_pt dimu_eta n_muons n_jets mu0_ip3d mu1_ip3d mu0_jetiso mu1_jetiso mu0_iso04 mu1_iso04".split()
+FEATURES = ["dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d", "mu0_jetiso", "mu1_jetiso", "mu0_iso04", "mu1_iso04"]
 
 
 def null(first: int, last: int) -> None:
@@ -42,7 +42,9 @@ def summary(path: str) -> None:
         p = found[name].to_numpy()
         # shares of toys are multiples of 1/30; the value is anywhere in the step below
         spread = p - rng.uniform(0, 1 / 30, len(p)) if name == "toys" else p
-        print(f"{name}: {len(p)} data sets, KS p = {kstest(spread, 'uniform').pvalue:.3f}, mean {p.mean():.3f}, ", end="")
+        print(
+            f"{name}: {len(p)} data sets, KS p = {kstest(spread, 'uniform').pvalue:.3f}, mean {p.mean():.3f}, ", end=""
+        )
         print(f"p <= 0.1 in {np.mean(p <= 0.1 + 1e-9):.3f}")
 
 

@@ -41,6 +41,7 @@ from .stats._noise import (
 from .stats._sideband import SidebandFit, fit_sidebands
 from .stats._significance import (
     OnOffCounts,
+    best_of,
     joint_significance,
     li_ma_p_value,
     li_ma_significance,
@@ -86,6 +87,7 @@ __all__ = [
     "alpha_from_p_minus",
     "assess",
     "assign_cells",
+    "best_of",
     "clean_counts",
     "corrected_f1_score",
     "corrected_g_score",

@@ -1,5 +1,7 @@
 """The search as a library: what the command does, file for file, and what it refuses."""
 
+import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -48,7 +50,51 @@ def test_the_example_writes_what_the_command_writes(events, tmp_path, monkeypatc
     runpy.run_path(str(EXAMPLE))
     by_command, by_library = contents(tmp_path / "command"), contents(tmp_path / "library")
     assert sorted(by_command) == ["config.yaml", "events.parquet", "nearby.parquet", "report.html", "result.json"]
+    # but for the command itself
+    for found in (by_command, by_library):
+        report, result = found.pop("report.html").decode(), json.loads(found.pop("result.json"))
+        found["report"] = re.sub(r'<p class="command">.*?</p>|<details class="command">.*?</details>\n', "", report)
+        del result["checksum"]
+        words = result["run"].pop("command_line", None)
+        found["result"] = result
     assert by_library == by_command
+    assert words is None
+
+
+def test_the_header_says_what_was_observed(tmp_path):
+    fits = pytest.importorskip("astropy.io.fits")
+    wcs = pytest.importorskip("astropy.wcs")
+    table = simulate_observation(60_000, 400, source=(83.6333, 22.0133), random_state=0)
+    write_events(table.assign(zenith=np.linspace(11.6, 40.2, len(table)), energy=table["size"]), tmp_path / "crab.hdf5")
+    options = ("--source", "Crab", "-m", "li-ma-tree", "--no-null-test", "-o", tmp_path / "run", "--json")
+    assert run_command("detect", tmp_path / "crab.hdf5", *options) == 0
+    run = read_run(tmp_path / "run")
+    assert run.observed["header"] == {
+        "Source": "Crab",
+        "RA, Dec (ICRS)": "83.6333°, +22.0133°",
+        "Telescope": "FACT",
+        "Dates (UTC)": "2013-11-01 to 2013-11-06",
+        "Time of events": f"{run.observed['exposure']['hours'] and sum(run.observed['exposure']['hours']):.2f} h",
+        "Zenith distance": "12° to 40°",
+        "Offset": "0.60°",
+        "Runs": "215",
+    }
+    assert run.record["command_line"].startswith("excess detect ")
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    for text in ("83.6333°", "12° to 40°", "--no-null-test", "Excess by energy", "Events by zenith distance"):
+        assert text in page
+    # the map as a file: the pixel of the source is the most significant one, at the position of the source
+    with fits.open(tmp_path / "run" / "sky_map.fits") as hdus:
+        image, world = hdus["SELECTED_SIGNIFICANCE"].data, wcs.WCS(hdus["SELECTED_SIGNIFICANCE"].header)
+        layer = run.detections["li-ma-tree"].sky
+        row, column = np.unravel_index(np.nanargmax(image), image.shape)
+        place = world.pixel_to_world(column, row)
+        expected = layer.axis[
+            np.array(np.unravel_index(np.nanargmax(layer.layers["selected"].significance), image.shape))
+        ]
+        north, east = expected
+        assert place.dec.deg == pytest.approx(22.0133 + north, abs=1e-3)
+        assert place.ra.deg == pytest.approx(83.6333 + east / np.cos(np.radians(22.0133)), abs=2e-3)
 
 
 def test_a_run_is_read_as_it_was_written(observation, tmp_path):

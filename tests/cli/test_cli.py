@@ -547,11 +547,6 @@ def test_memory_of_apply_does_not_grow(folder, tmp_path):
     assert sum(len(chunk) for chunk in iter_events(tmp_path / "out.hdf5", ["width"])) == 600_000
 
 
-def test_info_of_several_files_says_what_looks_at_them(folder, capsys):
-    assert run("info", folder / "gamma.hdf5", folder / "proton.hdf5") == 2
-    assert "FILE: takes one file, got 2; 'excess init' and 'excess detect' look at several" in said(capsys)
-
-
 @pytest.mark.parametrize("there", [False, True])
 def test_a_refused_run_leaves_no_folder_behind(there, folder, tmp_path):
     target = tmp_path / "new" / "result"

@@ -79,7 +79,7 @@ def test_two_commands_from_event_lists_to_a_detection(runs, tmp_path, capsys):
     text = said(capsys)
     assert "3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list" in text
     assert "Features: energy, multip, hil_msw" in text
-    assert "regions around Crab, named in the files, theta^2 < 0.0125; groups: night" in text
+    assert "as many regions as fit around Crab, named in the files, theta^2 < 0.0125; groups: night" in text
     assert "for --reference: gammaness" in text
     config = load_config(tmp_path / "my.yaml")
     assert config == propose_config(runs).config
@@ -100,7 +100,7 @@ def test_what_is_assumed_is_said_in_three_lines(runs, tmp_path, capsys):
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "No -c, so assumed: 3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list"
     assert lines[1].startswith("Features: energy, hil_msw; ")
-    assert lines[2].startswith("On and Off: 8 regions around Crab")
+    assert lines[2].startswith("On and Off: as many regions as fit around Crab")
     assert "events read" in lines[3]
     # a model applied to other files brings its features
     more = write_run(tmp_path / "7.fits", 7, columns=("ENERGY", "MULTIP", "HIL_MSW"), OBJECT="Crab")
@@ -182,7 +182,7 @@ def test_event_lists_without_regions_say_what_is_missing(headers, message, tmp_p
 
 
 def test_regions_do_not_overlap(tmp_path):
-    for offset, expected in ((0.4, 8), (0.25, 6), (0.13, 3)):
+    for offset, expected in ((0.4, "auto"), (0.145, "auto"), (0.13, 2)):
         path = write_run(tmp_path / f"{offset}.fits", offset=offset, n_events=50, OBJECT="Crab")
         assert propose_config(path).regions.n_regions == expected
 
@@ -338,7 +338,7 @@ def test_two_commands_from_a_ctapipe_file_to_a_detection(ctapipe_runs, tmp_path,
     assert run("init", path, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
     text = said(capsys)
     assert "taken as ctapipe" in text
-    assert "6 regions around Crab, theta^2 < 0.02; groups: night" in text
+    assert "as many regions as fit around Crab, theta^2 < 0.02; groups: night" in text
     assert "for --reference: Classifier_prediction" in text
     config = load_config(tmp_path / "my.yaml")
     assert {"HillasReconstructor_h_max", "Forest_energy", "hillas_width_mean", "n_telescopes"} <= set(config.features)
@@ -403,7 +403,7 @@ def test_two_commands_from_an_lstchain_file_to_a_detection(lstchain_run, tmp_pat
     assert run("init", lstchain_run, "--source", "Crab", "-o", tmp_path / "my.yaml") == 0
     text = said(capsys)
     assert "lstchain HDF5 DL2 of LST-1, taken as lstchain" in text
-    assert "4 regions around Crab, theta^2 < 0.04; groups: night" in text
+    assert "as many regions as fit around Crab, theta^2 < 0.04; groups: night" in text
     assert "for --reference: gammaness" in text
     config = load_config(tmp_path / "my.yaml")
     assert config.features == ("intensity", "width", "length", "wl", "reco_energy")

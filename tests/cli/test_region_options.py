@@ -89,7 +89,7 @@ def test_init_writes_what_was_given(field, tmp_path, capsys):
     # the same by the method of two words, and by no option
     assert run("init", field, "--source", "Crab", "--regions", "Same_Declination", "-o", tmp_path / "two.yaml") == 0
     assert load_config(tmp_path / "two.yaml").regions.method == "same_declination"
-    assert propose_config(field, source="Crab").regions == RegionConfig(source="Crab")
+    assert propose_config(field, source="Crab").regions == RegionConfig(source="Crab", n_regions="auto")
 
 
 def test_options_take_the_place_of_the_configuration(field, tmp_path, capsys):
@@ -99,10 +99,10 @@ def test_options_take_the_place_of_the_configuration(field, tmp_path, capsys):
     assert "ring" in json.loads(capsys.readouterr().out)["on_off"]["Off regions"]
     options = ("-c", tmp_path / "my.yaml", "--regions", "reflected")
     assert run("info", field, *options, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["on_off"]["Off regions"] == "reflected, 5 for each pointing"
-    place = f"{PLACE[0]} {PLACE[1]} 0.2"  # of one of the five regions
+    assert json.loads(capsys.readouterr().out)["on_off"]["Off regions"] == "reflected, 10 for each pointing"
+    place = f"{PLACE[0]} {PLACE[1]} 0.2"
     assert run("info", field, *options, "--exclusion", place, "--json") == 0
-    assert json.loads(capsys.readouterr().out)["on_off"]["Off regions"] == "reflected, 4 for each pointing"
+    assert json.loads(capsys.readouterr().out)["on_off"]["Off regions"] == "reflected, 8 for each pointing"
 
 
 def test_detect_and_train_place_the_same_regions(field, tmp_path, capsys):
@@ -110,11 +110,11 @@ def test_detect_and_train_place_the_same_regions(field, tmp_path, capsys):
     options = ("--source", "Crab", "--exclusion", place)
     run_options = ("-m", "tree", "--no-null-test", "--json", "-o", tmp_path / "run")
     assert run("detect", field, *options, *run_options) == 0
-    assert json.loads(capsys.readouterr().out)["observation"]["alpha"] == 0.25
+    assert json.loads(capsys.readouterr().out)["observation"]["alpha"] == 0.125
     config = load_config(tmp_path / "run" / "config.yaml").regions
     assert [str(one) for one in config.exclusion] == [f"ra {PLACE[0]:g}, dec {PLACE[1]:g}, radius 0.2 deg"]
     expected = OnOffDataset.from_files(field, source="Crab", regions={"exclusion": [place]})
-    assert expected.alpha == 0.25
+    assert expected.alpha == 0.125
     assert run("train", field, *options, "-m", "tree", "-o", tmp_path / "model") == 0
     assert load_model(tmp_path / "model").config.regions == config == expected.config.regions
     chunked = ("-m", "noisy-forest", "--chunk-rows", 700, "-o", tmp_path / "chunked")

@@ -197,9 +197,10 @@ def test_features_and_cuts():
         index=list("abcdefg"),
     )
     before = table.copy()
-    X, valid, names = to_features(table, CONFIG)
+    X, valid, names, missing = to_features(table, CONFIG)
     assert names == ("b", "width", "flag")
     assert valid.tolist() == [True, False, False, False, False, False, False]
+    assert missing == {"b": 4, "width": 2}
     np.testing.assert_array_equal(X[0], [1, 1, 1])
     np.testing.assert_array_equal(X[:, 1], table["width"])
     pd.testing.assert_frame_equal(table, before)
@@ -221,7 +222,7 @@ def test_derived_features_hide_columns_and_may_be_constant():
     config = AnalysisConfig(
         features=["width", "one"], derived_features={"width": "length * 2", "one": "1"}, quality_cuts=[]
     )
-    X, valid, _ = to_features(pd.DataFrame({"width": [0.0, 0.0], "length": [3.0, 4.0]}), config)
+    X, valid, _, _ = to_features(pd.DataFrame({"width": [0.0, 0.0], "length": [3.0, 4.0]}), config)
     assert X.tolist() == [[6, 1], [8, 1]]
     assert valid.all()
 

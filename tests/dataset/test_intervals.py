@@ -61,7 +61,9 @@ def test_phases_wrap(table):
 
 
 def test_the_angle_to_the_source_is_a_feature(table):
-    found = OnOffDataset.from_files(table, source=(83.6, 22.0), exclude=["mass"], on="phase 0.1:0.3", off="phase 0.5:0.9")
+    found = OnOffDataset.from_files(
+        table, source=(83.6, 22.0), exclude=["mass"], on="phase 0.1:0.3", off="phase 0.5:0.9"
+    )
     assert set(found.names) == {"width", "length", "source_angle"}
     angle = found.X[:, found.names.index("source_angle")]
     rows = found.table["row"].to_numpy()
@@ -146,7 +148,7 @@ def test_features_that_determine_the_column(table, caplog):
     events["ratio"] = events["mass"] / events["pt"]
     with pytest.raises(EventFileError, match="the features determine mass"):
         OnOffDataset.from_files(events, features=["width", "pt", "ratio"], **SIDES)
-    events["drift"] = events["width"] + 0.2 * events["mass"]
+    events["drift"] = events["width"] + 0.08 * events["mass"]
     with caplog.at_level(logging.WARNING):
         OnOffDataset.from_files(events, features=["drift", "length"], **SIDES)
     assert "'drift'" in caplog.text

@@ -177,3 +177,13 @@ def test_the_suggested_error_of_alpha_is_the_scatter_of_regions():
     assert Regions(region, 3, 0.5).suggest_alpha_error(groups) > 0.3
     assert Regions(region, 3, 0.5).suggest_alpha_error() == 0
     assert Regions(region, 2, 1.0).suggest_alpha_error() is None
+
+
+def test_extended_regions_do_not_depend_on_chunks(tmp_path):
+    path = tmp_path / "events.parquet"
+    simulate_observation(20_000, 100, n_runs=20, random_state=3).to_parquet(path)
+    whole, chunked = (OnOffDataset.from_files(path, chunk_rows=n).widen() for n in (200_000, 1_500))
+    assert 0 < np.count_nonzero(whole.core) < len(whole.core)
+    for name in ("X", "own_theta", "core", "groups"):
+        np.testing.assert_array_equal(getattr(chunked, name), getattr(whole, name))
+    np.testing.assert_array_equal(chunked.regions.region, whole.regions.region)

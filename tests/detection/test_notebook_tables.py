@@ -50,7 +50,8 @@ def events():
 def test_a_detection_shows_both_statistics_and_its_verdict(events):
     X, y, half = events
     names = np.array(["<b>Crab</b>", "Mrk & 421"])[half]
-    found = cross_val_detect(LogisticRegression(), X, y, alpha=1 / 5, observations=names, random_state=0)
+    options = {"alpha": 1 / 5, "observations": names, "random_state": 0}
+    found = cross_val_detect(LogisticRegression(), X, y, strategy="pooled", **options)
     html = found._repr_html_()
     shown = Cells(html)
     likelihood, counts, uncut = found.likelihood, found.counts, found.uncut
@@ -72,6 +73,11 @@ def test_a_detection_shows_both_statistics_and_its_verdict(events):
     assert shown.bold[5:15] == [True] * 5 + [False] * 5  # the declared statistic, and the other
     what = 'The pooled significance compares models; the one to quote is that of strategy="forward".'
     assert shown.notes == [found.remarks[0], what, f"detected: {found.verdict}"]
+    both = replace(found, forward=replace(found.outcome, counts=found.uncut))
+    assert (
+        f"The significance to quote is the forward one, {found.significance:.1f} sigma."
+        in Cells(both._repr_html_()).notes
+    )
     ahead = replace(found, strategy="forward")
     assert "The significance in bold is the one to quote." in Cells(ahead._repr_html_()).notes
     weak = replace(found, required_significance=100.0)

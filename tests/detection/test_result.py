@@ -23,7 +23,9 @@ def events():
 def detections(events):
     X, region, groups = events
     models = {"tree": OnOffTreeClassifier(max_depth=2), "forest": OnOffForestClassifier(5, random_state=0)}
-    return cross_val_detect(models, X, region == 0, alpha=1 / 3, groups=groups, n_repeats=2, random_state=0)
+    return cross_val_detect(
+        models, X, region == 0, alpha=1 / 3, groups=groups, n_repeats=2, random_state=0, strategy="pooled"
+    )
 
 
 @pytest.mark.parametrize("statistic", ["likelihood", "cut"])

@@ -105,11 +105,12 @@ def test_more_selected_excess_than_there_is(statistic):
     assert found.significance > 20
     verdict = assess(found)
     assert verdict.status == "doubtful"
-    assert codes(verdict) == ["rejected-deficit"]
-    numbers = verdict.warnings[0].numbers
+    assert codes(verdict) == ["missing-on", "rejected-deficit"]
+    assert "On events are missing in feature 'x0'" in verdict.warnings[0].sentence
+    numbers = verdict.warnings[1].numbers
     assert numbers["selected_excess"] > numbers["excess"] + 10 * numbers["excess_error"]
     assert numbers["rejected_significance"] < -10
-    assert "no source makes one. A feature differs between On and Off" in verdict.warnings[0].sentence
+    assert "no source makes one. A feature differs between On and Off" in verdict.warnings[1].sentence
     assert found.verdict.startswith("Warning: ")
     assert not found.feasible
 

@@ -8,7 +8,6 @@ from sklearn.svm import LinearSVC
 
 import excess
 from excess.estimators._base import takes_groups
-from excess import OnOffBinnedClassifier, OnOffForestClassifier, cross_val_detect
 from excess.estimators._binned import number_bins
 
 ALPHA = 0.2
@@ -32,6 +31,13 @@ def _model(**settings):
     return excess.OnOffBinnedClassifier(forest, **given)
 
 
+@pytest.fixture
+def own_thresholds(monkeypatch):
+    """Let bins keep the thresholds of their own events."""
+    monkeypatch.setattr(excess.OnOffBinnedClassifier, "_choose_share", staticmethod(lambda *_: 1.0))
+
+
+@pytest.mark.usefixtures("own_thresholds")
 def test_each_bin_has_the_threshold_that_is_best_for_its_events(binned_events):
     X, on = binned_events
     model = _model(threshold_tolerance=0.0, n_threshold_bootstrap=0).fit(X, on)
@@ -93,6 +99,7 @@ def test_bins_find_more_than_one_threshold(binned_events):
     assert named.bins.notes == ("", "")
 
 
+@pytest.mark.usefixtures("own_thresholds")
 def test_a_bin_with_too_few_events_borrows_from_its_neighbours(binned_events):
     X, on = binned_events
     model = _model(edges=[0.01, 1.0, 1.99]).fit(X, on)
@@ -222,8 +229,8 @@ def test_bins_do_not_lower_the_significance_of_the_cut():
     separation = np.where(signal, 0.5 + 0.9 * np.log(energy).clip(0, 3), 0.0)
     X = np.column_stack([energy, rng.normal(separation), rng.normal(separation / 2)])
     edges = np.quantile(energy, [0.25, 0.5, 0.75])
-    forest = OnOffForestClassifier(30, min_samples_leaf=20, random_state=0)
-    models = {"common": forest, "bins": OnOffBinnedClassifier(forest, 0, edges, random_state=0)}
-    found = cross_val_detect(models, X, on, alpha=0.2, cv=3, random_state=0)
+    forest = excess.OnOffForestClassifier(30, min_samples_leaf=20, random_state=0)
+    models = {"common": forest, "bins": excess.OnOffBinnedClassifier(forest, 0, edges, random_state=0)}
+    found = excess.cross_val_detect(models, X, on, alpha=0.2, cv=3, random_state=0)
     common, bins = (found[name].counts.significance for name in models)
     assert bins > 0.97 * common > 5

@@ -27,7 +27,7 @@ pytestmark = [
         ("fact/proton.hdf5", "FACT HDF5", 1000, 262, None),
         ("fact/crab_dl3_small.hdf5", "FACT HDF5", 10000, 14, None),
         ("fact/one_run_20151203_106.hdf5", "FACT HDF5", 1000, 237, None),
-        ("fact/joint-crab/20131103_103_dl3.fits", "FITS event list", 240, 15, None),
+        ("fact/joint-crab/20131103_103_dl3.fits", "FITS event list", 240, 16, None),
         ("cta/cta_protons.dl1.h5", "ctapipe HDF5 DL1", 1356, 157, 1356),
         ("cta/cta_gammas_diffuse.dl1.h5", "ctapipe HDF5 DL1", 1110, 157, 1110),
     ],

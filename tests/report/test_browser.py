@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from visit import Visit, counts_at
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 BOXES = Path(__file__).with_name("boxes.js").read_text(encoding="utf-8")
 OF_ONE_MODEL = {
     *("likelihood", "light_curve", "threshold_curve", "theta_squared", "group_excess"),
-    *("sky-selected-significance", "features", "scores", "over_time", "importances", "null_test"),
+    *("sky-selected-significance", "sky_significances", "features", "scores", "over_time", "importances", "null_test"),
 }
 
 
@@ -40,7 +41,12 @@ def full(detections, hybrid, agreement, tests_of_null, tmp_path_factory):
     run = {"files": [{"path": f"/data/2013/11/{i}_dl3.hdf5", "bytes": 10**6, "sha256": "0f" * 32} for i in range(125)]}
     path = tmp_path_factory.mktemp("full") / "report.html"
     models = {"forest": found, "a hybrid with a long name": replace(hybrid, features=None)}
-    options = {"simulation": agreement, "title": "Crab", "run": run, "config": "features: [width]"}
+    random = np.random.default_rng(0)
+    events = pd.DataFrame({name: random.lognormal(size=len(found.on)) for name in ("energy", "zenith")})
+    options = {"simulation": agreement, "title": "Crab", "run": run, "config": "features: [width]", "events": events}
+    run["command_line"] = "excess detect crab.hdf5 --source Crab -o crab"
+    header = {"Source": "Crab", "Dates (UTC)": "2013-11-01 to 2013-11-06", "Live time": "17.92 h", "Runs": "215"}
+    options["observed"] = {"header": header, **dict.fromkeys(("n_read", "n_outside", "n_cut", "n_on", "n_off"), 1000)}
     return write_report(models, path, null_test={"forest": tests_of_null["forest"]}, **options)
 
 

@@ -12,6 +12,7 @@ from excess.detection._result import Detection, Exposure, Fold, Nearby
 from excess.report._series import (
     find_bins,
     has_light_curve,
+    histogram_by,
     light_curve,
     likelihood_bins,
     order_features,
@@ -21,7 +22,7 @@ from excess.report._series import (
     theta_squared_histogram,
     threshold_steps,
 )
-from excess.stats._significance import OnOffCounts
+from excess.stats._significance import OnOffCounts, li_ma_significance
 
 
 @pytest.fixture(scope="module")
@@ -244,9 +245,11 @@ def test_over_time_counts_events_where_no_time_passes(time):
 
 def test_threshold_steps_are_the_curve_where_it_is_short(found):
     starts, values = threshold_steps(found.curve)
-    np.testing.assert_array_equal(values, found.curve.significance)
+    np.testing.assert_allclose(np.maximum(values, 0), found.curve.significance, atol=1e-12)
     for start, significance in zip(starts, values, strict=True):
-        assert max(found.curve.at(start).significance, 0.0) == pytest.approx(significance, abs=1e-12)
+        assert found.curve.at(start).significance == pytest.approx(significance, abs=1e-12)
+    deficit = threshold_steps(significance_curve([1, 0, 0, 0], [0.1, 0.2, 0.3, 0.4], 0.5))[1]
+    assert deficit[1] < 0  # deficits are shown
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -260,16 +263,29 @@ def test_threshold_steps_of_a_long_curve_keep_its_extremes(seed):
     assert significance.max() == curve.significance.max()
     assert curve.scores[curve.best_index - 1] in start
     assert (start[-1], significance[-1]) == (curve.scores[-1], 0.0)
-    np.testing.assert_array_equal(significance, [curve.significance[curve.index_of(one)] for one in start])
+    signed = li_ma_significance(curve.n_on, curve.n_off, 0.2, signed=True)
+    np.testing.assert_array_equal(significance, [signed[curve.index_of(one)] for one in start])
     # what is left out of any hundredth of the axis is no higher and no lower than what is kept around it
     whole = np.append(start[0], curve.scores)
     for low, high in pairwise(np.linspace(whole[0], whole[-1], 101)):
-        inside = curve.significance[(whole >= low) & (whole < high)]
+        inside = signed[(whole >= low) & (whole < high)]
         width = (whole[-1] - whole[0]) / 499
         kept = significance[(start >= low - width) & (start < high + width)]
         if len(inside):
             assert kept.max() >= inside.max()
             assert kept.min() <= inside.min()
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_selected_events_by_a_number(found, logarithmic):
+    values = np.random.default_rng(0).lognormal(size=len(found.on))
+    values[:50] = np.nan
+    shown = histogram_by(found, values, logarithmic=logarithmic)
+    known = found.selected & np.isfinite(values)
+    for counts, mask in ((shown.on, known & found.on), (shown.off, known & ~found.on)):
+        np.testing.assert_array_equal(counts, np.histogram(values[mask], shown.edges)[0])
+    np.testing.assert_allclose(shown.background, shown.alpha * shown.off)
+    assert histogram_by(found, np.full(len(values), 2.0)) is None
 
 
 def test_threshold_steps_of_a_single_score():

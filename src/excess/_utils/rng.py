@@ -108,10 +108,8 @@ WHOLE_BAG = np.uint64(1 << 32)
 
 
 def bag_limit(share: float) -> np.uint64:
-    """Return the limit of draws that leaves a share of the events of positive bootstrap weight in a bag.
-
-    Those that are left out are not used by the tree, but do not count as out of its bag.
-    """
+    """Return the limit of draws that leaves a share of the events of positive bootstrap weight in a bag."""
+    # those that are left out are not used by the tree, but do not count as out of its bag
     return np.uint64(round(share * 2.0**32))
 
 

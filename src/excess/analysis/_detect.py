@@ -172,28 +172,24 @@ def detect(
         name = column if column not in (*searched, *applied_names) else f"cut on {column}"
         searched[name] = column_baseline(column, random_state=seed)
 
-    shared: dict[str, Any] = {
-        "alpha_error": observation.config.regions.alpha_error if alpha_error is None else alpha_error,
-        **{"groups": wide.groups, "time": wide.time, "runs": wide.run_labels, "direction": wide.direction},
-        **{"random_state": seed, "verbose": int(verbose)},
-        **{"cv": folds, "strategy": strategy, "statistic": statistic, "n_repeats": repeats},
-    }
+    alpha_error = observation.config.regions.alpha_error if alpha_error is None else alpha_error
+    of_events = {"groups": wide.groups, "time": wide.time, "runs": wide.run_labels, "direction": wide.direction}
+    of_folds = {"cv": folds, "strategy": strategy, "statistic": statistic, "n_repeats": repeats}
+    shared: dict[str, Any] = {**of_events, **of_folds, "alpha_error": alpha_error, "random_state": seed}
+    shared["verbose"] = int(verbose)
     applied = dict(zip(applied_names, trained, strict=True))
     found = {
-        name: detect_with(one, wide if one.config.references else plain, statistic, shared["alpha_error"])
+        name: detect_with(one, wide if one.config.references else plain, statistic, alpha_error)
         for name, one in applied.items()
     }
     forward: dict[str, Outcome] = {}
     no_forward = ""
     tests: dict[str, NullTest] = {}
     # the same folds and seeds for all, whatever a model sees
-    further: dict[str, Any] = {
-        "observations": wide.observations,
-        "n_permutations": permutations,
-        "return_estimator": keep_models,
-    }
+    further: dict[str, Any] = {"observations": wide.observations, "n_permutations": permutations}
     for own, X, nearby in _by_input(searched, wide, plain):
-        found |= cross_val_detect(own, X, wide.on, alpha=wide.exposure_ratio, nearby=nearby, **shared, **further)
+        own_settings = {**shared, **further, "nearby": nearby, "return_estimator": keep_models}
+        found |= cross_val_detect(own, X, wide.on, alpha=wide.exposure_ratio, **own_settings)
         if strategy == "pooled":
             more, no_forward = _search_forward(wide, X, own, shared)
             # those about its blocks belong to the value that is quoted
@@ -214,12 +210,15 @@ def detect(
     estimators = {**searched, **{name: one.model for name, one in applied.items()}}
     events = add_zenith(wide.events_frame())
     fold_models = _fold_models(wide, names[0], found[names[0]]) if keep_models else None
+    requested = {"folds": folds, "strategy": strategy, "statistic": statistic}
+    requested |= {"repeats": repeats, "permutations": permutations, "null_test": null_tests}
     options = {
         "models": [*names, *applied_names],
         "estimators": {name: repr(without_run_settings(one)) for name, one in estimators.items()},
-        **{"groups": observation.group_column, "folds": folds, "strategy": strategy, "statistic": statistic},
-        **{"repeats": repeats, "permutations": permutations, "null_test": null_tests},
-        **{"alpha": _given_alpha(observation), "alpha_error": shared["alpha_error"]},
+        "groups": observation.group_column,
+        **requested,
+        "alpha": _given_alpha(observation),
+        "alpha_error": alpha_error,
         "references": list(known.classifiers) or None,
     }
     simulation = None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_o
 from excess.config._sources import KNOWN_SOURCES
 from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import theta_columns
-from excess.detection._diagnostics import Verdict, WarningSign, assess_models
+from excess.detection._diagnostics import Verdict, WarningSign, assess_models, best_model
 from excess.detection._histograms import FeatureHistogram, SkyMap
 from excess.detection._null_test import NullTest
 from excess.detection._result import (
@@ -46,13 +47,14 @@ from excess.io._fits import pointing_zenith, write_sky_map
 from excess.io._reading import describe, recognise
 from excess.report._page import write_plots, write_report
 from excess.stats._direction import PointSpread
-from excess.stats._significance import OnOffCounts
+from excess.stats._significance import BestOf, OnOffCounts
 
 _EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
 _SKY = "sky_map.fits"
 RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, _SKY, "report.html", "result.json")
 """Files of a run, in the order in which they appear; the last says that the run is finished."""
 _FORMAT = 1  # version of the run folder
+_SAME_PLACE = 0.02  # deg
 _FIRST_DATE = 3e8  # Unix time; smaller ones are times since an unknown moment
 _OF_MODEL = ("fold", "score", "selected", "ratio")
 """Columns of the events that a model adds, each with the name of the model in front."""
@@ -157,6 +159,11 @@ class Run:
         name, first = next(iter(self.detections.items()))
         return quoted_significance(first, self.forward.get(name))
 
+    @property
+    def best(self) -> BestOf:
+        """The model with the largest significance, and its p-value after a correction for the number of models."""
+        return best_model(self.detections, self.forward)
+
     @cached_property
     def limits(self) -> dict[str, Mapping[str, float]]:
         """Limits on the signal by each model, of the forward result where there is one; see `Detection.limits`."""
@@ -181,6 +188,7 @@ class Run:
         return {
             "observation": self.observed,
             "models": {name: self._model_result(name) for name in self.detections},
+            "best_model": self.best._asdict(),
             "null_tests": {name: test.to_dict() for name, test in self.null_tests.items()},
             "no_forward": self.no_forward,
             "simulation": None if self.simulation is None else self.simulation.to_dict(),
@@ -254,7 +262,7 @@ class Run:
     def _write_sky_map(self, path: Path) -> None:
         """Write the sky map of the first model as a FITS file with world coordinates: an image for each quantity."""
         sky = next(iter(self.detections.values())).sky
-        if sky is not None and sky.center is not None:
+        if sky is not None and sky.center is not None and find_spec("astropy") is not None:
             images = {
                 f"{events}_{name}".upper(): getattr(layer, name)
                 for events, layer in sky.layers.items()
@@ -566,7 +574,7 @@ def add_zenith(events: pd.DataFrame) -> pd.DataFrame:
     """Return events with the zenith distance of the pointing of their runs, where the headers of FITS files have it."""
     if "zenith" in events or "file" not in events:
         return events
-    files = [Path(file) for file in events["file"].unique() if file]
+    files = [Path(file) for file in events["file"].unique() if Path(file).is_file()]
     known = {str(file): pointing_zenith(file) for file in files if recognise(file) == "FITS event list"}
     return events.assign(zenith=events["file"].map(known).astype(float)) if any(known.values()) else events
 
@@ -576,12 +584,9 @@ def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict
     settings = observation.config.regions
     found: dict[str, str] = {}
     if settings.source_ra is not None and settings.source_dec is not None:
-        place = (settings.source_ra, settings.source_dec)
-        near = (
-            one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - place[0]), abs(one.dec - place[1])) < 0.02
-        )
-        found["Source"] = next(near, "position of the configuration")
-        found["RA, Dec (ICRS)"] = f"{place[0]:.4f}°, {place[1]:+.4f}°"
+        ra, dec = settings.source_ra, settings.source_dec
+        near = (one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - ra), abs(one.dec - dec)) < _SAME_PLACE)
+        found |= {"Source": next(near, "not in the catalogue"), "RA, Dec (ICRS)": f"{ra:.4f}°, {dec:+.4f}°"}
     files = [path for kind, paths in observation.files.items() if is_of_events(kind) for path in paths]
     if files and (telescope := describe(files[0]).telescope):
         found["Telescope"] = telescope

@@ -340,7 +340,9 @@ _COPY = 1 - 1e-6  # correlation of values and of ranks from which a column is a 
 _RULES = {row["pattern"]: row["reason"] for row in read_catalogue("columns.csv", "excess.config")}
 _TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
 _ENERGY = (  # the best first
-    *("energy", "reco_energy", "gamma_energy_prediction"),
+    r"energy",
+    r"reco_energy",
+    r"gamma_energy_prediction",
     r"(est|estimated|rec|reconstructed)_?energy|energy_?(est|rec|reco|prediction)",
     r"(?!.*(uncert|err)).*_energy",
     r"log_?(reco_)?energy|log10_?energy",

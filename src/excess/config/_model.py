@@ -433,10 +433,8 @@ _COLUMNS = """
     photoncharge_shower_mean photoncharge_shower_variance photoncharge_shower_max
 """
 FEATURES = (*_COLUMNS.split(), *DERIVED_FEATURES)
-QUALITY_CUTS = (
-    *("num_pixel_in_shower >= 10", "num_islands < 8", "length < 70", "width < 35"),
-    *("leakage1 < 0.6", "leakage2 < 0.85"),
-)
+_CUTS = "num_pixel_in_shower >= 10, num_islands < 8, length < 70, width < 35, leakage1 < 0.6, leakage2 < 0.85"
+QUALITY_CUTS = tuple(_CUTS.split(", "))
 MOST_FEATURES = 10_000
 MOST_CUTS = 1000
 

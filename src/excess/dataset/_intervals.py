@@ -22,7 +22,7 @@ from excess.stats._sideband import fit_sidebands
 
 logger = logging.getLogger("excess.dataset")
 _MAX_BEYOND = 10.0  # events that may be expected in the part of an interval that lies beyond the data
-_MAX_EVENTS = 20_000  # Off events in which a dependence of features on the column is looked for
+_MAX_EVENTS = 5_000  # Off events in which a dependence of features on the column is looked for
 _N_FOLDS = 3
 _DETERMINED = 0.5  # share of the variance of the column that features may predict
 _Z_WARNING = 4.0
@@ -124,7 +124,7 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     """Raise EventFileError where features determine the column of intervals, and warn where they depend on it."""
     if len(values) < _MIN_EVENTS:
         return
-    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.ensemble import ExtraTreesRegressor
 
     step = -(-len(values) // _MAX_EVENTS)
     X, values = X[::step], values[::step]
@@ -137,7 +137,7 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     for k in range(_N_FOLDS):
         train, test = fold != k, fold == k
         found[0, test] = terms[test] @ np.linalg.lstsq(terms[train], rank[train], rcond=None)[0]
-        model = HistGradientBoostingRegressor(max_iter=60, max_leaf_nodes=16, random_state=0)
+        model = ExtraTreesRegressor(20, min_samples_leaf=10, random_state=0)
         found[1, test] = model.fit(X[train], rank[train]).predict(X[test])
     correlation = max(float(np.corrcoef(own, rank)[0, 1]) if np.ptp(own) > 0 else 0.0 for own in found)
     alone = [abs(float(np.corrcoef(x, rank)[0, 1])) if np.ptp(x) > 0 else 0.0 for x in X.T]

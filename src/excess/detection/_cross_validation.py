@@ -20,11 +20,11 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.rng import NO_SKETCH, share_sketched
+from excess._utils.rng import NO_SKETCH
 from excess._utils.threads import map_threaded, n_threads, progress_bar
 from excess.detection._diagnostics import WarningSign
 from excess.detection._result import STATISTICS, Detection, Fold, Nearby, check_alpha_error
-from excess.detection._support import check_features
+from excess.detection._support import check_features, recognise_events
 from excess.estimators import _base
 from excess.estimators._base import ExposedEstimator, OnOffMixin, score_events
 from excess.estimators._binned import OnOffBinnedClassifier
@@ -36,7 +36,7 @@ from excess.stats._likelihood import AlphaError
 
 logger = logging.getLogger("excess.detection")
 
-_STRATEGIES = ("pooled", "forward")
+_STRATEGIES = ("both", "pooled", "forward")
 _DECIDED_INSIDE = (BaseSearchCV, RFE, FrozenEstimator)  # estimators whose ``predict`` is that of the classifier inside
 _NO_RATIO = (
     "statistic='likelihood' needs a classifier with a likelihood ratio; wrap it in SignificanceThresholdClassifier, or "
@@ -48,7 +48,6 @@ _WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: th
 _WIDE_SHARE = 0.5  # of Off events in the bag of a tree, in units of On events at the centre
 _FULL_SHARE = 0.5  # of the largest signal, for which On events count fully
 _CLEARLY_WORSE = 5.0  # in log-likelihood inside the cut, from which events beyond it are not trained on
-_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
 _MIN_TRAINING = 20  # On and Off events from which a model is trained
 _LARGEST_PROBABILITY = 0.98
 """Bound on the probability of On of a classifier without a calibration, and so on the weight of one event."""
@@ -69,7 +68,7 @@ def cross_val_detect(
     direction: Direction | None = None,
     sample_weight: ArrayLike | None = None,
     cv: Any = None,
-    strategy: str = "pooled",
+    strategy: str = "both",
     statistic: str = "likelihood",
     n_repeats: int = 1,
     n_permutations: int = 0,
@@ -123,11 +122,13 @@ def cross_val_detect(
         Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
         in turn, where more than 20 are merged into 20 folds; without groups, there are five stratified folds. With
         ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
-    strategy : {"pooled", "forward"}, default="pooled"
+    strategy : {"both", "pooled", "forward"}, default="both"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
         events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
         significances are normally distributed where there is no source; pooled ones scatter more. Where On and Off
-        were observed at different times, blocks are drawn at random. For a detection, quote the forward value.
+        were observed at different times, blocks are drawn at random. ``"both"`` is pooled and, where the pooled
+        significance reaches the required one, forward as well: ``Detection.forward``, which the verdict needs. For a
+        detection, quote the forward value.
     statistic : {"likelihood", "cut"}, default="likelihood"
         The statistic of ``significance`` and ``verdict``, to be declared before the events are looked at; the other one
         is computed as well. ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
@@ -176,8 +177,8 @@ def cross_val_detect(
     likelihood: 484.7 +- 22.8 signal events, strength 0.137 (0.114 to 0.165), 38.6 sigma
     cut: On 466, Off 27, alpha 0.2: excess 460.6 +- 21.6, 38.3 sigma
     without a cut: 14.5 sigma
-    38.6 sigma by the likelihood of all hold-out events, 5 required: On has more signal than Off, and it could be
-    learned from these labels. No alpha up to 20 times the given one brings it below 5 sigma.
+    38.6 sigma by the likelihood of all hold-out events, 37.3 forward, 5 required: On has more signal than Off, and it
+    could be learned from these labels. No alpha up to 20 times the given one brings it below 5 sigma.
     """
     given = check_models(estimator)
     models = tune_thresholds(given)
@@ -193,7 +194,8 @@ def cross_val_detect(
     events = check_events(X, y, alpha, groups, nearby, observations, time)
     events = _with_error(events, alpha_error)
     events = _with_weights(_with_direction(events, runs, direction), sample_weight, models)
-    settings = (cv, strategy, n_repeats, n_permutations, n_jobs, random_state, return_estimator, verbose)
+    pooled = "pooled" if strategy == "both" else strategy
+    settings = (cv, pooled, n_repeats, n_permutations, n_jobs, random_state, return_estimator, verbose)
     found = _run_folds(models, events, *settings)
     remarks: tuple[str, ...] = ()
     if strategy == "forward" and _base.forward_blocks(events.on, events.groups, events.time, events.runs, cv)[1]:
@@ -201,13 +203,41 @@ def cross_val_detect(
     findings = _compare_features(events)
     detections = {
         name: replace(
-            _make_detection(events, runs, n_repeats, strategy, statistic, required),
+            _make_detection(events, runs, n_repeats, pooled, statistic, required),
             findings=findings,
             remarks=(*(() if models[name] is given[name] else (_describe_tuning(given[name]),)), *remarks),
         )
         for name, runs in found.items()
     }
+    if strategy == "both":
+        detections = _confirm_forward(detections, models, events, n_jobs, random_state, verbose)
     return detections if isinstance(estimator, Mapping) else detections[""]
+
+
+def _confirm_forward(
+    detections: dict[str, Detection],
+    models: Mapping[str, Any],
+    events: Events,
+    n_jobs: int | None,
+    random_state: Any,
+    verbose: int,
+) -> dict[str, Detection]:
+    """Add the forward outcome to pooled detections that reach the required significance, or a remark why not."""
+    own = {name: models[name] for name, one in detections.items() if one.significance >= one.required_significance}
+    if not own:
+        return detections
+    try:
+        found = _run_folds(own, events, None, "forward", 1, 0, n_jobs, random_state, False, verbose)
+    except ValueError as error:
+        remark = f"There is no forward value: {error}"
+        return {name: replace(one, remarks=(*one.remarks, remark)) for name, one in detections.items()}
+    drawn = _base.forward_blocks(events.on, events.groups, events.time, events.runs)[1]
+    for name, [run] in found.items():
+        one = detections[name]
+        ahead = _make_detection(events, [run], 1, "forward", one.statistic, one.required_significance)
+        remarks = (*one.remarks, *((_DRAWN_BLOCKS,) if drawn else ()))
+        detections[name] = replace(one, forward=ahead.outcome, remarks=remarks)
+    return detections
 
 
 def holdout_detect(
@@ -273,23 +303,12 @@ def holdout_detect(
         held_out = result.held_out._replace(ratio=result.held_out.ratio * direction.ratio(spread))
         result = result._replace(held_out=held_out, spread=spread)
     found = _make_detection(events, [_evaluate(events, events.on, [result])], 1, "applied", statistic, required)
-    return replace(found, findings=(*_recognise_events(model, events.X), *_compare_features(events)))
-
-
-def _recognise_events(model: Any, X: Any) -> tuple[WarningSign, ...]:
-    """Return a warning if a fitted model was trained on some of the events."""
     innermost, steps = _unwrap(model)
+    X_seen = events.X
     for step in steps:
-        X = step.transform(X)
-    share = share_sketched(getattr(innermost, "training_sketch_", NO_SKETCH), X)
-    if share < _LARGEST_OVERLAP:
-        return ()
-    sentence = (
-        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among "
-        "them, and a model knows the labels of its training events. Give it events of other nights, or use "
-        "cross_val_detect."
-    )
-    return (WarningSign("training-events", sentence, {"share": share}),)
+        X_seen = step.transform(X_seen)
+    known = recognise_events(getattr(innermost, "training_sketch_", NO_SKETCH), X_seen)
+    return replace(found, findings=(*known, *_compare_features(events)))
 
 
 def _compare_features(events: Events) -> tuple[WarningSign, ...]:

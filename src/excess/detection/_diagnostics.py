@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray, as_array, as_column, as_floats, check_same_length
 from excess.estimators._base import groups_are_apart
-from excess.stats._significance import OnOffCounts
+from excess.stats._significance import BestOf, OnOffCounts, best_of
 
 if TYPE_CHECKING:
     from excess.detection._null_test import NullTest
@@ -84,7 +84,8 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
     detection : Detection
         Result of the search.
     forward : Outcome or None, default=None
-        Forward result next to a pooled detection, which must reach the required significance as well.
+        Forward result next to a pooled detection, which must reach the required significance as well; by default that
+        of the detection, see ``strategy="both"`` of `cross_val_detect`.
     null_test : NullTest or None, default=None
         Result of searches where there is no source. A suspicious one makes the verdict doubtful; any other one confirms
         alpha, so counts alone may be a detection.
@@ -109,6 +110,7 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
     'deficit'
     """
     warnings = _find_warnings(detection)
+    forward = detection.forward if forward is None else forward
     if null_test is not None and null_test.suspicious:
         farthest = float(np.abs(null_test.significances).max())
         numbers = {"p_value": null_test.p_value, "largest_significance": farthest}
@@ -150,7 +152,23 @@ def assess_models(
 ) -> dict[str, Verdict]:
     """Return the verdict on each model; one without a null test takes the first, for models share the regions."""
     first = next(iter(null_tests.values()), None)
-    return {name: assess(found, forward.get(name), null_tests.get(name, first)) for name, found in detections.items()}
+    found = {name: assess(one, forward.get(name), null_tests.get(name, first)) for name, one in detections.items()}
+    if len(found) > 1:
+        best, [declared, verdict] = best_model(detections, forward), next(iter(found.items()))
+        found[declared] = replace(
+            verdict,
+            sentence=f"{verdict.sentence} This is the verdict on {declared}, the first of {best.n_trials} models. The "
+            f"best of them, {best.name}, has {best.significance:.1f} sigma, p = {best.p_value:.1g} after a correction "
+            f"for {best.n_trials} trials.",
+        )
+    return found
+
+
+def best_model(detections: Mapping[str, Detection], forward: Mapping[str, Outcome]) -> BestOf:
+    """Return the model with the largest significance to quote, and its p-value after a correction for their number."""
+    return best_of(
+        {name: (forward.get(name) or found.forward or found).significance for name, found in detections.items()}
+    )
 
 
 def _describe_learning(detection: Detection) -> str:
@@ -311,6 +329,8 @@ def _check_alpha(found: Detection) -> WarningSign | None:
     # of a source, few events are there, unless features do not show it; angles may show it then
     leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
+        return None
+    if _weigh_source(found) < _REQUIRED_CONTRAST:  # where no feature shows the excess, a null test decides
         return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)

@@ -337,6 +337,8 @@ class Detection:
         Mean point spread function of the folds.
     findings : tuple of WarningSign
         Differences between On and Off events in their features that no source explains, and repeated events.
+    forward : Outcome or None
+        Both statistics by models that were trained on earlier events only, next to pooled ones.
     estimators : tuple of classifier
         Fitted model of each fold, if `cross_val_detect` was called with ``return_estimator=True``; else empty.
 
@@ -383,6 +385,7 @@ class Detection:
     core: BoolArray | None = None
     point_spread: PointSpread | None = None
     findings: tuple[WarningSign, ...] = ()
+    forward: Outcome | None = None
     estimators: tuple[Any, ...] = field(default=(), repr=False)
 
     def annotated(
@@ -825,9 +828,12 @@ class Detection:
         notes = [*self.remarks, *(f"Warning: {one.sentence}" for one in verdict.warnings)]
         notes += [*self._permutation_text, *self._trained_on_text]
         if verdict.feasible and self.strategy != "applied":
+            quoted = quoted_significance(self)
             notes.append(
-                "The significance in bold is the one to quote."
-                if quoted_significance(self).quotable
+                f"The significance to quote is the forward one, {quoted.value:.1f} sigma."
+                if quoted.strategy != self.strategy
+                else "The significance in bold is the one to quote."
+                if quoted.quotable
                 else 'The pooled significance compares models; the one to quote is that of strategy="forward".'
             )
         caption = f"{self._strategy_text}, alpha {self.alpha:.4g}"
@@ -911,6 +917,7 @@ def quoted_significance(
 ) -> QuotedSignificance:
     """Return the significance to quote: the forward one next to a pooled detection, else that of the detection."""
     by = detection.statistic if statistic is None else statistic
+    forward = detection.forward if forward is None else forward
     if detection.strategy == "pooled" and forward is not None and not np.isnan(forward.significances[by]):
         return QuotedSignificance(forward.significances[by], "forward")
     return QuotedSignificance(detection.outcome.significances[by], detection.strategy)

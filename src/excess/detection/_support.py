@@ -11,11 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray
-from excess._utils.rng import bottom_rows
+from excess._utils.rng import bottom_rows, share_sketched
 from excess.detection._diagnostics import WarningSign
 from excess.stats._significance import li_ma_significance
 
@@ -34,6 +35,7 @@ _CONTINUES = 0.4  # On events beyond an edge, in units of those on its inner sid
 _MAX_CHANCE = 1e-7  # that background events beyond an edge are all On
 _LONG_GAP = 25.0  # Off events that are expected in a gap
 
+_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
 _MAX_NEIGHBOURS = 5_000  # events of On, and as many of Off, among which neighbours are searched
 _N_QUERIES = 1_000
 _N_NEAREST = 30
@@ -61,6 +63,18 @@ def check_features(
     found = [WarningSign(sign.code, sign.sentence, sign.numbers) for sign in worst.values()]
     copies = _find_copies(values, on)
     return (*found, *(() if copies is None else (copies,)))
+
+
+def recognise_events(sketch: NDArray[np.uint64], X: Any) -> tuple[WarningSign, ...]:
+    """Return a warning if events of a sketch, those that a model was trained on, are among new events."""
+    if (share := share_sketched(sketch, X)) < _LARGEST_OVERLAP:
+        return ()
+    sentence = (
+        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among "
+        "them, and a model knows the labels of its training events. Give it events of other nights, or use "
+        "cross_val_detect."
+    )
+    return (WarningSign("training-events", sentence, {"share": share}),)
 
 
 def _as_numbers(X: Any, names: Sequence[str] | None) -> tuple[FloatArray | None, list[str]]:

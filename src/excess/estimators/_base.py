@@ -30,6 +30,7 @@ from excess._utils.errors import MismatchError
 from excess._utils.rng import LARGEST_FACTOR, NO_SKETCH, row_hashes, sketch_rows
 from excess.estimators._forest.ensemble import Bag
 from excess.estimators._model_file import save as save_model
+from excess.stats._kernels import fit_signal
 from excess.stats._significance import OnOffCounts
 from excess.stats._thresholds import ThresholdCurve, events_curve
 
@@ -770,38 +771,10 @@ def _signal(columns: FloatArray, coefficients: FloatArray) -> FloatArray:
 def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha: float, tolerance: float) -> FloatArray:
     """Return the coefficients of the likeliest signal, with a weak prior against certainty, by Fisher scoring."""
     prior = np.append(0.0, np.full(columns.shape[1] - 1, 2 * _PRIOR))
-
-    def terms(coefficients: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        """Return the log-likelihood of the labels, its gradient, and its information."""
-        signal = _signal(columns, coefficients)
-        odds = signal + alpha
-        value = (n_on * np.log(odds) - n * np.log1p(odds)).sum() - 0.5 * prior @ coefficients**2
-        gradient = ((n_on / odds - n / (1 + odds)) * signal) @ columns - prior * coefficients
-        weights = n * (signal / (1 + odds)) ** 2 / odds
-        return float(value), gradient, (columns * weights[:, None]).T @ columns + np.diag(prior + _RIDGE)
-
-    lowest = np.append(-_LARGEST_EXPONENT, np.zeros(columns.shape[1] - 1))
     # a steep start is far off where a few scores are many times the spread away from the others
-    starts = [np.append(-3.0, np.full(columns.shape[1] - 1, slope)) for slope in (0.5, 0.1, 0.0)]
-    coefficients = max(starts, key=lambda start: terms(start)[0])
-    value, gradient, information = terms(coefficients)
-    for _ in range(200):
-        free = (coefficients > lowest) | (gradient > 0)
-        step = np.zeros(len(coefficients))
-        step[free] = np.linalg.solve(information[np.ix_(free, free)], gradient[free])
-        for _ in range(40):
-            stepped = np.clip(coefficients + step, lowest, _LARGEST_EXPONENT)
-            new = terms(stepped)
-            if new[0] >= value:
-                break
-            step *= 0.5
-        else:
-            break
-        moved = np.abs(stepped - coefficients).max()
-        coefficients, (value, gradient, information) = stepped, new
-        if moved < tolerance:
-            break
-    return coefficients
+    starts = np.array([np.append(-3.0, np.full(columns.shape[1] - 1, slope)) for slope in (0.5, 0.1, 0.0)])
+    counts = (np.asarray(own, dtype=np.float64) for own in (n_on, n))
+    return fit_signal(columns, *counts, alpha, starts, prior, _RIDGE, _LARGEST_EXPONENT, tolerance)
 
 
 def store_parameters(estimator: Any, arguments: dict[str, Any]) -> None:

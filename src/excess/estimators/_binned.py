@@ -261,7 +261,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         calibrations = [calibrate(curve) for _, curve in own_cuts]
         share = self._choose_share(tune, on, score, number, alpha, events, seed) if len(windows) > 1 else 1.0
         tuned = [
-            TunedBin(blend(threshold, common, share), *((0, len(edges)) if share == 0 else (first, last)), n_events)
+            TunedBin(blend(threshold, common, share), first, last, n_events)
             for (threshold, _), (first, last, n_events) in zip(own_cuts, windows, strict=True)
         ]
         moved = move_by_bin(score, number, tuned)

@@ -60,7 +60,9 @@ SAVEABLE: dict[str, Any] = {}  # classes of estimators that a model file may hol
 _FIELDS: dict[str, tuple[type, ...]] = {  # what a header holds besides its format version
     **dict.fromkeys(("class", "classes_dtype"), (str,)),
     **dict.fromkeys(("versions", "parameters", "attributes", "metadata"), (dict,)),
-    **{"n_features": (int,), "classes": (list,), "feature_names": (list, NoneType)},
+    "n_features": (int,),
+    "classes": (list,),
+    "feature_names": (list, NoneType),
     **dict.fromkeys(("alpha", "threshold"), (float, NoneType)),
 }
 _MAX_NESTING, _MOST_ARRAYS = 50, 1000

@@ -317,10 +317,7 @@ def _to_sky(names: tuple[str, ...], direction: Direction, location: Location) ->
 
 
 def seconds_of(table: pd.DataFrame) -> FloatArray | None:
-    """Return Unix times, or seconds since the first event where the origin is not known; NaN where one is missing.
-
-    None if the table has no times.
-    """
+    """Return Unix times, or seconds since the first event where the origin is not known; None if there are no times."""
     column = next((name for name in ABSOLUTE_COLUMNS if name in table), None)
     if column is None:
         return None

@@ -181,7 +181,7 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
     top = max(significance.max(), result, 1.0)
     # from a little below 0, so that a result of 0 can be seen, up to the space of the legend
     ax.set_ylim(min(0.0, result, significance.min()) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
-    ax.axhline(0, color=GREY, linewidth=0.6)
+    ax.hlines(0, 0, 1, GREY, linewidth=0.6, transform=ax.get_yaxis_transform())
     ax.plot(
         marks,
         np.zeros(len(marks)),
@@ -692,7 +692,7 @@ def plot_sky_map(
     >>> events = simulate_observation(20_000, 300, source=(83.63, 22.01), random_state=0)
     >>> run = detect(OnOffDataset.from_files(events, AnalysisConfig(regions=crab)), "tree", null_tests=False)
     >>> plot_sky_map(run.detections["tree"], events="all").get_xlabel()
-    'east of the source / deg'
+    'right ascension / deg'
     """
     style.check_detection(detection)
     sky = detection.sky

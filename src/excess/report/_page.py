@@ -310,8 +310,10 @@ def _draw_sky(model: ModelContent, shared: SkyMap | None) -> dict[str, Any] | No
             place |= {key: written[key] for key in ("half_width", "n_pixels")}
             maps.append({"name": name, "figure": figure, "place": place})
     shown = next(name for name in ("selected", "all") if name in sky.layers)
-    edges = figures.plot_sky_significances(kept, events=shown)
-    _add_figure(model, "sky_significances", edges, {})
+    values = sky.layers[shown].significance
+    pixels, edges = np.histogram(values[np.isfinite(values)], 60)
+    drawn = figures.plot_sky_significances(kept, events=shown)
+    _add_figure(model, "sky_significances", drawn, _binned(edges, pixels=pixels))
     checks = [f"{one.mean:+.2f} ± {one.spread:.2f} ({name} events)" for name, one in sky.layers.items()]
     return {
         "maps": maps,

@@ -174,11 +174,9 @@ def sums_at_maximum(m, ratio, alpha, n_on, n_off):
 
 @njit(cache=True, nogil=True)
 def fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors):
-    """Return, for each part of the cells, the factor on alpha with the largest likelihood, by a normal distribution.
-
-    On events have the odds ``m ratio + alpha`` to Off, and ``n / (1 + alpha + k ratio)`` Off events are expected:
-    ``k = m`` for a given signal strength; it differs for a given number of signal events.
-    """
+    """Return, for each part of the cells, the factor on alpha with the largest likelihood, by a normal distribution."""
+    # On events have the odds m ratio + alpha to Off, and n / (1 + alpha + k ratio) Off events are expected: k = m for a
+    # given signal strength; it differs for a given number of signal events
     factors = np.ones(len(errors))
     for part in range(len(errors)):
         d2 = errors[part] ** 2
@@ -218,10 +216,8 @@ def fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors):
 
 @njit(cache=True, nogil=True)
 def profile_derivatives(m, ratio, alpha, n_on, n_off, starts, errors):
-    """Return log-likelihood above that of no signal and the given alpha, and both derivatives by the signal strength.
-
-    The nuisance parameters are at their best values for this signal strength.
-    """
+    """Return log-likelihood above that of no signal and the given alpha, and both derivatives by signal strength."""
+    # the nuisance parameters are at their best values for this signal strength
     factors = fit_nuisances(m, m, ratio, alpha, n_on, n_off, starts, errors)
     value = first = second = 0.0
     for part in range(len(errors)):
@@ -258,11 +254,9 @@ def profile_derivatives(m, ratio, alpha, n_on, n_off, starts, errors):
 
 @njit(cache=True, nogil=True)
 def signal_at(m, k, ratio, alpha, n_on, n_off, starts, errors):
-    """Return the log-likelihood with the Poisson law of all counts, signal events, and the missing balance for k.
-
-    Off events are expected at ``n / (1 + alpha + k ratio)``; where the balance is 0, this is the largest likelihood
-    for the number of signal events, which the Lagrange multiplier ``k / m - 1`` fixes.
-    """
+    """Return the log-likelihood with the Poisson law of all counts, signal events, and the missing balance for k."""
+    # Off events are expected at n / (1 + alpha + k ratio); where the balance is 0, this is the largest likelihood for
+    # the number of signal events, which the Lagrange multiplier k / m - 1 fixes
     factors = fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors)
     value = of_on = expected = growth = 0.0
     for part in range(len(errors)):
@@ -465,3 +459,90 @@ def profile_gains(on, t, ratio, alpha, offset, width, index, slope):
                 gains[k] += math.log1p(strength * density[i] / alpha[i])
         strength = min(max(strength, 1e-6), 1e6)
     return gains
+
+
+@njit(cache=True, nogil=True)
+def _signal_terms(b, columns, n_on, n, alpha, prior, largest, gradient, information):
+    """Return the log-likelihood of labels for a signal exp(columns b), with its gradient and information."""
+    k = len(b)
+    value = 0.0
+    for p in range(k):
+        value -= 0.5 * prior[p] * b[p] * b[p]
+        gradient[p] = -prior[p] * b[p]
+        for q in range(k):
+            information[p, q] = 0.0
+    for i in range(len(n)):
+        exponent = 0.0
+        for p in range(k):
+            exponent += columns[i, p] * b[p]
+        signal = math.exp(min(max(exponent, -largest), largest))
+        odds = signal + alpha
+        value += n_on[i] * math.log(odds) - n[i] * math.log1p(odds)
+        slope = (n_on[i] / odds - n[i] / (1.0 + odds)) * signal
+        weight = n[i] * (signal / (1.0 + odds)) ** 2 / odds
+        for p in range(k):
+            gradient[p] += slope * columns[i, p]
+            for q in range(p + 1):
+                information[p, q] += weight * columns[i, p] * columns[i, q]
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _solve(matrix, step):
+    """Solve a small positive system, given by its lower triangle, in place."""
+    k = len(step)
+    for p in range(k):  # Cholesky
+        for q in range(p + 1):
+            for j in range(q):
+                matrix[p, q] -= matrix[p, j] * matrix[q, j]
+            matrix[p, q] = math.sqrt(max(matrix[p, p], 1e-300)) if p == q else matrix[p, q] / matrix[q, q]
+    for p in range(k):
+        for j in range(p):
+            step[p] -= matrix[p, j] * step[j]
+        step[p] /= matrix[p, p]
+    for p in range(k - 1, -1, -1):
+        for j in range(p + 1, k):
+            step[p] -= matrix[j, p] * step[j]
+        step[p] /= matrix[p, p]
+
+
+@njit(cache=True, nogil=True)
+def fit_signal(columns, n_on, n, alpha, starts, prior, ridge, largest, tolerance):
+    """Return the coefficients of the likeliest signal, all but the first at least 0, by Fisher scoring."""
+    k = columns.shape[1]
+    gradient, information = np.empty(k), np.empty((k, k))
+    best, value = starts[0].copy(), -np.inf
+    for start in starts:
+        own = _signal_terms(start, columns, n_on, n, alpha, prior, largest, gradient, information)
+        if own > value:
+            best, value = start.copy(), own
+    value = _signal_terms(best, columns, n_on, n, alpha, prior, largest, gradient, information)
+    step, stepped = np.empty(k), np.empty(k)
+    for _ in range(200):
+        for p in range(k):
+            information[p, p] += prior[p] + ridge
+            step[p] = gradient[p]
+            lowest = -largest if p == 0 else 0.0
+            if best[p] <= lowest and gradient[p] <= 0.0:  # stays where it is
+                step[p] = 0.0
+                information[p, :] = 0.0
+                information[:, p] = 0.0
+                information[p, p] = 1.0
+        _solve(information, step)
+        improved = False
+        for _ in range(40):
+            for p in range(k):
+                stepped[p] = min(max(best[p] + step[p], -largest if p == 0 else 0.0), largest)
+            new = _signal_terms(stepped, columns, n_on, n, alpha, prior, largest, gradient, information)
+            if new >= value:
+                improved = True
+                break
+            step *= 0.5
+        if not improved:
+            break
+        moved = np.abs(stepped - best).max()
+        best[:] = stepped
+        value = new
+        if moved < tolerance:
+            break
+    return best

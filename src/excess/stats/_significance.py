@@ -11,7 +11,7 @@ balance.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -426,6 +426,49 @@ class OnOffCounts:
 
 _NEGLIGIBLE = 1e-10  # weights below this share of the largest are left out
 _NEAR_MEAN = 1e-3  # signed root of the deviance below which the formula of the tail is 0 / 0, and its limit is used
+
+
+class BestOf(NamedTuple):
+    """The largest of several significances, with its p-value after a correction for their number."""
+
+    name: Any
+    significance: float
+    p_value: float
+    n_trials: int
+
+
+def best_of(significances: Mapping[Any, float] | ArrayLike) -> BestOf:
+    """P-value of the largest of several significances, as of several models, positions, seeds or statistics.
+
+    Parameters
+    ----------
+    significances : mapping of name to float, or array-like of shape (n_trials,)
+        Significances of all that was tried, in sigma; NaN is not counted.
+
+    Returns
+    -------
+    BestOf
+        Name, or number, of the largest one, its value, ``p_value`` and ``n_trials``.
+
+    Notes
+    -----
+    The p-value is that of Sidak, ``1 - (1 - p)^n`` for the smallest p-value p of n trials: exact for independent
+    trials, and too large for those that share events.
+
+    Examples
+    --------
+    >>> from excess import best_of
+    >>> best = best_of({"forest": 2.1, "tree": 2.6, "k-means": 0.4})
+    >>> best.name, best.n_trials, round(best.p_value, 4)
+    ('tree', 3, 0.0139)
+    """
+    given = significances if isinstance(significances, Mapping) else dict(enumerate(np.asarray(significances).tolist()))
+    known = {name: float(value) for name, value in given.items() if not np.isnan(value)}
+    if not known:
+        raise ValueError("significances must hold at least one number")
+    name = max(known, key=known.__getitem__)
+    p_value = -float(np.expm1(len(known) * np.log1p(-ndtr(-known[name])))) if np.isfinite(known[name]) else 0.0
+    return BestOf(name, known[name], p_value, len(known))
 
 
 def holm(p_values: ArrayLike) -> FloatArray:

@@ -288,10 +288,7 @@ class ScoreCells(NamedTuple):
 
 
 class EventsInMemory:
-    """Scored events in arrays, of which the last may have the number of events that each one stands for.
-
-    Events elsewhere that a threshold rule takes have the same methods.
-    """
+    """Scored events in arrays, and the number that each stands for; events elsewhere have the same methods."""
 
     def __init__(
         self, on: BoolArray, score: FloatArray, weights: FloatArray | None = None, *, exact: bool = False
