@@ -1,12 +1,12 @@
 """Global p-values of scans without a signal, and the scan of the Upsilon.
 
-2026-11-18. Commands::
+    python -m studies.scan_calibration null FIRST LAST >> nulls.jsonl     a second and a half for each data set
+    python -m studies.scan_calibration summary nulls.jsonl
+    EXCESS_DATA=... python -m studies.scan_calibration upsilon            two minutes
 
-    python studies/scan_calibration.py null FIRST LAST >> nulls.jsonl
-    python studies/scan_calibration.py summary nulls.jsonl
-    EXCESS_DATA=... python studies/scan_calibration.py upsilon
+Result of 2026-11-18 (commit d74e379): NULLS
 
-RESULT
+UPSILON
 """
 
 import json

@@ -274,8 +274,9 @@ class _AlongColumn:
         on, off = self._intervals(center[0])
         regions = {"intervals": IntervalConfig(column=column, on=on, off=off, alpha="fit")}
         settings = settle_config(events, config, features=features, exclude=exclude, regions=regions)
-        table = _read(events, settings, list(_regions.choose_method(_names(events), settings.regions)[1]))
-        name = _regions.find_column(regions["intervals"], map(str, table.columns))
+        present = events.columns if isinstance(events, pd.DataFrame) else list_columns(events[0])
+        name = _regions.find_column(regions["intervals"], map(str, present))
+        table = _read(events, settings, [name])
         _regions.find_regions(table, settings.regions)  # rejects columns without numbers
         prepared, values = to_features(table, settings), table[name].to_numpy(dtype=np.float64)
         chosen = prepared.valid & (values >= self._low) & (values < self._high)
@@ -375,10 +376,6 @@ class _OnSky:
             return self._table.assign(**own)
 
         return turn
-
-
-def _names(events: Any) -> list[str]:
-    return list(map(str, events.columns)) if isinstance(events, pd.DataFrame) else list(list_columns(events[0]))
 
 
 def _read(events: Any, settings: AnalysisConfig, more: list[str]) -> pd.DataFrame:

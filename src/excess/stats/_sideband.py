@@ -227,18 +227,10 @@ _MIN_EXCEEDING = 10  # toys beyond the observed value from which their number is
 
 @dataclass(frozen=True)
 class GlobalSignificance:
-    """The largest of several local significances, corrected for the search in all of them.
+    """The largest of several local significances, with its global p-value by toys and by upcrossings.
 
-    Attributes
-    ----------
-    local, p_value : float
-        The largest local significance, and its global p-value: the share of toys, where enough of them are beyond it,
-        else that of upcrossings.
-    toys, upcrossings : float
-        Global p-values from the share of toys, and from the mean number of upcrossings in them (Gross and Vitells 2010,
-        Eur. Phys. J. C 70, 525) or, where positions have no order, from the effective number of independent positions.
-    log_p_value : float
-        Logarithm of the p-value.
+    The p-value is the share of toys beyond the value where these are at least ten, else that of upcrossings (Gross and
+    Vitells 2010, Eur. Phys. J. C 70, 525) or, where positions have no order, of the effective number of positions.
     """
 
     local: float
@@ -278,7 +270,6 @@ def global_significance(local: FloatArray, toys: FloatArray, *, ordered: bool = 
         log_extrapolated = float(min(np.logaddexp(log_local, log_more), 0.0))
     else:  # as many independent positions as give the median of the toys
         n_positions = max(-np.log(2) / log_ndtr(float(np.median(largest))), 1.0)
-        log_extrapolated = float(min(log_local + np.log(n_positions), np.log(-np.expm1(n_positions * log_ndtr(best)))))
-        log_extrapolated = log_local + float(np.log(n_positions)) if best > 5 else log_extrapolated
+        log_extrapolated = float(log_ndtr(-correct_for_trials(best, n_positions)))
     log_p = float(np.log(share)) if n_beyond >= _MIN_EXCEEDING else log_extrapolated
     return GlobalSignificance(best, float(np.exp(log_p)), share, float(np.exp(log_extrapolated)), log_p)
