@@ -50,7 +50,7 @@ CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000
 """Events on which features and members are chosen, also where the signal is too weak for the former."""
 BAG_EVENTS = 50_000  # a tree sees the geometric mean of this number and that of all events, if that is more
 MAX_LEAVES = 2048  # of a tree of a chosen member
-_WEAK_GAIN, _WEAK_TREES = 20.0, 2  # in log-likelihood; times as many trees assess features there
+_WEAK_GAIN = 20.0  # in log-likelihood
 _FEWEST_TREES = 120  # unless fewer are wanted, on any number of events
 _SHARE_DROPPED = 0.3  # of the features that are left, in each step of their elimination
 N_SCANNED, _N_CELLS = 8, 16
@@ -304,10 +304,12 @@ class ForestPlan:
         sample = grower.sample(CHOICE_EVENTS)
         first, patience = self._assess(sample, np.arange(grower.n_features), self._n_assess, tick), _PATIENCE
         if first.gain < _WEAK_GAIN and grower.n_events > CHOICE_EVENTS:  # a weak signal takes more events to be seen
-            sample = grower.sample(WEAK_CHOICE_EVENTS)
-            first, patience = self._assess(sample, first.used, _WEAK_TREES * self._n_assess, None), 2 * _PATIENCE
+            enough = math.ceil(CHOICE_EVENTS * _WEAK_GAIN / max(first.gain, 1.0))  # because the gain grows with them
+            sample = grower.sample(min(enough, WEAK_CHOICE_EVENTS))
+            first = self._assess(sample, first.used, self._n_assess, None)
         best = last = first
         if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
+            patience = 2 * _PATIENCE
             few = self._assess(
                 sample, sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:]), first.n_trees, None
             )
@@ -581,7 +583,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     ) -> Self:
         """Learn from events and their noisy labels of two classes, of which the larger one in sorted order is On.
 
-        NaN in X is a missing value.
+        NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categories.
 
         ``groups`` is what differs from training to use, such as nights. With two groups or more, an event is out of the
         bag of a tree when the tree has seen nothing of its group, so configurations, threshold and calibration are

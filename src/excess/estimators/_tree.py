@@ -529,7 +529,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     def fit(self, X: ArrayLike, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from events and their noisy labels of two classes, of which the larger one in sorted order is On.
 
-        NaN in X is a missing value. ``sample_weight`` is the number of events that each event stands for, at least 0.
+        NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categories.
+        ``sample_weight`` is the number of events that each event stands for, at least 0.
         Whole numbers are repeated events, bit for bit; others are rounded to a multiple of about 10^-9 of their sum.
         Counts and ``min_samples_leaf`` are sums of weights; bins are cut by events that are not weighted, unless all
         weights are whole numbers.
