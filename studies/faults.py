@@ -14,11 +14,11 @@ every tenth moment, which is in a new process, from the start of Python on. Ther
 imported ends Python by the signal.
 
 Result of 2026-11-18 (commit 0f21dd6, --events 3000, seed 0, on a machine with twenty times more work than cores): cut
-off before its end, after 8 moments of each signal and 8 full disks of detect, 7 of train, apply and efficiency, and 6 of
-report; none of them in a new process. No half of a result was left, no crash, no traceback, and the same bytes after
+off before its end, after 8 moments of each signal and 8 full disks of detect, 7 of train, apply and efficiency, and 6
+of report; none of them in a new process. No half of a result was left, no crash, no traceback, and the same bytes after
 each second run that ended. An efficiency on a full disk had an error without a path, which was corrected afterwards
 and not tried again. Four runs (two of detect, two of report; two of them without any signal) did not end within 120
-seconds, at a time when the study got next to no processor time and was suspended; 40 further runs of report and 17 of
+seconds, at a time when the study got next to no processor time and was suspended; 40 further runs of report and 26 of
 detect in forked processes, without a fault, all ended. So a hang is unlikely, but not excluded. Commit 50a9a2d left
 half of an efficiency on a full disk and after a signal; before that, temporary files of a killed process stayed, and an
 interrupt inside a destructor was printed as a traceback and lost.
