@@ -211,5 +211,5 @@ def test_scores_that_earlier_versions_have_written(trained, path, tmp_path):
         file.move("dl2/event/subarray/particle_type/excess", "dl2/event/subarray/classification/excess")
     before = read_events(applied.path)
     pd.testing.assert_frame_equal(before[sorted(before)], now[sorted(now)])
-    with pytest.raises(EventFileError, match="has a table /dl2/event/subarray/classification/excess already"):
+    with pytest.raises(EventFileError, match="already"):
         apply(trained, applied.path, tmp_path / "twice.h5")

@@ -429,7 +429,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "away.hdf5"), "the quality cuts leave none of"),
         (("detect", "good", "mixed.parquet"), "mixed.parquet"),
         (("detect", "absent.hdf5"), "absent.hdf5"),
-        (("detect", "."), "folder"),
+        (("detect", "."), "mixed formats"),
         (("detect", "text.txt"), "text.txt"),
         (("detect", "good", "-c", "key.yaml"), "features"),
         (("detect", "good", "-c", "origin.yaml"), "theta_deg"),

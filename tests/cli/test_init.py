@@ -449,6 +449,8 @@ def test_folders_and_several_files(tmp_path, capsys):
     for number in range(2):
         write_events(simulate_observation(2_000, 20, random_state=number), tmp_path / f"night{number}.parquet")
     (tmp_path / "notes").write_bytes(b"\0 no events")
+    (tmp_path / "other.yaml").write_text("a, b\n1, 2\n")
+    (tmp_path / "inside").mkdir()
     assert run("info", tmp_path, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["n_files"], found["n_events"]) == (2, 4_000)

@@ -377,7 +377,7 @@ def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> s
     known = np.isfinite(numbers)
     missing = float(np.mean(~known)) if len(numbers) else 0.0
     if missing > _MAX_MISSING:
-        share = f"it is missing in {missing:.0%} of the events, which would be cut away"
+        share = f"it is missing in {100 * missing:.0f} % of the events, which would be cut away"
         return "it has no values" if missing == 1 else share
     values, of_file = numbers[known], files[known]
     if len(values) >= 2:

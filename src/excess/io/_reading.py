@@ -107,8 +107,11 @@ def expand_folders(paths: Iterable[str | PathLike[str]]) -> list[Path]:
 
 
 def _has_events(path: Path) -> bool:
+    """Return whether a path is a file of events."""
     try:
-        return path.is_file() and (recognise(path) != "FITS event list" or bool(_fits.columns(path)))
+        kind = recognise(path)  # an error for a folder
+        # text of other kinds, such as YAML, may look like CSV
+        return bool(_fits.columns(path)) if kind.startswith("FITS") else kind != "CSV" or path.suffix.lower() == ".csv"
     except (ValueError, OSError):  # not of a known format, or instrument response and indices
         return False
 
