@@ -20,7 +20,8 @@ from scipy.stats import kstest
 
 from excess.analysis import scan
 
-FEATURES = ["dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d", "mu0_jetiso", "mu1_jetiso", "mu0_iso04", "mu1_iso04"]
+FEATURES = ["dimu_pt", "dimu_eta", "n_muons", "n_jets", "mu0_ip3d", "mu1_ip3d"]
+FEATURES += ["mu0_jetiso", "mu1_jetiso", "mu0_iso04", "mu1_iso04"]
 
 
 def null(first: int, last: int) -> None:

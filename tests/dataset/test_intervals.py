@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from excess._utils.errors import ArgumentError, EventFileError, MismatchError
+from excess.cli import main
 from excess.config import AnalysisConfig, IntervalConfig, parse_config
 from excess.dataset import OnOffDataset
 
@@ -155,3 +156,30 @@ def test_features_that_determine_the_column(table, caplog):
     caplog.clear()
     OnOffDataset.from_files(events, features=["width", "length"], **SIDES)
     assert "depend on" not in caplog.text
+
+
+def run(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    shown = capsys.readouterr()
+    return ended.value.code, shown.out, " ".join(shown.err.split())
+
+
+def test_intervals_on_the_command_line(table, tmp_path, capsys):
+    path = tmp_path / "events.csv"
+    table.to_csv(path, index=False)
+    sides = ["--on", "mass 4:5", "--off", "mass 2:4,5:8"]
+    code, text, _ = run(["init", path, *sides], capsys)
+    assert code == 0
+    config = parse_config(text, "printed")
+    assert config.regions.intervals == IntervalConfig(**SIDES)
+    assert (config.groups, "mass" in config.features) == ("none", False)
+    for words, option in (
+        (["--off", "mass 2:4,5:8"], "--off"),
+        (["--on", "mass 4:5"], "--off"),
+        (["--on", "mass 4:5", "--off", "mass 3:4.5"], "--off"),
+        (["--alpha", "fit"], "--alpha"),
+        ([*sides, "--alpha", "often"], "--alpha"),
+    ):
+        code, _, text = run(["detect", path, *words, "-o", tmp_path / "out"], capsys)
+        assert (code, option in text) == (2, True), (words, text)

@@ -34,11 +34,11 @@ def test_flat_branches_in_chunks(events, tmp_path):
 
 def test_other_content(events, tmp_path):
     two = write(tmp_path / "two.root", {"Events": events, "Runs": events})
-    with pytest.raises(EventFileError, match="two.root: holds the trees Events, Runs"):
+    with pytest.raises(EventFileError, match=r"two\.root: holds the trees Events, Runs"):
         describe(two)
     with uproot.recreate(tmp_path / "none.root") as file:
         file["histogram"] = np.histogram([1.0, 2.0])
-    with pytest.raises(EventFileError, match="none.root: holds no TTree, but histogram"):
+    with pytest.raises(EventFileError, match=r"none\.root: holds no TTree, but histogram"):
         describe(tmp_path / "none.root")
     arrays = write(tmp_path / "arrays.root", {"Events": {"momentum": np.zeros((10, 3))}})
     with pytest.raises(EventFileError, match="no branch with one number"):
@@ -54,7 +54,9 @@ def test_damaged_files(events, tmp_path):
         for place in rng.integers(4, len(content), 5):
             content[place] = rng.integers(256)
         path.write_bytes(content if number % 4 else content[: rng.integers(70, len(content))])
+        outcome = None
         try:
-            assert len(read_events(path)) == 1_000
+            outcome = read_events(path)
         except EventFileError as error:
-            assert "damaged.root" in str(error)
+            outcome = str(error)
+        assert "damaged.root" in outcome if isinstance(outcome, str) else len(outcome) == 1_000
