@@ -1,6 +1,7 @@
 """Cost of uninformative features: LHC Olympics with columns of noise, and simulated observations.
 
     python -m studies.noise_features --data DIR        LHC Olympics of DIR/lhco, seeds 100 to 104
+    python -m studies.noise_features --data DIR --columns 10 --boosters 0    ten columns of noise, forests alone
     python -m studies.noise_features --observations    simulated, seeds 0 to 9, with 0 and 30 columns of noise
 
 The significance improvement of a cut is its true positive rate over the square root of its false positive rate; the
@@ -59,27 +60,24 @@ def largest_improvement(score: NDArray[np.float64], truth: NDArray[np.bool_]) ->
     return float((signal[kept] / signal[-1] / np.sqrt(background[kept] / background[-1])).max())
 
 
-def compare_on_olympics(folder: Path, seeds: range) -> None:
-    """Print the significance improvement of the forest and of the mean of 50 boosters."""
-    for n_noise in (0, 10, 30):
+def compare_on_olympics(folder: Path, seeds: range, columns: list[int], n_boosters: int) -> None:
+    """Print the significance improvement of the forest and of the mean of some boosters, if there are any."""
+    for n_noise in columns:
         rows = []
         for seed in seeds:
             X, on, X_test, truth = read_olympics(folder, n_noise, seed)
             forest = OnOffForestClassifier(alpha=1.0, n_jobs=-1, random_state=seed).fit(X, on)
             boosters = [
-                HistGradientBoostingClassifier(**RECIPE, random_state=N_BOOSTERS * seed + k) for k in range(N_BOOSTERS)
+                HistGradientBoostingClassifier(**RECIPE, random_state=N_BOOSTERS * seed + k) for k in range(n_boosters)
             ]
-            mean = np.mean([booster.fit(X, on).predict_proba(X_test)[:, 1] for booster in boosters], axis=0)
-            scores = forest.predict_proba(X_test)[:, 1], mean
+            found = [booster.fit(X, on).predict_proba(X_test)[:, 1] for booster in boosters]
+            scores = [forest.predict_proba(X_test)[:, 1], *([np.mean(found, axis=0)] if found else [])]
             rows.append([largest_improvement(score, truth) for score in scores])
             used = ", ".join(map(str, np.flatnonzero(forest.used_features_)))
-            print(
-                f"{n_noise} columns of noise, seed {seed}: forest {rows[-1][0]:.1f} (features {used}), "
-                f"50 boosters {rows[-1][1]:.1f}",
-                flush=True,
-            )
-        ours, theirs = np.mean(rows, axis=0)
-        print(f"{n_noise} columns of noise, mean: forest {ours:.1f}, 50 boosters {theirs:.1f}")
+            values = ", ".join(f"{value:.1f}" for value in rows[-1])
+            print(f"{n_noise} columns of noise, seed {seed}: {values} (features {used})", flush=True)
+        means = ", ".join(f"{value:.1f}" for value in np.mean(rows, axis=0))
+        print(f"{n_noise} columns of noise, mean of the forest and of the boosters: {means}")
 
 
 def observations(n_seeds: int) -> None:
@@ -109,11 +107,14 @@ def main() -> None:
     """Run what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder that holds lhco")
+    parser.add_argument("--columns", default="0,10,30", help="numbers of columns of noise, separated by commas")
+    parser.add_argument("--boosters", type=int, default=N_BOOSTERS, help="boosters of the recipe, 0 for none")
     parser.add_argument("--observations", action="store_true", help="simulate observations")
     parser.add_argument("--seeds", type=int, default=10, help="number of simulated observations")
     arguments = parser.parse_args()
     if arguments.data is not None:
-        compare_on_olympics(arguments.data / "lhco", range(100, 105))
+        columns = [int(number) for number in arguments.columns.split(",")]
+        compare_on_olympics(arguments.data / "lhco", range(100, 105), columns, arguments.boosters)
     if arguments.observations:
         observations(arguments.seeds)
     if arguments.data is None and not arguments.observations:

@@ -514,7 +514,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     for bit, on any number of threads.
 
     With leaf sizes that are ``"auto"``, features and configurations are chosen on a keyed sample of 25,000 events, or
-    of 120,000 where the former show no clear signal. From 50,000 events on, the bag of a tree is thinned to the
+    of up to 120,000 where these show no clear signal. From 50,000 events on, the bag of a tree is thinned to the
     geometric mean of 50,000 and the number of events, and a tree has at most 2,048 leaves; so the cost of trees grows
     with the square root of the number of events.
 
