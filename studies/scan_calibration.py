@@ -4,9 +4,18 @@
     python -m studies.scan_calibration summary nulls.jsonl
     EXCESS_DATA=... python -m studies.scan_calibration upsilon            two minutes
 
-Result of 2026-11-18 (commit d74e379): NULLS
+Result of 2026-11-18 (commit d74e379), 76 of 200 data sets without a signal, 29 toys each: the global p-values of toys
+are uniform (Kolmogorov-Smirnov p = 0.92, mean 0.516, p <= 0.1 in 13 %, statistical error 3 %). Those of upcrossings
+are not (p = 0.005, mean 0.535, p <= 0.1 in 9 %): positions are a quarter to a half of a width apart, no smooth curve.
+The quoted value, upcrossings where fewer than ten of the 29 toys are beyond, has p = 0.53, mean 0.516, p <= 0.1 in 9
+%. Upcrossings here are those before the shift by the median of toys, which only makes them larger. The other data
+sets were not run.
 
-UPSILON
+The Upsilon (20 toys, seed 1): 9.3 to 9.6 GeV is the largest of 10 positions, 31.3 sigma local and 25.0 sigma global.
+The toys follow the density outside of that interval, which the other Upsilon resonances bend, so that their median of
+the largest local significance is 7.6; the extrapolation is shifted by that much. Without the shift it would be 31.1.
+Local fits of degree 2 gave 27.6 sigma at the same place, and false local excesses of up to 4.8 sigma next to a
+simulated peak.
 """
 
 import json

@@ -94,3 +94,12 @@ def test_upcrossings_of_a_smooth_curve():
     for best in (2.5, 3.0):
         found = global_significance(np.append(best, np.zeros(99)), toys)
         assert found.upcrossings == pytest.approx(found.toys, rel=0.25)
+
+
+def test_toys_that_exceed_the_normal_law_make_the_extrapolation_careful():
+    toys = gaussian_filter1d(np.random.default_rng(9).normal(size=(500, 60)), 3.0, mode="wrap")
+    toys = toys / toys.std() + np.linspace(0, 6, 60)
+    usual = global_significance(np.append(12.0, np.zeros(59)), toys - np.linspace(0, 6, 60))
+    found = global_significance(np.append(12.0, np.zeros(59)), toys)
+    assert usual.significance > 11
+    assert 5 < found.significance < 8

@@ -381,7 +381,7 @@ class OnOffDataset:
 
         Examples
         --------
-        >>> from excess.config import AnalysisConfig, BinConfig, load_observation_list, make_intervals
+        >>> from excess.config import AnalysisConfig
         >>> from excess.dataset import OnOffDataset, simulate_observation
         >>> crab = OnOffDataset.from_files(simulate_observation(60_000, 200, random_state=0))
         >>> few_regions = AnalysisConfig(regions={"n_regions": 3})

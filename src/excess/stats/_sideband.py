@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.polynomial import legendre
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 from scipy.special import chdtrc, log_ndtr, ndtri_exp
 
 from excess._utils import checks
@@ -261,13 +262,18 @@ def global_significance(local: FloatArray, toys: FloatArray, *, ordered: bool = 
     best, largest = float(np.nanmax(local)), np.nanmax(toys, axis=1)
     n_beyond = int(np.count_nonzero(largest >= best))
     share = (1 + n_beyond) / (1 + len(largest))
-    log_local = float(log_ndtr(-best))
     if ordered:
         known = np.nan_to_num(toys, nan=-np.inf)
         crossed = np.count_nonzero((known[:, :-1] < UPCROSSING_LEVEL) & (known[:, 1:] >= UPCROSSING_LEVEL), axis=1)
         rate = max(float(crossed.mean()), 1 / len(toys))
-        log_more = np.log(rate) - (max(best, 0.0) ** 2 - UPCROSSING_LEVEL**2) / 2
-        log_extrapolated = float(min(np.logaddexp(log_local, log_more), 0.0))
+
+        def log_p_of(value: float) -> float:
+            more = np.log(rate) - (max(value, 0.0) ** 2 - UPCROSSING_LEVEL**2) / 2
+            return float(min(np.logaddexp(log_ndtr(-value), more), 0.0))
+
+        # toys of a density that is not smooth at the width of On exceed the normal law; their median shows by how much
+        usual = brentq(lambda value: log_p_of(value) - np.log(0.5), 0.0, 10.0)
+        log_extrapolated = log_p_of(best - max(float(np.median(largest)) - usual, 0.0))
     else:  # as many independent positions as give the median of the toys
         n_positions = max(-np.log(2) / log_ndtr(float(np.median(largest))), 1.0)
         log_extrapolated = float(log_ndtr(-correct_for_trials(best, n_positions)))
