@@ -140,4 +140,4 @@ def test_angles_show_a_wrong_alpha_next_to_a_source():
     assert detect(right, forest).verdict.status == "detected"
     verdict = detect(wrong, forest, null_tests=False).verdict
     assert [one.code for one in verdict.warnings] == ["alpha"]
-    assert verdict.warnings[0].numbers["fitted_alpha"] > 0.06
+    assert verdict.warnings[0].numbers["background_alpha"] > 0.06
