@@ -144,9 +144,9 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     most = list(names)[int(np.argmax(alone))]
     if correlation**2 > _DETERMINED:
         raise EventFileError(
-            f"the features determine {column}: together they predict {100 * correlation**2:.0f} % of its variance among Off "
-            f"events ({most!r} has the largest correlation, {max(alone):.2f}), so a model would learn the intervals "
-            "and not the signal; remove those that do, or insist with allow_origin_features: true"
+            f"the features determine {column}: together they predict {100 * correlation**2:.0f} % of its variance "
+            f"among Off events ({most!r} has the largest correlation, {max(alone):.2f}), so a model would learn the "
+            "intervals and not the signal; remove those that do, or insist with allow_origin_features: true"
         )
     z = correlation * np.sqrt(len(values))
     if z > _Z_WARNING:
