@@ -158,7 +158,7 @@ class Pipeline:
         located = all(name in table for name in LOCATION_COLUMNS)
         files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
         more: dict[str, Any] = {"file": files} if located or file else {}
-        if (energy := next(filter(_ENERGY.fullmatch, table), None)) is not None:
+        if (energy := next(filter(_ENERGY.fullmatch, map(str, table)), None)) is not None:
             more["energy"] = table[energy]
         zenith = next((table[name] for name in _runs.ZENITH_COLUMNS if name in table), None)
         if zenith is None and _runs.ALTITUDE_COLUMN in table:
