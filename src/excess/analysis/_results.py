@@ -578,7 +578,7 @@ def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict
         ra, dec = settings.source_ra, settings.source_dec
         near = (one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - ra), abs(one.dec - dec)) < _SAME_PLACE)
         found |= {"Source": next(near, "not in the catalogue"), "RA, Dec (ICRS)": f"{ra:.4f}°, {dec:+.4f}°"}
-    files = next(iter(observation.files.values()), ())  # those of events come first
+    files = [path for kind, paths in observation.files.items() if kind.startswith("events") for path in paths]
     if files and (telescope := describe(files[0]).telescope):
         found["Telescope"] = telescope
     seconds = observation.time
