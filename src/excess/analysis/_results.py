@@ -587,10 +587,10 @@ def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict
         ra, dec = settings.source_ra, settings.source_dec
         near = (one.name for one in KNOWN_SOURCES.values() if max(abs(one.ra - ra), abs(one.dec - dec)) < _SAME_PLACE)
         found |= {"Source": next(near, "not in the catalogue"), "RA, Dec (ICRS)": f"{ra:.4f}°, {dec:+.4f}°"}
-    files = [path for kind, paths in observation.files.items() if is_of_events(kind) for path in paths]
+    files = [path for kind, paths in observation.files.items() if kind.startswith("events") for path in paths]
     if files and (telescope := describe(files[0]).telescope):
         found["Telescope"] = telescope
-    seconds = seconds_of(table)
+    seconds = observation.time
     if seconds is not None and len(seconds) and np.nanmin(seconds) > _FIRST_DATE:
         first, last = (f"{pd.Timestamp(at, unit='s'):%Y-%m-%d}" for at in (np.nanmin(seconds), np.nanmax(seconds)))
         found["Dates (UTC)"] = first if first == last else f"{first} to {last}"

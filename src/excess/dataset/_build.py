@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +14,6 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import BoolArray, FloatArray, as_scalar_alpha
 from excess._utils.errors import ArgumentError, EventFileError, prefix_errors
-from excess.config._columns import energy_column
 from excess.config._model import NO_GROUPS, AnalysisConfig, to_features
 from excess.dataset import _intervals, _regions, _runs
 from excess.dataset._dataset import Census, OnOffDataset, find_halo, join_chunks, thin_field
@@ -28,6 +28,8 @@ from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_eve
 NIGHT = "night"
 IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *ABSOLUTE_COLUMNS)
 """Columns that identify an event; kept with the features if the files have them."""
+_ENERGY = re.compile("energy|reco_energy|gamma_energy_prediction|(?!true|mc|log|.*simul)[A-Za-z]+_energy")
+"""Columns of the reconstructed energy, for the report."""
 _NO_CENTRES = (
     "Off events of a ring have no centre, so the likelihood does not use directions, nor events beyond the cut"
 )
@@ -75,7 +77,7 @@ class Pipeline:
         if GOOD_TIME in present:
             wanted.append(GOOD_TIME)
         if self.identify:
-            shown = (*_runs.ZENITH_COLUMNS, _runs.ALTITUDE_COLUMN, energy_column(tuple(present)))
+            shown = (*_runs.ZENITH_COLUMNS, _runs.ALTITUDE_COLUMN, *filter(_ENERGY.fullmatch, present))
             wanted += [name for name in (*IDENTIFIERS, *_runs.TIME_OF_RUN_COLUMNS, *shown) if name in present]
             if self._maps(present):
                 wanted += _regions.SKY_COLUMNS
@@ -173,8 +175,7 @@ class Pipeline:
         located = all(name in table for name in LOCATION_COLUMNS)
         files, rows = (table[name].to_numpy() for name in LOCATION_COLUMNS) if located else (file, number)
         more: dict[str, Any] = {"file": files} if located or file else {}
-        energy = energy_column(tuple(map(str, table)))
-        if energy is not None and not energy.startswith("log"):
+        if (energy := next(filter(_ENERGY.fullmatch, map(str, table)), None)) is not None:
             more["energy"] = table[energy]
         zenith = next((table[name] for name in _runs.ZENITH_COLUMNS if name in table), None)
         if zenith is None and _runs.ALTITUDE_COLUMN in table:
