@@ -450,12 +450,13 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
         known = len(names) == n_features and all(type(name) is str for name in names)
         ensure(known, f"feature_names are not {n_features} texts")
         model.feature_names_in_ = np.array(names, dtype=object)
-    if (categories := header.get("categories")) is not None:
-        ensure(hasattr(model, "_categories") and isinstance(categories, dict), "its categories are not those of trees")
-        numbers = [own == str(int(own)) and 0 <= int(own) < n_features for own in categories]
-        scalar = [type(own) in (str, int, float, bool) for values in categories.values() for own in values]
-        differ = [type(values) is list and len(set(values)) == len(values) for values in categories.values()]
-        ensure(all(numbers) and all(differ) and all(scalar), "its categories are not those of its features")
+    categories, has_categories = header.get("categories", {}), hasattr(model, "_categories")
+    ensure(isinstance(categories, dict) and (has_categories or not categories), "its categories are not those of trees")
+    numbers = [own == str(int(own)) and 0 <= int(own) < n_features for own in categories]
+    scalar = [type(own) in (str, int, float, bool) for values in categories.values() for own in values]
+    differ = [type(values) is list and len(set(values)) == len(values) for values in categories.values()]
+    ensure(all(numbers) and all(differ) and all(scalar), "its categories are not those of its features")
+    if has_categories:
         model._categories = {int(own): values for own, values in categories.items()}
     ensure(alpha is not None and header["threshold"] is not None, "it has no alpha or no threshold")
     as_scalar_alpha(alpha)
