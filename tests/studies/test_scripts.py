@@ -9,7 +9,7 @@ import pytest
 STUDIES = Path(__file__).parents[2] / "studies"
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("*.py")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in STUDIES.glob("[a-z]*.py")))
 def test_a_script_has_command_date_and_commit(name):
     pytest.importorskip("scikit_posthocs")
     header = importlib.import_module(f"studies.{name}").__doc__
