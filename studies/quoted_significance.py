@@ -26,8 +26,9 @@ Special sources, one observation (seed 30); pooled and forward, in brackets insi
 So forward is lower for two of them, by 0.8 and 0.2; a single observation does not show whether that is chance.
 
 Weights in training were chosen on seeds 50 to 57, by the significance that the ratios of one model, trained on 80 % of
-the events, are expected to have without direction: inside the cut 21.4; all events, Off with half the weight of central
-On events 21.82, with the same weight 21.84 (200 trees; 300 trees 21.85 and 21.95); trained on 30 %: 19.9, 20.4, 20.3.
+the events, are expected to have without direction. Inside the cut 21.4 (seeds 50 to 52); all events (54 to 57), Off
+with half the weight of central On events 21.82, with the same weight 21.84 (200 trees; 300 trees 21.85 and 21.95).
+Trained on 30 % (50 to 53): 19.9, 20.4, 20.3.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ def test_prefixes_that_are_refused(trained, prefix):
         apply(trained, "absent.csv", "out.csv", prefix=prefix)
 
 
-@pytest.mark.parametrize("name", [*NEW, *OutputColumns.of("crab")])
+@pytest.mark.parametrize("name", [*NEW, "excess_fold", "crab_signal_probability", "crab_selected"])
 def test_what_a_model_says_is_no_feature(name):
     with pytest.raises(ValueError, match="output of a classifier"):
         AnalysisConfig(features=["width", name])

@@ -133,11 +133,12 @@ ORIGIN = """
     HillasReconstructor_alt HillasReconstructor_az detx DETY gamma_prediction_off_1 region on is_signal truth label
     true_energy true_alt mc_run_header_corsika_version corsika_event_header_zd ceres_event_basic_energy night run_id
     NIGHT RUNID EventNum event_num event_id obs_id timestamp time unix_time_utc date_obs incident_angle index runtype
+    excess_score excess_fold excess_signal_probability night2_selected
 """
 
 BY_NAME = """
-    gamma_prediction signal_prediction background_prediction_2 gammaness gh_score excess_score
-    excess_signal_probability excess_selected night2_score RandomForestClassifier_prediction hadronness livetime ontime
+    gamma_prediction signal_prediction background_prediction_2 gammaness gh_score
+    night2_score RandomForestClassifier_prediction hadronness livetime ontime
 """
 
 HARMLESS = """

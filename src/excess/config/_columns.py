@@ -451,6 +451,7 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     return found
 
 
+_OWN_SCORE = re.compile("excess_(score|fold)|(.*_)?(signal_probability|selected)")  # of `apply`, which learned from labels
 _ON_THE_SKY = re.compile("position|direction|distance|pointing|relative to the source")
 
 
@@ -478,7 +479,7 @@ def check_no_origin(
             reason = origin_of(name, is_reference=name in references)
             if reason and interval is not None and _ON_THE_SKY.search(reason):
                 continue
-            if reason is not None and reason not in NAMED_ONLY:
+            if reason is not None and (reason not in NAMED_ONLY or _OWN_SCORE.fullmatch(name.lower())):
                 through = "" if name == feature else f" is computed from {name!r}, which"
                 raise ValueError(
                     f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
