@@ -451,7 +451,7 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     return found
 
 
-_OWN_SCORE = re.compile("excess_(score|fold)|(.*_)?(signal_probability|selected)")  # of `apply`, which learned from labels
+_OWN_SCORE = re.compile("excess_(score|fold)|(.*_)?(signal_probability|selected)")  # of `apply`, by the labels
 _ON_THE_SKY = re.compile("position|direction|distance|pointing|relative to the source")
 
 
