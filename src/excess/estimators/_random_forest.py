@@ -310,9 +310,10 @@ class ForestPlan:
         best = last = first
         if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
             patience = 2 * _PATIENCE
+            pairs = sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:])
             few = self._assess(
-                sample, sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:]), first.n_trees, None
-            )
+                sample, pairs, 2 * self._n_assess, None
+            )  # likelihoods that differ little need more trees
             best = last = few if few.gain > first.gain else first
         n_worse = 0
         while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
