@@ -200,7 +200,7 @@ def test_without_any_feature_there_are_counts(tmp_path, capsys):
     assert found["observation"]["significance"] > 10
     assert found["models"] == {}
     assert run("init", *files, "-o", tmp_path / "my.yaml") == 1
-    assert "only the counts without a cut can be had" in said(capsys)
+    assert "only the counts without a cut are possible" in said(capsys)
     assert not (tmp_path / "my.yaml").exists()
 
 

@@ -211,7 +211,7 @@ class TestRefused:
             (("--reference", "crab.hdf5"), 1, "crab.hdf5: is neither a model file of 'excess train' nor"),
             (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged, or no ONNX model"),
             (("--reference", "constant"), 1, "crab.hdf5: reference column 'constant' has the value 0.5 for all"),
-            (("--reference", "empty"), 1, "neither features nor the references empty are missing"),
+            (("--reference", "empty"), 1, "values of features, empty are not missing"),
             (("--reference", "theta_deg"), 2, "it is the distance to the source"),
             (("--simulated", "gamma.hdf5"), 2, "needs two files, of simulated gammas and of protons"),
             (("--simulated", "lacking.hdf5", "proton.hdf5"), 1, "lacking.hdf5: has no columns width, length, which"),

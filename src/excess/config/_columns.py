@@ -35,27 +35,16 @@ def _separation(ra: Values, dec: Values, other_ra: Values, other_dec: Values) ->
 
 
 _BY_ARGUMENTS = {1: "sqrt log log10 log1p exp abs sin cos tan", 2: "arctan2 minimum maximum", 3: "where"}
+# functions of expressions: the number of arguments, and the implementation
 FUNCTIONS: dict[str, tuple[int, Callable[..., Any]]] = {
     **{name: (number, getattr(np, name)) for number, names in _BY_ARGUMENTS.items() for name in names.split()},
     "separation": (4, _separation),
 }
-"""Functions of expressions: the number of arguments, and the implementation."""
-_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: np.add,
-    ast.Sub: np.subtract,
-    ast.Mult: np.multiply,
-    ast.Div: np.true_divide,
-    ast.Mod: np.mod,
-    ast.Pow: np.power,
-}
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
-    ast.Lt: np.less,
-    ast.LtE: np.less_equal,
-    ast.Gt: np.greater,
-    ast.GtE: np.greater_equal,
-    ast.Eq: np.equal,
-    ast.NotEq: np.not_equal,
-}
+_Binary = Callable[[Any, Any], Any]
+_ARITHMETIC: dict[type[ast.operator], _Binary] = {ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply}
+_ARITHMETIC |= {ast.Div: np.true_divide, ast.Mod: np.mod, ast.Pow: np.power}
+_COMPARISONS: dict[type[ast.cmpop], _Binary] = {ast.Lt: np.less, ast.LtE: np.less_equal, ast.Gt: np.greater}
+_COMPARISONS |= {ast.GtE: np.greater_equal, ast.Eq: np.equal, ast.NotEq: np.not_equal}
 
 
 class Parsed(NamedTuple):
@@ -75,9 +64,8 @@ def evaluate(expression: str, table: pd.DataFrame | Mapping[str, Any]) -> NDArra
 def compute(expression: str, table: pd.DataFrame | Mapping[str, Any], n_events: int) -> NDArray[Any]:
     """Compute an expression for ``n_events`` rows; the table needs no columns that are not in the expression."""
     parsed = parse(expression)
-    columns = _columns_of(parsed, table)
     with np.errstate(all="ignore"):
-        values = np.asarray(_Evaluation(parsed, columns).value(parsed.tree))
+        values = np.asarray(_Evaluation(parsed, _columns_of(parsed, table)).value(parsed.tree))
     return np.array(np.broadcast_to(values, (n_events,)))
 
 
@@ -247,22 +235,19 @@ def inputs_of_derived(derived: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-TRUE_ENERGY, TRUE_ZENITH = (
+TRUE_ENERGY, TRUE_ZENITH = (  # true energy in TeV and zenith distance in deg by the column they are computed from
     {row["column"]: row["expression"] for row in read_catalogue("truth.csv", "excess.config") if row["quantity"] == own}
     for own in ("energy", "zenith")
 )
-"""True energy in TeV and zenith distance in deg by the column they are computed from."""
 
 
 def energy_expression(columns: Iterable[str], given: str | None = None) -> str:
     """Return the expression of the true energy in TeV for a file with these columns."""
     found = _choose("energy", TRUE_ENERGY, columns, given)
     if found is None:
-        raise MismatchError(
-            "energy",
-            f"is needed: the simulated events have none of {', '.join(TRUE_ENERGY)}; name the column of true energies, "
-            "or give an expression such as 'mc_energy_gev / 1000', in TeV",
-        )
+        remedy = "name the column of true energies, or give an expression such as 'mc_energy_gev / 1000', in TeV"
+        problem = f"is needed: the simulated events have none of {', '.join(TRUE_ENERGY)}"
+        raise MismatchError("energy", f"{problem}; {remedy}")
     return found
 
 
@@ -298,10 +283,8 @@ def choose_features(wanted: Sequence[str], available: Collection[str], reasons: 
     for word, found in _matches("features", wanted, available, available):
         allowed = [name for name in found if name == word or name not in reasons]
         if not allowed:
-            raise MismatchError(
-                "features",
-                f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features; 'excess init' says why",
-            )
+            problem = f"{word!r} stands for {', '.join(found[:5])} alone, which cannot be features"
+            raise MismatchError("features", f"{problem}; 'excess init' shows why")
         if word in allowed and reasons.get(word):
             logger.warning("feature %s is used because it is named, although %s", word, reasons[word])
         chosen |= dict.fromkeys(allowed)
@@ -415,11 +398,8 @@ def _numbers(column: pd.Series) -> FloatArray | None:
 
 def _usable_events(columns: Mapping[str, FloatArray], n_events: int) -> BoolArray:
     """Return the events that have values in most columns; all, if there are none."""
-    known = {name: np.isfinite(values) for name, values in columns.items()}
-    known = {name: finite for name, finite in known.items() if finite.any()}
-    if not known:
-        return np.ones(n_events, dtype=np.bool_)
-    usable = np.mean(list(known.values()), axis=0) >= 0.5
+    known = [finite for finite in map(np.isfinite, columns.values()) if finite.any()]
+    usable = np.mean(known, axis=0) >= 0.5 if known else np.ones(n_events, dtype=np.bool_)
     return usable if usable.any() else np.ones(n_events, dtype=np.bool_)
 
 
@@ -435,17 +415,14 @@ def _copies(numbers: Mapping[str, FloatArray], reasons: Mapping[str, str], prefe
     values = _correlate([np.nan_to_num(own, nan=0.0, posinf=0.0, neginf=0.0) for own in ordered])
     found: dict[str, str] = {}
     for number, name in enumerate(order):
-        if name in reasons:
-            continue
-        for before, other in enumerate(order[:number]):
-            if other in found or ranks[number, before] < _COPY:
-                continue
-            if other in reasons:
-                if origin_of(other) is None:  # a copy of a column without values, say, is no more than that
-                    continue
+        earlier = [] if name in reasons else np.flatnonzero(ranks[number, :number] >= _COPY).tolist()
+        for before in earlier:
+            other = order[before]
+            # a copy of a column without values, say, is no more than that
+            if other in reasons and origin_of(other) is not None:
                 found[name] = f"it orders the events as {other} does: {reasons[other]}"
                 break
-            if values[number, before] > _COPY:
+            if other not in reasons and other not in found and values[number, before] > _COPY:
                 found[name] = f"it is a copy of {other}"
                 break
     return found
@@ -472,16 +449,13 @@ def check_no_origin(
     for feature in features:
         for name in (feature, *inputs.get(feature, ())):
             if interval is not None and name.lower() == interval.lower():
-                through = "" if name == feature else " is computed from it, and"
-                raise ValueError(
-                    f"feature {feature!r}{through} is the column {name!r} that On and Off are intervals of"
-                )
+                what = "is" if name == feature else "is computed from"
+                raise ValueError(f"feature {feature!r} {what} the column {name!r} that On and Off are intervals of")
             reason = origin_of(name, is_reference=name in references)
             if reason and interval is not None and _ON_THE_SKY.search(reason):
                 continue
             if reason is not None and (reason not in NAMED_ONLY or _OWN_SCORE.fullmatch(name.lower())):
                 through = "" if name == feature else f" is computed from {name!r}, which"
-                raise ValueError(
-                    f"feature {feature!r}{through} encodes where an event came from ({reason}), so a model would "
-                    "learn the regions and not the source; remove it, or insist with allow_origin_features: true"
-                )
+                problem = f"feature {feature!r}{through} encodes where an event came from ({reason})"
+                advice = "a model would learn the regions, not the source: remove it, or set"
+                raise ValueError(f"{problem}; {advice} allow_origin_features: true")

@@ -92,9 +92,8 @@ class Exclusion(Settings):
         except ValueError as error:
             raise ArgumentError("exclusion", f"{text!r} must end with a radius in deg, {_EXAMPLES}") from error
         if not 0 < radius < _LARGEST_RADIUS:
-            raise ArgumentError(
-                "exclusion", f"{text!r} has the radius {last}, which must be above 0 and below {_LARGEST_RADIUS} deg"
-            )
+            problem = f"has the radius {last}, which must be above 0 and below {_LARGEST_RADIUS} deg"
+            raise ArgumentError("exclusion", f"{text!r} {problem}")
         try:
             name, ra, dec = find_source(where)
         except ArgumentError as error:
@@ -114,9 +113,8 @@ class Pair(Settings):
     off: tuple[int | str, ...] = Field(min_length=1, description="Off runs.")
 
 
-_TEXT_OF_INTERVALS = re.compile(
-    r"\s*(?P<column>.*?[^\s:])??\s*(?P<ends>[^\s:,]+:[^\s:,]+(\s*,\s*[^\s:,]+:[^\s:,]+)*)\s*"
-)
+_PAIR = r"[^\s:,]+:[^\s:,]+"
+_TEXT_OF_INTERVALS = re.compile(rf"\s*(?P<column>.*?[^\s:])??\s*(?P<ends>{_PAIR}(\s*,\s*{_PAIR})*)\s*")
 MOST_INTERVALS = 100
 _Ends = tuple[float, float]
 
@@ -129,9 +127,8 @@ def parse_intervals(argument: str, text: str) -> tuple[str | None, tuple[_Ends, 
     except ValueError:
         pairs = []
     if not found or not pairs:
-        raise ArgumentError(
-            argument, f'must be a column and intervals, such as "mass 9:9.25,9.65:9.85", got {text[:200]!r}'
-        )
+        example = '"mass 9:9.25,9.65:9.85"'
+        raise ArgumentError(argument, f"must be a column and intervals, such as {example}, got {text[:200]!r}")
     return found["column"], tuple((low, high) for low, high in pairs)
 
 
@@ -163,9 +160,7 @@ class IntervalConfig(Settings):
         if not isinstance(given, dict):
             return given
         # YAML reads the words on and off as True and False
-        given = {
-            {True: "on", False: "off"}.get(key, key) if isinstance(key, bool) else key: given[key] for key in given
-        }
+        given = {("off", "on")[key] if isinstance(key, bool) else key: value for key, value in given.items()}
         for side in ("on", "off"):
             if not isinstance(given.get(side), str):
                 continue
@@ -182,8 +177,7 @@ class IntervalConfig(Settings):
                 if not low < high or (period is not None and high - low > period):
                     most = "" if period is None else f", and not be longer than the period {period:g}"
                     raise ArgumentError(side, f"has the interval {low:g}:{high:g}, whose ends must ascend{most}")
-        pieces = sorted(self.pieces())
-        for (_, end, *one), (start, _, *other) in pairwise(pieces):
+        for (_, end, *one), (start, _, *other) in pairwise(sorted(self.pieces())):
             if start < end - 1e-12 * abs(end):
                 names = [f"{side} {low:g}:{high:g}" for side, low, high in (one, other)]
                 raise ArgumentError("off", f"overlaps: the intervals {' and '.join(names)} of {self.column} do")
@@ -257,9 +251,7 @@ def _check_number(given: Any) -> Any:
     if given < 2:
         raise ValueError("input should be greater than or equal to 2: the On region, and at least one Off region")
     if given > MOST_REGIONS:
-        raise ValueError(
-            f"input should be less than or equal to {MOST_REGIONS}: one region for each degree of a circle"
-        )
+        raise ValueError(f"input should be less than or equal to {MOST_REGIONS}: one for each degree of a circle")
     return given
 
 
@@ -285,8 +277,7 @@ class RegionConfig(Settings):
     theta_squared_cut: float = Field(default=0.025, gt=0, strict=True)
     """Largest squared distance to the centre of a region, in deg^2."""
     rad_max: bool = Field(default=False, strict=True)
-    """Take the radius of regions from RAD_MAX of the instrument response, by energy; the cut on theta^2 is the largest
-    one then."""
+    """Take the radius of regions by energy from RAD_MAX of the response; theta_squared_cut is the largest one then."""
     method: Literal["auto", "angles", "reflected", "ring", "same_declination"] = "auto"
     """Where Off is: angles takes the columns of angles in the files; reflected, ring and same_declination compute it
     from sky positions; auto takes the columns where there are some, else reflected."""
@@ -306,16 +297,13 @@ class RegionConfig(Settings):
     alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = None
     """Relative error of the exposure ratio, such as 0.03; one value, or one for each group."""
     match: Literal["none", "zenith", "time"] = "none"
-    """How runs of Off files are matched with On runs: all with all, or those of the nearest zenith distance, or of the
-    nearest time."""
+    """How Off runs are matched with On runs: all with all, or those of the nearest zenith distance or time."""
     match_within: float | None = Field(default=None, gt=0)
     """Largest difference of matched runs, in degrees of zenith distance or in hours."""
     pairs: tuple[Pair, ...] = ()
     """On runs and the Off runs that belong to them."""
-
-    intervals: IntervalConfig | None = Field(
-        default=None, description="On and Off as intervals of a column, in the place of regions on the sky."
-    )
+    intervals: IntervalConfig | None = None
+    """On and Off as intervals of a column, in the place of regions on the sky."""
 
     @model_validator(mode="before")
     @classmethod
@@ -338,18 +326,11 @@ class RegionConfig(Settings):
             raise ValueError("source_ra and source_dec belong together; give both or none")
         if self.method == "angles" and (self.exclusion or self.min_distance is not None):
             key = "exclusion" if self.exclusion else "min_distance"
-            raise ValueError(
-                f"{key} does not go with method: angles, whose regions are in the files; choose reflected, ring or "
-                "same_declination, for files with sky positions"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _radius_of_reflected(self) -> Self:
+            remedy = "choose reflected, ring or same_declination, for files with sky positions"
+            raise ValueError(f"{key} does not go with method: angles, whose regions are in the files; {remedy}")
         if self.rad_max and self.method not in (AUTO, "reflected"):
-            raise ValueError(
-                f"rad_max does not go with method: {self.method}; choose reflected, or give theta_squared_cut"
-            )
+            problem = f"rad_max does not go with method: {self.method}"
+            raise ValueError(f"{problem}; choose reflected, or give theta_squared_cut")
         return self
 
     def with_settings(self, given: Mapping[str, Any]) -> RegionConfig:
@@ -415,9 +396,8 @@ class BinConfig(Settings):
         except ValidationError as error:
             raise ValueError(f"cannot be {text!r}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from error
         except (ValueError, OverflowError) as error:
-            raise ValueError(
-                f"must be a column with edges or a number of bins, such as energy:1,5, got {text!r}"
-            ) from error
+            problem = "must be a column with edges or a number of bins, such as energy:1,5"
+            raise ValueError(f"{problem}, got {text!r}") from error
 
 
 # The open Crab analysis of FACT.
@@ -435,8 +415,7 @@ _COLUMNS = """
 FEATURES = (*_COLUMNS.split(), *DERIVED_FEATURES)
 _CUTS = "num_pixel_in_shower >= 10, num_islands < 8, length < 70, width < 35, leakage1 < 0.6, leakage2 < 0.85"
 QUALITY_CUTS = tuple(_CUTS.split(", "))
-MOST_FEATURES = 10_000
-MOST_CUTS = 1000
+MOST_FEATURES, MOST_CUTS = 10_000, 1000
 
 
 class AnalysisConfig(Settings):
@@ -493,12 +472,10 @@ class AnalysisConfig(Settings):
     def _references_are_features(cls, given: Any) -> Any:
         if not isinstance(given, dict) or not isinstance(given.get("references", ()), (list, tuple)):
             return given
-        features = given.get("features", FEATURES)
-        if not isinstance(features, (list, tuple)):
-            return given
-        if len(features) + len(given.get("references", ())) > 2 * MOST_FEATURES:
-            return given  # too many, as their validation says
-        more = [name for name in given.get("references", ()) if name not in features]
+        features, references = given.get("features", FEATURES), given.get("references", ())
+        if not isinstance(features, (list, tuple)) or len(features) + len(references) > 2 * MOST_FEATURES:
+            return given  # the validation of the fields finds what is wrong
+        more = [name for name in references if name not in features]
         return {**given, "features": (*features, *more)} if more else given
 
     @field_validator("features", "references")
@@ -532,8 +509,7 @@ class AnalysisConfig(Settings):
         if set(self.features) <= set(self.references):
             raise ValueError("all features are references; give features to learn from as well")
         if not self.allow_origin_features:
-            known = self.regions.intervals
-            same_sky = None if known is None else known.column
+            same_sky = None if self.regions.intervals is None else self.regions.intervals.column
             _columns.check_no_origin(self.features, self.derived_features, self.references, same_sky)
         return self
 
@@ -592,7 +568,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     Parameters
     ----------
     path : path-like, default=None
-        The file; keys that it does not hold take their defaults. None means all defaults.
+        The file; other keys than those in it have their defaults. None means all defaults.
 
     Returns
     -------
@@ -618,8 +594,7 @@ def load_config(path: str | PathLike[str] | None = None) -> AnalysisConfig:
     """
     if path is None:
         return AnalysisConfig()
-    file = Path(path)
-    return parse_config(read_input_text(file, LARGEST_TEXT, "reading the settings"), str(file))
+    return parse_config(read_input_text(Path(path), LARGEST_TEXT, "reading the settings"), str(path))
 
 
 def parse_config(text: str, source: str) -> AnalysisConfig:
@@ -634,7 +609,8 @@ def parse_config(text: str, source: str) -> AnalysisConfig:
 def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
     """Return the names and values of YAML; EventFileError, which shows an example, if it holds something else."""
     content = parse_yaml(text, source)
-    content = {} if content is None else content
+    if content is None:
+        return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise EventFileError(f"{source}: must hold names and values, such as {example}")
     return content
@@ -652,8 +628,7 @@ def describe_error(error: Any, known: Iterable[str] | None = None) -> str:
     """Return a problem that pydantic found as text, with the key first; by default one of an analysis."""
     key = ".".join(map(str, error["loc"]))
     if error["type"] == "extra_forbidden":
-        if known is None:
-            known = _settings_at(error["loc"]).model_fields
+        known = _settings_at(error["loc"]).model_fields if known is None else known
         return f"unknown key {key!r}; {nearest(str(error['loc'][-1]), known)}"
     message = error["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
@@ -702,11 +677,8 @@ def load_observation_list(path: str | PathLike[str]) -> dict[str, ObservationEnt
         except ValidationError as error:
             problems = "; ".join(describe_error(one, _KEYS) for one in error.errors())
             raise EventFileError(f"{file}: {name}: {problems}") from error
-        found = {
-            kind: _find_files(file, name, paths)
-            for kind in ("events", "off", "join")
-            if (paths := getattr(entry, kind)) is not None
-        }
+        given_files = entry.model_dump(include={"events", "off", "join"}, exclude_none=True)
+        found = {kind: _find_files(file, name, paths) for kind, paths in given_files.items()}
         entries[name] = entry.model_copy(update=found)
     return entries
 

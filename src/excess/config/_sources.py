@@ -29,8 +29,8 @@ _CATALOGUE = {
     row["name"]: (SourcePosition(row["name"], float(row["ra"]), float(row["dec"])), row["aliases"].split("|"))
     for row in read_catalogue("sources.csv", "excess.config")
 }
+# sources by their usual names, with positions in deg (ICRS)
 KNOWN_SOURCES: dict[str, SourcePosition] = {name: source for name, (source, _) in _CATALOGUE.items()}
-"""Sources by their usual names, with positions in deg (ICRS)."""
 
 
 def _key(name: str) -> str:
@@ -89,9 +89,8 @@ def find_source(source: str) -> SourcePosition:
         raise ArgumentError("source", f"{source!r} is not a known source; {hint} Otherwise {_REMEDY}")
     ra, dec = position
     if not 0 <= ra <= 360 or not -90 <= dec <= 90:
-        raise ArgumentError(
-            "source", f"{source!r} is no position: right ascension is from 0 to 360 deg, declination from -90 to 90 deg"
-        )
+        limits = "right ascension is from 0 to 360 deg, declination from -90 to 90 deg"
+        raise ArgumentError("source", f"{source!r} is no position: {limits}")
     return SourcePosition("", ra, dec)
 
 
@@ -117,9 +116,7 @@ def _as_angles(text: str, words: list[str]) -> tuple[float, float]:
     try:
         ra, dec = " ".join(words[:middle]), " ".join(words[middle:])
         # without a unit of its own, the first is in hours, as in catalogues
-        return (
-            float(Angle(ra, unit="hourangle" if ":" in ra else None).deg),
-            float(Angle(dec, unit="deg" if ":" in dec else None).deg),
-        )
+        ra_angle = Angle(ra, unit="hourangle" if ":" in ra else None)
+        return float(ra_angle.deg), float(Angle(dec, unit="deg" if ":" in dec else None).deg)
     except ValueError as error:
         raise ArgumentError("source", f"{text!r} is no position that can be read; {_REMEDY}") from error

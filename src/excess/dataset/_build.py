@@ -26,13 +26,10 @@ from excess.io._fits import GOOD_TIME
 from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_events
 
 NIGHT = "night"
+# columns that identify an event, kept with the features if the files have them; and of the reconstructed energy
 IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *ABSOLUTE_COLUMNS)
-"""Columns that identify an event; kept with the features if the files have them."""
 _ENERGY = re.compile("energy|reco_energy|gamma_energy_prediction|(?!true|mc|log|.*simul)[A-Za-z]+_energy")
-"""Columns of the reconstructed energy, for the report."""
-_NO_CENTRES = (
-    "Off events of a ring have no centre, so the likelihood does not use directions, nor events beyond the cut"
-)
+_NO_CENTRES = "Off events of a ring have no centre, so the likelihood uses neither directions nor events beyond the cut"
 _NEARBY = 4.0  # largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut
 
 
@@ -56,8 +53,7 @@ class Pipeline:
     def columns(self, path: Path) -> list[str]:
         """Return the columns of a file that are needed; raise EventFileError where some are missing."""
         info = describe(path)
-        wanted = [*self.config.columns_needed()]
-        present = info.columns
+        wanted, present = [*self.config.columns_needed()], info.columns
         if any(name not in present and name in info.telescope_columns for name in wanted):
             present = (*info.telescope_columns, *info.derived)  # rows are telescope images then
         if self.groups != NO_GROUPS:
@@ -65,11 +61,9 @@ class Pipeline:
         missing = [name for name in wanted if name not in present]
         if len(missing) > 1:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            raise EventFileError(
-                f"{path}: has no columns {', '.join(missing[:5])}{more}, which the features, quality cuts or groups of "
-                "the configuration need; 'excess init' writes a configuration for these files, or join the files that "
-                "have them"
-            )
+            problem = f"has no columns {', '.join(missing[:5])}{more}, which features, quality cuts or groups need"
+            remedy = "'excess init' writes a configuration for these files, or join the files that have them"
+            raise EventFileError(f"{path}: {problem}; {remedy}")
         if self.region is None:
             wanted += _regions.choose_method(present, self.config.regions)[1]
         elif self.offset is not None:
@@ -128,14 +122,12 @@ class Pipeline:
                 table, number, run = table.iloc[rows], number[rows], None if run is None else run[rows]
                 census.n_inside = len(table)
             regions = Regions(np.full(len(table), self.region), 2, 1.0)
-        features = to_features(table, self.config)
-        valid = features.valid
+        X, valid, _, census.missing = to_features(table, self.config)
         regions = regions.take(valid)
-        census.missing = features.missing
         census.n_on = int(np.count_nonzero(regions.on))
         census.n_off = len(regions.region) - census.n_on
         return OnOffDataset(
-            X=features.X[valid],
+            X=X[valid],
             regions=regions,
             groups=self._groups_of(table, valid),
             theta=None if theta is None else theta[valid],
@@ -156,20 +148,15 @@ class Pipeline:
     def _maps(self, columns: Any) -> bool:
         """Return whether a map can be made: nearby events are kept, and source, events and pointing have positions."""
         regions = self.config.regions
-        wanted = self.identify and self.nearby and self.region is None and regions.source_ra is not None
-        wanted = wanted and regions.intervals is None
-        return wanted and all(name in columns for name in _regions.SKY_COLUMNS)
+        on_sky = self.region is None and regions.source_ra is not None and regions.intervals is None
+        return self.identify and self.nearby and on_sky and all(name in columns for name in _regions.SKY_COLUMNS)
 
     def _identifiers(self, table: pd.DataFrame, number: NDArray[np.int64], file: str) -> pd.DataFrame:
         """Return the columns that identify events, with the file and the row of each where files are known."""
         names = [name for name in IDENTIFIERS if name in table]
         if self.config.regions.intervals is not None:
-            names += [
-                name
-                for name in (_regions.find_column(self.config.regions.intervals, map(str, table)),)
-                if name not in names
-            ]
-        known = table[names]
+            names.append(_regions.find_column(self.config.regions.intervals, map(str, table)))
+        known = table[list(dict.fromkeys(names))]
         if not self.identify:
             return known
         located = all(name in table for name in LOCATION_COLUMNS)
@@ -193,11 +180,9 @@ class Pipeline:
             offset, direction = self.offset or (0.0, 0.0)
             center = _regions.place_in_field(*pointing, offset=offset, direction=direction)
             if settings.exclusion and (found := _regions.find_excluded(center, settings, settings.radius)).any():
-                where = f"pointing ra {pointing[0][found][0]:g}, dec {pointing[1][found][0]:g}"
-                raise EventFileError(
-                    f"the place of the source in the field of view of an Off run ({where}) overlaps an exclusion; "
-                    "leave that run out"
-                )
+                run = f"an Off run (pointing ra {pointing[0][found][0]:g}, dec {pointing[1][found][0]:g})"
+                problem = f"the place of the source in the field of view of {run} overlaps an exclusion"
+                raise EventFileError(f"{problem}; leave that run out")
         theta = np.degrees(_regions.angles_between(center, event))
         if settings.rad_max:
             theta = theta * _regions.theta_scale(table, center, settings)
@@ -252,9 +237,7 @@ class Pipeline:
         if self.groups == NO_GROUPS:
             return None
         if self.groups not in table:
-            raise ValueError(
-                f"groups: there is no column {self.groups!r}; choose one of the events' columns, or 'none'"
-            )
+            raise ValueError(f"groups: there is no column {self.groups!r}; choose a column of the events, or 'none'")
         labels = table[self.groups]
         if labels.isna().any():
             raise ValueError(f"groups: column {self.groups!r} has missing values")
@@ -297,12 +280,11 @@ def recorded_intervals(
         "night": texts(["night"]) if "night" in table else "",
         "start": moment[first],
         "stop": moment[last],
-        **{
-            name: labels[name].to_numpy(dtype=np.float64) if name in own else np.nan
-            for name in _runs.TIME_OF_RUN_COLUMNS
-        },
     }
-    return pd.DataFrame(found)
+    times_of_run = {
+        name: labels[name].to_numpy(dtype=np.float64) if name in own else np.nan for name in _runs.TIME_OF_RUN_COLUMNS
+    }
+    return pd.DataFrame(found | times_of_run)
 
 
 def join_intervals(parts: list[pd.DataFrame]) -> Exposure | None:
@@ -442,15 +424,9 @@ def _join_chunks(
         if (event_alpha == event_alpha[0]).all():
             regions, event_alpha = replace(regions, alpha=float(event_alpha[0])), None
     if not pipeline.config.allow_origin_features:
-        check_origin(
-            joined.X,
-            regions.region,
-            regions.alpha if event_alpha is None else event_alpha,
-            regions.n_regions,
-            pipeline.config.features,
-            f"{source}: " if source else "",
-            regions.exposure,
-        )
+        ratio, where = regions.alpha if event_alpha is None else event_alpha, f"{source}: " if source else ""
+        settings = (regions.n_regions, pipeline.config.features, where, regions.exposure)
+        check_origin(joined.X, regions.region, ratio, *settings)
     table = joined.table.reset_index(drop=True)
     joined = replace(joined, regions=regions, table=table, event_alpha=event_alpha, exposure=intervals)
     if joined.theta is None and regions.exposure is not None and pipeline.config.regions.intervals is None:

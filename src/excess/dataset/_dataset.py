@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 _MAX_NAMED = 4  # columns that are named where values are missing
 _MAX_OVERLAP = 0.01  # largest share of events in several regions for the overlap policy "on_first"
 _MAX_OVERLAP_ERROR = 0.3  # largest excess that such events may fake, in units of the statistical error of the excess
-_SHARED = ("features", "derived_features", "quality_cuts", "references")
-"""Settings in which the configurations of stacked datasets must agree."""
+_SHARED = ("features", "derived_features", "quality_cuts", "references")  # in which stacked datasets must agree
 logger = logging.getLogger("excess.dataset")
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
@@ -85,20 +84,17 @@ class Census:
         if self.n_read == 0:
             raise EventFileError(f"{where}there are no events")
         if self.n_without_off:
-            self._say_without_off(where)
+            self._check_without_off(where)
         if self.n_inside == 0 and config.regions.intervals is None:
             cut = f"theta^2 < {config.regions.theta_squared_cut:g} deg^2"
             none = f"none of {self.n_read:,} events lies in a region ({cut})"
             raise EventFileError(f"{where}{none}; check the units of the angles, or the position of the source")
         if n_used == 0:
-            needed = "features are not missing"
-            if config.references:
-                needed = f"neither features nor the references {', '.join(config.references)} are missing"
+            names = ", ".join(["features", *config.references])
             found = f" ({self.describe_missing()})" if self.missing else ""
-            raise EventFileError(
-                f"{where}the quality cuts leave none of {self.n_inside:,} events in the regions; check "
-                f"{', '.join(config.quality_cuts)}, and that {needed}{found}"
-            )
+            problem = f"the quality cuts leave none of {self.n_inside:,} events in the regions"
+            check = f"check {', '.join(config.quality_cuts)}, and that values of {names} are not missing{found}"
+            raise EventFileError(f"{where}{problem}; {check}")
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
             if number == 0 and config.regions.intervals is not None:
                 problem = f"has no events: {where}{config.regions.intervals}; {self}. Choose other intervals"
@@ -109,19 +105,14 @@ class Census:
         if config.regions.overlap == "on_first":
             self._check_overlap(where, alpha)
 
-    def _say_without_off(self, where: str) -> None:
-        """Refuse pointings that have no Off region; where others have some, say that these are left out."""
-        why = (
-            "pointings whose fields of view have no room for an Off region: the source is too near to the pointing, or "
-            "exclusions cover all places"
-        )
+    def _check_without_off(self, where: str) -> None:
+        """Raise EventFileError if no pointing has an Off region; warn if some have none."""
+        why = "no room for an Off region: the source is too near to the pointing, or exclusions cover all places"
         if self.n_without_off == self.n_read:
-            raise EventFileError(
-                f"{where}all {self.n_read:,} events were taken with {why}; give Off observations in files of their own "
-                "(--off), or make theta_squared_cut, min_distance or the exclusions smaller"
-            )
-        text = f"{self.n_without_off:,} of {self.n_read:,} events are left out, which were taken with {why}"
-        logger.warning("%s%s", where, text)
+            remedy = "give Off observations in files (--off), or reduce theta_squared_cut, min_distance or exclusions"
+            raise EventFileError(f"{where}all {self.n_read:,} events have {why}; {remedy}")
+        number = f"{self.n_without_off:,} of {self.n_read:,} events are left out"
+        logger.warning("%s%s, whose pointings have %s", where, number, why)
 
     def _check_overlap(self, where: str, alpha: float) -> None:
         """Refuse overlapping regions where the events that Off loses to On would look like a source."""
@@ -137,11 +128,9 @@ class Census:
         why = f"that is more than {100 * _MAX_OVERLAP:g} % of those that are used"
         if fakes:
             why = f"giving them to On would look like a source, by {lost / error:.1f} sigma"
-        raise EventFileError(
-            f"{where}the regions overlap: {self.n_overlapping:,} of {self.n_inside:,} events lie in several, and "
-            f"{why}; make theta_squared_cut smaller, or leave these events out by 'overlap: drop', both under "
-            "'regions' of the configuration"
-        )
+        number = f"{self.n_overlapping:,} of {self.n_inside:,} events lie in several, and {why}"
+        remedy = "reduce theta_squared_cut, or set 'overlap: drop', both under 'regions' of the configuration"
+        raise EventFileError(f"{where}the regions overlap: {number}; {remedy}")
 
     def __str__(self) -> str:
         """Return the numbers of events that were read and left out."""
@@ -160,9 +149,6 @@ class Census:
 class OnOffDataset:
     """On and Off events as input of a model, with their regions, groups, angles, files and settings.
 
-    One container serves from reading to report: a chunk of a file, all events of an analysis, several stacked
-    observations, and the events outside all regions (``nearby``).
-
     Attributes
     ----------
     X, regions, table : ndarray of shape (n_events, n_features), Regions and DataFrame
@@ -180,22 +166,19 @@ class OnOffDataset:
     observations : ndarray of str of shape (n_events,) or None
         The observation of each event, where several were stacked; see `OnOffDataset.stack`.
     sky : ndarray of shape (n_events, 5) or None
-        Positions of each event and of the pointing to the east and to the north of the source in deg, where they are
-        known, and a number between 0 and 1 by which events of a large map are drawn.
+        Position of event and pointing east and north of the source in deg, and a number by which events are drawn.
     exposure, notes : Exposure and tuple of str
         Observation time of each group and night, where it is known, and the origin of a computed exposure ratio.
     own_theta : ndarray of shape (n_events,) or None
-        Angle to the centre of the event's own region in deg, in units of which the cut of all observations is the same;
-        NaN for Off events that have no centre, as in a ring, and None where angles are not known.
+        Angle to the centre of the event's own region in deg, scaled to the same cut; NaN for Off events of a ring.
     halo : OnOffDataset or None
         Events beyond the cut on theta^2, up to where regions touch; for the likelihood only, see `widen`.
     core : ndarray of bool of shape (n_events,) or None
         After `widen`, True for events inside the cut.
     near, share : ndarray of bool of shape (n_events,), and float
-        In ``nearby``: which events are near a region (the others are for the sky map), and the fraction of the others
-        that was drawn.
+        In ``nearby``: events near a region, and the fraction of the others, for the sky map, that was drawn.
     run, runs, intervals
-        Run of each event, all runs, and intervals of recording, where they are needed for the exposure ratio or rates.
+        Run of each event, all runs, and intervals of recording, where the exposure ratio or rates need them.
 
     Examples
     --------
@@ -257,42 +240,33 @@ class OnOffDataset:
         events : path, sequence of paths, or DataFrame
             Event files of one format, or the events themselves.
         config : AnalysisConfig, path or None, default=None
-            Features, cuts, regions and groups, or the YAML file that holds them; by default what the content of the
-            files suggests, which is FACT's open Crab analysis where they have its columns. See `propose_config`.
+            Features, cuts, regions and groups, or their YAML file; by default as `propose_config` proposes them.
         on : str or None, default=None
-            A column and its On intervals, such as ``"mass 9.3:9.6"`` or ``"PULSE_PHASE 0.15:0.2,0.55:0.65"``; ``off``
-            has the Off intervals then, in the same way. Columns whose names end with phase have the period 1.
+            A column and its On intervals, such as ``"mass 9.3:9.6,9.8:9.9"``; ``off`` has the Off intervals then.
+            Columns whose names end with phase have the period 1.
         off : path, sequence of paths or None, default=None
-            Files of Off events, if ``events`` are files of On events only; regions are then not used. Where both hold
-            sky positions of whole fields of view, as FITS event lists do, On events are those near the source, and Off
-            events those near the same place in the field of view, by the cut on theta^2.
+            Files of Off events, if ``events`` are files of On events only. Where both hold whole fields of view, as
+            FITS event lists do, the cut on theta^2 is about the source, and about the same place in the field of Off.
         alpha : float, mapping of group to float, or None, default=None
-            Exposure ratio On/Off, with ``off``. A mapping has one for each group, such as a night. By default it is the
-            ratio of live times, which files then need (columns ``livetime``, or ``ontime`` and ``deadc``), for all runs
-            or for each match of runs (``regions.match`` and ``regions.pairs`` of the configuration). Without ``off``,
-            it follows from the regions. With ``on``, it may be a number, ``"width"`` for the widths of the intervals,
-            ``"fit"`` for a smooth density that is fitted to the Off intervals (see `fit_sidebands`), or ``"livetime"``
-            for good time intervals; by default width for phases, livetime for times, and fit for others.
+            Exposure ratio On/Off, with ``off``; a mapping has one for each group. By default it is the ratio of live
+            times (columns ``livetime``, or ``ontime`` and ``deadc``) of all runs, or of matched runs
+            (``regions.match`` and ``regions.pairs``). With ``on``, it may be a number, ``"width"`` for the widths of
+            the intervals, ``"fit"`` for a smooth density fitted to the Off intervals (see `fit_sidebands`), or
+            ``"livetime"`` for good time intervals; by default width for phases, livetime for times, else fit.
         join : path, sequence of paths or None, default=None
             Files to join event by event; see `read_events`. These are read at once, not in chunks.
         groups : str or None, default=None
-            Column of the groups, such as nights; by default that of the configuration. Where that says nothing, it is
-            the night, which is computed from times where it is no column, else the run. ``"none"`` means no groups.
+            Column of the groups, or ``"none"``; by default that of the configuration, else the night or the run.
         references : sequence of str, default=()
-            Columns that are scores of another analysis, such as gammaness, besides those of the configuration. They are
-            for the model `hybrid`; no other model sees them. An event without a finite score is cut away.
+            Scores of another analysis, such as gammaness, for the model `hybrid`; events without one are cut away.
         source : str, tuple of float or None, default=None
-            Name of the source, or its right ascension and declination in deg, for events with sky positions; by default
-            that of the configuration. See `find_source`.
+            Name (see `find_source`), or right ascension and declination in deg; by default as in the configuration.
         bins : BinConfig, str or None, default=None
-            Bins with a threshold and a calibration of their own, such as ``"energy:1,5"``, or ``"energy:4"`` for four
-            bins of equally many events; by default those of the configuration.
+            Bins with their own threshold and calibration: ``"energy:1,5"`` by edges, ``"energy:4"`` by number.
         features, exclude : sequence of str, default=()
-            Features to take in the place of those of the configuration, and columns to leave out: names, or patterns
-            such as ``"hillas_*"``.
+            Features in place of those of the configuration, and columns to leave out: names, or patterns with ``*``.
         regions : mapping of str to object or None, default=None
-            Settings of the regions by the keys of `RegionConfig` that take the place of those of the configuration,
-            such as ``{"method": "ring"}``, ``{"exclusion": ["Crab 0.3"]}`` or, with ``off``, ``{"match": "zenith"}``.
+            Settings in place of those of the configuration by the keys of `RegionConfig`, as ``{"method": "ring"}``.
         nearby : bool, default=True
             Keep events around the regions as well, for a plot of theta^2 beyond the cut.
         chunk_rows : int, default=200_000
@@ -339,9 +313,8 @@ class OnOffDataset:
     ) -> OnOffDataset:
         """Select the events of several observations, which a YAML file lists, and stack them.
 
-        The list has by the name of each observation its files in ``events``; in ``off`` and ``alpha`` files of Off
-        events and the exposure ratio (or that of each group), in ``join`` files to join, in ``regions`` what its
-        regions have other than those of the configuration. Other arguments as for `OnOffDataset.from_files`.
+        The list has by name the ``events``, ``off``, ``alpha``, ``join`` and ``regions`` of each observation, which
+        are, like the other arguments, as for `OnOffDataset.from_files`.
         """
         from excess.dataset._settings import settle_configs
 
@@ -368,16 +341,14 @@ class OnOffDataset:
         Returns
         -------
         OnOffDataset
-            All events, with the exposure ratio of each in ``event_alpha`` where it differs, and the name of its
-            observation in ``observations``. Groups keep their labels, so that a night is one group in all observations,
-            and is held out as a whole. Where the numbers of Off regions differ, Off is one region, and there are no
-            null tests; where the cuts on theta differ as well, there are no angles.
+            All events, with their exposure ratios in ``event_alpha`` where these differ, and the names of their
+            observations in ``observations``. A night is one group in all observations. Where the numbers of Off regions
+            differ, Off is one region, without null tests; where the cuts on theta differ, there are no angles.
 
         Raises
         ------
         ValueError
-            If features, derived features or quality cuts differ, if some observations have groups and others have none,
-            or if two of them have a file in common.
+            If features or cuts differ, if only some observations have groups, or if two have a file in common.
 
         Examples
         --------
@@ -394,7 +365,7 @@ class OnOffDataset:
         parts = list(observations.values())
         if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
             parts = [_with_texts(part) for part in parts]
-        alphas = np.concatenate([np.broadcast_to(part.exposure_ratio, len(part.X)) for part in parts])
+        alphas = np.concatenate([part.alphas for part in parts])
         region = np.concatenate([part.regions.region for part in parts])
         same_regions = len({part.regions.n_regions for part in parts}) == 1
         # angles have a meaning together where all observations have the same number and size of regions
@@ -457,9 +428,8 @@ class OnOffDataset:
         if self.own_theta is None or np.isnan(self.own_theta).any():
             return None
         energies = (name for name in self.names if name.lower() in _ENERGIES or name.lower().endswith("_energy"))
-        energy = next(energies, None)
         covariate = None
-        if energy is not None:
+        if (energy := next(energies, None)) is not None:
             values = self.X[:, self.names.index(energy)]
             with np.errstate(divide="ignore", invalid="ignore"):
                 covariate = values if energy.startswith("log") else np.log(values)
@@ -650,18 +620,18 @@ class OnOffDataset:
         return "; ".join([*parts, *self.notes])
 
 
+# arrays with one entry per event, besides regions and table
 _PER_EVENT = ("X", "groups", "theta", "own_theta", "event_alpha", "observations", "sky", "near", "core", "run")
-"""Arrays with one entry per event, besides regions and table."""
 
 
 def concatenate(parts: Sequence[OnOffDataset], **changes: Any) -> OnOffDataset:
     """Return the events of datasets as one, with the settings of the first; the nearby events are joined likewise."""
     first, filled = parts[0], [part for part in parts if len(part.X)] or parts[:1]
-    joined: dict[str, Any] = {"X": np.concatenate([part.X for part in parts]), "theta": _join_theta(parts)}
-    for name in _PER_EVENT[1:]:
+    joined: dict[str, Any] = {}
+    for name in _PER_EVENT:
         arrays = [getattr(part, name) for part in filled]
-        if name != "theta":
-            joined[name] = None if any(array is None for array in arrays) else np.concatenate(arrays)
+        joined[name] = None if name == "theta" or any(one is None for one in arrays) else np.concatenate(arrays)
+    joined["theta"] = _join_theta(parts)
     census = Census()
     for part in parts:
         census.add(part.census)
@@ -695,21 +665,15 @@ def join_chunks(chunks: Sequence[OnOffDataset]) -> OnOffDataset:
     return replace(joined, theta=joined.theta[:, columns], nearby=nearby)
 
 
+# features with which the point spread function may become narrower
 _ENERGIES = ("energy", "reco_energy", "log_energy", "log_reco_energy", "log_size", "size", "log_intensity")
-"""Features with which the point spread function may become narrower, the best first."""
 
 
 def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
-    """Return the nearby events that are nearest to one region, up to the angle where regions touch.
-
-    Half the sum of the angles to the two nearest centres is at least half their distance, so its smallest value is the
-    radius of regions that touch. Exclusions may cover a part of a halo, and none has a halo then; nor do regions whose
-    radius depends on energy.
-    """
-    nearby = dataset.nearby
-    if dataset.theta is None or nearby is None or nearby.near is None:
-        return None
-    if dataset.config.regions.exclusion or dataset.config.regions.rad_max:
+    """Return the nearby events that are nearest to one region, up to the angle where regions touch; None for none."""
+    nearby, settings = dataset.nearby, dataset.config.regions
+    # exclusions may cover a part of a halo, and with RAD_MAX the radius depends on energy
+    if dataset.theta is None or nearby is None or nearby.near is None or settings.exclusion or settings.rad_max:
         return None
     part = nearby.take(nearby.near & np.isfinite(nearby.alphas))
     assert part.theta is not None
@@ -717,6 +681,7 @@ def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
         return None
     angles = [np.nan_to_num(theta, nan=np.inf) for theta in (dataset.theta, part.theta)]
     nearest = [np.partition(own, 1, axis=1)[:, :2] for own in angles]
+    # half the sum of the angles to the two nearest centres is at least half their distance, the radius where they touch
     radius = min(float(own.sum(axis=1).min()) for own in nearest) / 2
     inside = np.flatnonzero(nearest[1][:, 0] < radius)
     region = angles[1].argmin(axis=1)
@@ -733,16 +698,12 @@ def _scale_theta(part: OnOffDataset, cut: float) -> OnOffDataset:
 
 def _stack_halos(parts: Sequence[OnOffDataset], names: Sequence[str]) -> OnOffDataset | None:
     """Return the halos of several observations as one; Off is one region where their numbers differ."""
-    known = [
-        replace(
-            part.halo,
-            observations=np.full(len(part.halo.X), name, dtype=object),
-            regions=replace(part.halo.regions, region=np.minimum(part.halo.regions.region, 1)),
-            event_alpha=np.array(part.halo.alphas),
-        )
-        for part, name in zip(parts, names, strict=True)
-        if part.halo is not None
-    ]
+    known = []
+    for halo, name in zip((part.halo for part in parts), names, strict=True):
+        if halo is not None:
+            regions = replace(halo.regions, region=np.minimum(halo.regions.region, 1))
+            observations = np.full(len(halo.X), name, dtype=object)
+            known.append(replace(halo, observations=observations, regions=regions, event_alpha=np.array(halo.alphas)))
     return concatenate(known, nearby=None) if known else None
 
 
@@ -776,10 +737,9 @@ def _check_stack(observations: Mapping[str, OnOffDataset]) -> None:
         ours, theirs = observations[first].config, observations[name].config
         for what in _SHARED:
             if getattr(ours, what) != getattr(theirs, what):
-                raise ValueError(
-                    f"observations {first!r} and {name!r} have different {what.replace('_', ' ')}: "
-                    f"{_difference(getattr(ours, what), getattr(theirs, what))}; one model needs the same"
-                )
+                difference = _difference(getattr(ours, what), getattr(theirs, what))
+                both = f"observations {first!r} and {name!r} have different {what.replace('_', ' ')}"
+                raise ValueError(f"{both}: {difference}; one model needs the same")
         if (observations[first].groups is None) != (observations[name].groups is None):
             raise ValueError(f"one of the observations {first!r} and {name!r} has groups, the other has none")
 

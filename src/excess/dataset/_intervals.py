@@ -51,10 +51,8 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
             raise MismatchError("alpha", f"cannot be fitted: {intervals.column} has a period, so take the width")
         fit = fit_sidebands(values, intervals.on, intervals.off)
         regions = expose_intervals(regions, fit.shares)
-        note = (
-            f"alpha {fit.alpha:.4g} +- {fit.alpha * fit.alpha_error:.2g} from a fit to the Off intervals (degree "
-            f"{fit.degree}, p = {fit.goodness:.2g})"
-        )
+        note = f"alpha {fit.alpha:.4g} +- {fit.alpha * fit.alpha_error:.2g} from a fit to the Off intervals"
+        note += f" (degree {fit.degree}, p = {fit.goodness:.2g})"
         if settings.alpha_error is None:
             settings = settings.model_copy(update={"alpha_error": float(f"{fit.alpha_error:.4g}")})
     config = dataset.config.model_copy(update={"regions": settings})
@@ -78,20 +76,16 @@ def _check_inside(intervals: IntervalConfig, values: FloatArray, region: NDArray
             if intervals.wraps_at is None:
                 own = own[(own >= low) & (own < high)]
             if len(own) == 0:
-                raise MismatchError(
-                    side, f"has no events of {intervals.column} between {low:g} and {high:g}; choose other intervals"
-                )
+                where = f"{intervals.column} between {low:g} and {high:g}"
+                raise MismatchError(side, f"has no events of {where}; choose other intervals")
             if intervals.wraps_at is not None:
                 continue
             first, last = float(values.min()), float(values.max())
             width = float(np.ptp(own)) or high - low
             beyond = max(high - last if last == own.max() else 0.0, first - low if first == own.min() else 0.0)
             if beyond * len(own) / width > _MAX_BEYOND:
-                raise MismatchError(
-                    side,
-                    f"has the interval {low:g}:{high:g}, which extends beyond the data: {intervals.column} has values "
-                    f"from {first:g} to {last:g}",
-                )
+                problem = f"has the interval {low:g}:{high:g}, which extends beyond the data"
+                raise MismatchError(side, f"{problem}: {intervals.column} has values from {first:g} to {last:g}")
 
 
 def _live_times(intervals: IntervalConfig, files: Mapping[str, tuple[Path, ...]]) -> FloatArray | None:
@@ -143,14 +137,13 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     alone = [abs(float(np.corrcoef(x, rank)[0, 1])) if np.ptp(x) > 0 else 0.0 for x in X.T]
     most = list(names)[int(np.argmax(alone))]
     if correlation**2 > _DETERMINED:
+        share = f"they predict {100 * correlation**2:.0f} % of its variance in Off events"
+        problem = f"the features determine {column}: {share}, {most!r} with the largest correlation, {max(alone):.2f}"
         raise EventFileError(
-            f"the features determine {column}: together they predict {100 * correlation**2:.0f} % of its variance "
-            f"among Off events ({most!r} has the largest correlation, {max(alone):.2f}), so a model would learn the "
-            "intervals and not the signal; remove those that do, or insist with allow_origin_features: true"
+            f"{problem}, so a model would learn the intervals; remove it, or set allow_origin_features: true"
         )
     z = correlation * np.sqrt(len(values))
     if z > _Z_WARNING:
-        logger.warning(
-            f"the features depend on {column} among Off events (correlation {correlation:.2f} of what they predict "
-            f"with it, {z:.1f} sigma; most of all {most!r}), so part of the significance may come from that"
-        )
+        size = f"correlation {correlation:.2f}, {z:.1f} sigma; most of all {most!r}"
+        problem = f"the features depend on {column} among Off events ({size})"
+        logger.warning(f"{problem}, so part of the significance may come from that")

@@ -16,21 +16,13 @@ from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError
 from excess._utils.rng import hash_rows
 
-_MAX_EVENTS = 100_000
-"""Events that are looked at; more would only find smaller differences, which are no matter of positions."""
-_N_BINS = 20
-_MIN_PER_BIN = 20
-_N_SCALINGS = 30
-_MAX_P_VALUE = 1e-9
-"""Chance of a feature to differ by so much, below which it is refused; divided by the number of features."""
-_MAX_ASSOCIATION = 0.1
-"""Cramer's V between a feature and the Off region, corrected for chance, from which a feature is refused."""
+_MAX_EVENTS = 100_000  # that are looked at; more would only find smaller differences, which do not encode positions
+_N_BINS, _MIN_PER_BIN, _N_SCALINGS = 20, 20, 30
+_MAX_P_VALUE = 1e-9  # chance below which a feature is rejected; divided by the number of features
+_MAX_ASSOCIATION = 0.1  # Cramer's V of a feature and the Off region, corrected for chance, above which it is rejected
+# Share of the expected background that may be missing among On events where a feature has certain values. Off data of
+# another night differ by a few per cent in features that follow the gain or the zenith angle: they get a warning.
 _MAX_MISSING = 0.2
-"""Share of the expected background that may be missing among On events where a feature has certain values.
-
-Off observations of another night differ by a few per cent from On in features that follow the gain or the zenith angle;
-they get a warning.
-"""
 _WARNING = 0.03  # association, or share of the background, from which there is a warning
 logger = logging.getLogger("excess.dataset")
 
@@ -132,20 +124,14 @@ def check_origin(
     own_alpha = alpha[::step] if isinstance(alpha, np.ndarray) else alpha
     own_exposure = None if exposure is None else exposure[::step]
     limit = _MAX_P_VALUE / len(names)
-    advice = (
-        "so a model would learn the regions and not the source; remove it, or insist with allow_origin_features: true"
-    )
+    advice = "so a model would learn the regions, not the source; remove it, or set allow_origin_features: true"
     for name, feature in zip(names, X[::step].T, strict=True):
         found = find_origin(np.ascontiguousarray(feature), region[::step], own_alpha, n_regions, own_exposure)
-        apart = (
-            f"feature {name!r} tells Off regions from each other (Cramer's V {found.association:.2f}, p "
-            f"{found.association_p_value:.0e}), where no source is"
-        )
-        lacking = (
-            f"feature {name!r} tells On from Off by more than a source could: {100 * found.missing:.0f} % of the "
-            f"background that Off predicts is missing in On where the feature has certain values (p "
-            f"{found.missing_p_value:.0e}), and a source takes no events away"
-        )
+        size = f"(Cramer's V {found.association:.2f}, p {found.association_p_value:.0e})"
+        apart = f"feature {name!r} tells Off regions from each other {size}, where no source is"
+        lost = f"{100 * found.missing:.0f} % of the background is missing in On at certain values"
+        how = f"by more than a source could: {lost} (p {found.missing_p_value:.0e})"
+        lacking = f"feature {name!r} tells On from Off {how}"
         for text, effect, p_value, largest in (
             (apart, found.association, found.association_p_value, _MAX_ASSOCIATION),
             (lacking, found.missing, found.missing_p_value, _MAX_MISSING),
@@ -156,17 +142,11 @@ def check_origin(
                 logger.warning(f"{where}{text}; part of the significance may come from that")
 
 
-_KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))
-"""Columns that identify an event; the third may be missing."""
-_EVENT_KEYS = ("event_id", "event_num")
-_RUN_KEYS = ("night", "run_id", "obs_id")
-_MAX_EQUAL = 3
-_MAX_EQUAL_SHARE = 0.001
-"""Equal rows that are tolerated, as a number and as a share of all: a file may hold a few events twice."""
+_KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))  # the third may be missing
+_MAX_EQUAL, _MAX_EQUAL_SHARE = 3, 0.001  # equal rows that are tolerated: a file may hold a few events twice
 _FINE = 0.99  # distinct values of a feature, as a share of the rows, from which it tells events apart
 _SAME_ORDER = 0.999  # correlation of ranks from which a feature follows from another, as log(size) from size
-_MAX_COPIES = 5
-_MIN_CHANCE = 1e-6
+_MAX_COPIES, _MIN_CHANCE = 5, 1e-6
 
 
 def check_identifiers(table: pd.DataFrame, source: str) -> None:
@@ -175,28 +155,24 @@ def check_identifiers(table: pd.DataFrame, source: str) -> None:
     for keys in _KEYS:
         known = [key for key in keys if key in table]
         if known[:2] == list(keys[:2]) and (twice := table.duplicated(known)).any():
-            raise EventFileError(
-                f"{where}{twice.sum():,} events are there twice, by {', '.join(known)}; give every file once"
-            )
-    event = next((key for key in _EVENT_KEYS if key in table), None)
+            problem = f"{twice.sum():,} events are there twice, by {', '.join(known)}"
+            raise EventFileError(f"{where}{problem}; give every file once")
+    event = next((key for key in ("event_id", "event_num") if key in table), None)
     if event is None or "tel_id" not in table or table["tel_id"].nunique() < 2:
         return
-    keys_of_shower = [*(key for key in _RUN_KEYS if key in table), event]
+    keys_of_shower = [*(key for key in ("night", "run_id", "obs_id") if key in table), event]
     images = table.drop_duplicates([*keys_of_shower, "tel_id"])
     n_showers = len(images.drop_duplicates(keys_of_shower))
     if n_showers < len(images):
-        raise EventFileError(
-            f"{where}{len(images):,} rows are telescope images of {n_showers:,} showers, by "
-            f"{', '.join(keys_of_shower)} and tel_id, and images of one shower are not independent events; aggregate "
-            "them to one row per shower, such as DL2 events of the array, or keep one telescope by a quality cut such "
-            f"as 'tel_id == {table['tel_id'].mode().iloc[0]}'"
-        )
+        problem = f"{len(images):,} rows are telescope images of {n_showers:,} showers, by {', '.join(keys_of_shower)}"
+        cut = f"keep one telescope by a quality cut such as 'tel_id == {table['tel_id'].mode().iloc[0]}'"
+        remedy = f"aggregate them to one row per shower, such as DL2 events of the array, or {cut}"
+        raise EventFileError(f"{where}{problem} and tel_id, which are not independent events; {remedy}")
 
 
 def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where: str = "") -> None:
     """Raise EventFileError where more rows of features are equal than chance allows."""
-    key = hash_rows(X)
-    _, first, number, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    _, first, number, count = np.unique(hash_rows(X), return_index=True, return_inverse=True, return_counts=True)
     n_equal = len(X) - len(first)
     if n_equal <= max(_MAX_EQUAL, _MAX_EQUAL_SHARE * len(X)):
         return
@@ -208,10 +184,9 @@ def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where:
     common, times = np.unique(pairs, axis=1, return_counts=True)
     one, other = (names[place] for place in common[:, times.argmax()])
     place = f"most of them in {one}" if one == other else f"most of them in {one} and {other}"
-    raise EventFileError(
-        f"{where}{n_equal:,} of {len(X):,} events have the same value in every feature as another event ({place}), "
-        "which independent events do not have; give every event once, whatever its date or number"
-    )
+    number_of = f"{n_equal:,} of {len(X):,} events"
+    problem = f"{number_of} have the same value in every feature as another event ({place})"
+    raise EventFileError(f"{where}{problem}; give every event once, whatever its date or number")
 
 
 def _has_two_fine_features(rows: FloatArray) -> bool:

@@ -32,12 +32,15 @@ _P_OF_CHANCE = 0.05  # probability above which chance explains how Off regions d
 
 def unit_vectors(ra: ArrayLike, dec: ArrayLike, names: tuple[str, str] = ("ra", "dec")) -> FloatArray:
     """Return directions in deg as unit vectors in the last axis; NaN where there is none."""
-    longitude, latitude = (np.radians(_as_angles(name, value)) for name, value in zip(names, (ra, dec), strict=True))
+    angles = []
+    for name, value in zip(names, (ra, dec), strict=True):
+        angles.append(np.asarray(value, dtype=np.float64))
+        checks.as_floats(name, angles[-1][~np.isnan(angles[-1])])
+        if angles[-1].ndim > 1:
+            checks.as_column(name, angles[-1])
+    longitude, latitude = np.radians(angles[0]), np.radians(angles[1])
     if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
         raise ValueError(f"{names[1]} must lie between -90 and 90 deg")
-    for name, array in zip(names, (longitude, latitude), strict=True):
-        if array.ndim > 1:
-            checks.as_column(name, array)
     cosine = np.cos(latitude)
     return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1)
 
@@ -110,20 +113,10 @@ def _north_and_east(ra: ArrayLike, dec: ArrayLike) -> tuple[FloatArray, FloatArr
     return np.stack(north, axis=-1), np.stack([-np.sin(longitude), np.cos(longitude), zero], axis=-1)
 
 
-def _as_angles(name: str, value: ArrayLike) -> FloatArray:
-    """Return angles as float64; NaN is an event without a direction."""
-    angles = np.asarray(value, dtype=np.float64)
-    checks.as_floats(name, angles[~np.isnan(angles)])
-    return angles
-
-
 POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
-LARGEST_OFFSET = 10.0
-"""Distance of a source from the pointing in deg from which it was not observed."""
-FREE_RADII = 0.5
-"""Space between the On region and the nearest Off region, in radii."""
-_TOLERANCE = 1e-9
-"""Share of a radius by which regions may overlap: those that touch must not depend on rounding."""
+LARGEST_OFFSET = 10.0  # distance of a source from the pointing in deg from which it was not observed
+FREE_RADII = 0.5  # space between the On region and the nearest Off region, in radii
+_TOLERANCE = 1e-9  # share of a radius by which regions may overlap, so that rounding does not matter where they touch
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +133,8 @@ class Placement:
 
 def nearest_distance(config: RegionConfig) -> float:
     """Return the smallest distance in rad between the centres of On and Off regions."""
-    if config.min_distance is None:
-        return float((2 + FREE_RADII) * np.radians(config.radius))
-    return float(np.radians(config.min_distance))
+    distance = (2 + FREE_RADII) * config.radius if config.min_distance is None else config.min_distance
+    return float(np.radians(distance))
 
 
 def read_pointings(table: pd.DataFrame) -> tuple[FloatArray, NDArray[np.intp]]:
@@ -155,18 +147,13 @@ def read_pointings(table: pd.DataFrame) -> tuple[FloatArray, NDArray[np.intp]]:
 def source_direction(config: RegionConfig) -> FloatArray:
     """Return the direction of the source; ValueError where it is not known, or lies in an exclusion."""
     if config.source_ra is None or config.source_dec is None:
-        raise ValueError(
-            "the position of the source is needed to find regions from sky positions: give source_ra and source_dec in "
-            "deg"
-        )
+        raise ValueError("regions from sky positions need a source; give source_ra and source_dec in deg")
     source = unit_vectors(config.source_ra, config.source_dec, ("source_ra", "source_dec"))
     for exclusion in config.exclusion:
         distance = float(np.degrees(angles_between(unit_vectors(exclusion.ra, exclusion.dec), source)))
         if distance < (exclusion.radius + config.radius) * (1 - _TOLERANCE):
-            raise ValueError(
-                f"the exclusion {exclusion} overlaps the On region, {distance:.2f} deg away; leave it out, as "
-                "the source itself needs none, or make it or theta_squared_cut smaller"
-            )
+            problem = f"the exclusion {exclusion} overlaps the On region, {distance:.2f} deg away"
+            raise ValueError(f"{problem}; remove it (the source itself needs none), or reduce it or theta_squared_cut")
     return source
 
 
@@ -189,9 +176,6 @@ def is_crowded(distance: FloatArray | float, smallest: float) -> BoolArray:
     return np.asarray(distance < smallest * (1 - _TOLERANCE))
 
 
-_ROUNDING = 1e-9
-
-
 def place_reflected(table: pd.DataFrame, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
     """Return angles to the source, and to its reflections about the pointing of each event; see `reflect`."""
     pointings, number = read_pointings(table)
@@ -203,14 +187,10 @@ def place_reflected(table: pd.DataFrame, event: FloatArray, source: FloatArray, 
 
 def reflect(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
     """Turn the source about pointings, as far as regions fit between each other and exclusions."""
-    wanted = config.n_wanted
-    return _fill(pointing, source, config) if wanted is None else _spread(pointing, source, config, wanted)
-
-
-def _spread(pointing: FloatArray, source: FloatArray, config: RegionConfig, wanted: int) -> FloatArray:
-    """Place a number of regions in equal steps, or as many as fit."""
-    radius = np.radians(config.radius)
-    smallest = max(2 * radius, 0.0 if config.min_distance is None else np.radians(config.min_distance))
+    if (wanted := config.n_wanted) is None:
+        return _fill(pointing, source, config)
+    # a number of regions in equal steps, or as many as fit
+    smallest = np.radians(max(2 * config.radius, config.min_distance or 0.0))
     sine = np.sin(angles_between(source, pointing))
     n_fitting = np.ones(len(pointing), dtype=np.int64)
     for n in range(2, wanted + 1):
@@ -226,16 +206,14 @@ def _spread(pointing: FloatArray, source: FloatArray, config: RegionConfig, want
 
 def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
     """Place as many regions as fit, one beside the other."""
-    radius = np.radians(config.radius)
-    nearest = nearest_distance(config)
+    radius, nearest = np.radians(config.radius), nearest_distance(config)
     sine = np.sin(angles_between(source, pointing))
     with np.errstate(divide="ignore"):
         width, first = (_rotation_for(distance / sine) for distance in (np.sin(radius), np.sin(nearest / 2)))
     first = np.maximum(first, width)
-    last = (2 * np.pi - first) * (1 + _ROUNDING)
+    last = (2 * np.pi - first) * (1 + _TOLERANCE)
     blocked = _block(pointing, source, config)
-    angle = first
-    placed: list[FloatArray] = []
+    angle, placed = first, [np.full((len(pointing), 3), np.nan)]
     n_placed = np.zeros(len(pointing), dtype=np.int64)
     while (open_ := angle <= last).any():  # not so for NaN, where none fits
         skip = _skip(angle, blocked)
@@ -248,8 +226,6 @@ def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> Flo
             placed[k][own] = center[own]
         n_placed += fits
         angle = angle + np.where(fits, width, skip)
-    if not placed:
-        placed.append(np.full((len(pointing), 3), np.nan))
     return np.stack([np.broadcast_to(source, pointing.shape), *placed], axis=1)
 
 
@@ -271,7 +247,7 @@ def _skip(angle: FloatArray, blocked: list[tuple[FloatArray, FloatArray]]) -> Fl
     skip = np.zeros(len(angle))
     for middle, half in blocked:
         beyond = (angle - middle + np.pi) % (2 * np.pi) - np.pi
-        skip = np.maximum(skip, np.where(np.abs(beyond) < half * (1 - _ROUNDING), half - beyond, 0.0))
+        skip = np.maximum(skip, np.where(np.abs(beyond) < half * (1 - _TOLERANCE), half - beyond, 0.0))
     return skip
 
 
@@ -281,22 +257,16 @@ def _rotation_for(half: FloatArray) -> FloatArray:
     return np.where(possible, 2 * np.arcsin(np.where(possible, half, 0.0)), np.nan)
 
 
-N_OFFSET_BINS = 5
-"""Bins of the offset inside the ring, each with its own exposure ratio."""
-_N_SEGMENTS = 5
-"""Parts of the ring, which null tests take for On in turn, with ``n_regions: auto``."""
-_N_LINES = 16
-_N_STEPS = 1440
-"""Points on which solid angles are computed: lines of equal offset in each bin, and steps around the pointing."""
-_DIGITS = 5
-"""Digits of unit vectors that tell pointings apart, 0.0006 deg."""
+N_OFFSET_BINS = 5  # bins of the offset inside the ring, each with its own exposure ratio
+_N_SEGMENTS = 5  # parts of the ring, which null tests take for On in turn, with ``n_regions: auto``
+_N_LINES, _N_STEPS = 16, 1440  # points for solid angles: lines of equal offset in each bin, steps around the pointing
+_DIGITS = 5  # digits of unit vectors that distinguish pointings, 0.0006 deg
 
 
 def place_ring(table: pd.DataFrame, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
     """Return the regions of events: the circle around the source, and segments of the ring around the pointing."""
     pointings, number = read_pointings(table)
-    radius = np.radians(config.radius)
-    n_segments = _count_segments(config)
+    radius, n_segments = np.radians(config.radius), _count_segments(config)
     axis = pointings[number]
     offset = angles_between(source, axis)
     bin_ = np.floor((angles_between(event, axis) - offset + radius) * (N_OFFSET_BINS / (2 * radius)))
@@ -318,9 +288,8 @@ def place_ring(table: pd.DataFrame, event: FloatArray, source: FloatArray, confi
 
 def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
     """Return the solid angles of the segments of the ring in units of that of On, by bins of the offset."""
-    radius = np.radians(config.radius)
+    radius, n_segments = np.radians(config.radius), _count_segments(config)
     offset = float(angles_between(source, pointing))
-    n_segments = _count_segments(config)
     exposure = np.zeros((N_OFFSET_BINS, n_segments))
     if is_crowded(offset, radius):
         return exposure
@@ -364,13 +333,11 @@ def _gap(config: RegionConfig) -> float:
 
 def _find_segments(event: FloatArray, axis: FloatArray, source: FloatArray, n_segments: int) -> NDArray[np.int64]:
     """Return the number of the segment that directions are in, by their rotation against the source."""
-    angle = rotation_between(axis, source, event)
-    angle = np.where(np.isnan(angle), 0.0, angle)
+    angle = np.nan_to_num(rotation_between(axis, source, event))
     return np.minimum(np.floor(angle * (n_segments / (2 * np.pi))), n_segments - 1).astype(np.int64)
 
 
-_MOST = 20
-"""Off regions with ``n_regions: auto``, ten on either side; more would lie far from the source."""
+_MOST = 20  # Off regions with ``n_regions: auto``, ten on either side; more would lie far from the source
 
 
 def place_same_declination(_: Any, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
@@ -380,10 +347,8 @@ def place_same_declination(_: Any, event: FloatArray, source: FloatArray, config
 
 def shift(source: FloatArray, config: RegionConfig) -> FloatArray:
     """Shift the source in right ascension, to the east and to the west in turn, as near as regions fit."""
-    radius = np.radians(config.radius)
-    nearest = nearest_distance(config)
-    cosine = float(np.hypot(source[0], source[1]))
-    pole = unit_vectors(0.0, 90.0)
+    radius, nearest = np.radians(config.radius), nearest_distance(config)
+    cosine, pole = float(np.hypot(source[0], source[1])), unit_vectors(0.0, 90.0)
     n_off = _MOST if config.n_wanted is None else config.n_wanted - 1
     found = [source]
     if max(np.sin(radius), np.sin(nearest / 2)) < cosine:
@@ -398,15 +363,12 @@ def shift(source: FloatArray, config: RegionConfig) -> FloatArray:
             centers = [turn_about(pole, source, side * angle) for side in sides]
             found += [one for one in centers if not find_excluded(one, config, config.radius)]
     if len(found) == 1:
-        raise ValueError(
-            f"there is no room for an Off region at the declination of the source ({config.source_dec:g} deg), outside "
-            "of exclusions; make theta_squared_cut, min_distance or exclusions smaller"
-        )
+        problem = f"no room for an Off region at the declination of the source ({config.source_dec:g} deg)"
+        raise ValueError(f"{problem}; reduce theta_squared_cut, min_distance or the exclusions")
     return np.stack(found[: n_off + 1])
 
 
-SKY_COLUMNS = ("ra", "dec", *POINTING_COLUMNS)
-"""Columns from which angles to reflected regions are computed if a table has no angles."""
+SKY_COLUMNS = ("ra", "dec", *POINTING_COLUMNS)  # for angles to reflected regions, if a table has no angles
 
 
 class RegionMethod(NamedTuple):
@@ -436,8 +398,7 @@ def place_by_method(table: pd.DataFrame, config: RegionConfig) -> Placement:
     if place is None:
         return Placement(table[columns].to_numpy(dtype=np.float64))
     source = source_direction(config)
-    ra, dec = (table[column].to_numpy(dtype=np.float64) for column in SKY_COLUMNS[:2])
-    event = unit_vectors(ra, dec)
+    event = unit_vectors(table["ra"].to_numpy(dtype=np.float64), table["dec"].to_numpy(dtype=np.float64))
     placed = replace(place(table, event, source, config), scale=theta_scale(table, source, config))
     return replace(placed, excluded=find_excluded(event, config)) if config.exclusion else placed
 
@@ -458,9 +419,9 @@ def rad_max_of(path: Path) -> RadMax:
     """Return RAD_MAX of a run; EventFileError where there is none."""
     found = read_rad_max(path) if path.is_file() and recognise(path).startswith("FITS") else None
     if found is None:
+        remedy = "give a cut on theta^2 (--theta2, or theta_squared_cut and rad_max: false in the configuration)"
         raise EventFileError(
-            f"{path if path.name else 'the table'}: has no RAD_MAX, so the radius of regions is not known; give a cut "
-            "on theta^2 (--theta2, or theta_squared_cut and rad_max: false in the configuration)"
+            f"{path if path.name else 'the table'}: has no RAD_MAX for the radius of regions; {remedy}"
         )
     return found
 
@@ -480,10 +441,8 @@ def describe_rad_max(path: Path, config: RegionConfig) -> str | None:
         return None
     low, high = found.radius[found.radius > 0].min(), found.radius.max()
     theirs = f"{high:.4g} deg" if low == high else f"{low:.3g} to {high:.3g} deg by energy"
-    return (
-        f"regions have a radius of {config.radius:.4g} deg, and the instrument response is for {theirs} (RAD_MAX of "
-        f"{found.path.name}); a spectrum needs the same, --theta2 irf"
-    )
+    response = f"the instrument response is for {theirs} (RAD_MAX of {found.path.name})"
+    return f"regions have a radius of {config.radius:.4g} deg, and {response}; a spectrum needs the same, --theta2 irf"
 
 
 def reaches_source(table: pd.DataFrame, config: RegionConfig) -> bool:
@@ -511,33 +470,23 @@ def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, li
     if config.intervals is not None:
         return "intervals", [find_column(config.intervals, present)]
     name = config.method
+    angles = theta_columns(count_angles(present) if config.n_wanted is None else config.n_wanted)
+    has_angles = len(angles) > 1 and set(angles) <= set(present)
     if name == "auto":
         by_columns = not config.exclusion and config.min_distance is None and not config.rad_max
-        name = "angles" if by_columns and _has_angles(present, config) else "reflected"
+        name = "angles" if by_columns and has_angles else "reflected"
         if name == "reflected" and not set(SKY_COLUMNS) <= set(present):
             raise ValueError(_nothing_known(present, config))
     if name == "angles":
-        if not _has_angles(present, config):
+        if not has_angles:
             raise ValueError(_nothing_known(present, config))
-        return name, _columns_of_angles(present, config)
+        return name, angles
     needed = [*METHODS[name].columns, *(["energy"] if config.rad_max else [])]
     missing = [column for column in needed if column not in present]
     if missing:
-        raise ValueError(
-            f"the regions have the method {name}, which needs sky positions in the columns {', '.join(needed)}, and "
-            f"there is no {' and no '.join(missing)}; choose another method, or join files that have them"
-        )
+        problem = f"method {name} needs sky positions in the columns {', '.join(needed)} ({', '.join(missing)} missing)"
+        raise ValueError(f"{problem}; choose another method, or join files that have them")
     return name, needed
-
-
-def _columns_of_angles(present: Iterable[str], config: RegionConfig) -> list[str]:
-    """Return the columns of angles: as many as are asked for, or as there are."""
-    return theta_columns(count_angles(present) if config.n_wanted is None else config.n_wanted)
-
-
-def _has_angles(present: list[str], config: RegionConfig) -> bool:
-    wanted = _columns_of_angles(present, config)
-    return len(wanted) > 1 and set(wanted) <= set(present)
 
 
 def _nothing_known(present: list[str], config: RegionConfig) -> str:
@@ -546,16 +495,10 @@ def _nothing_known(present: list[str], config: RegionConfig) -> str:
         key = "exclusion" if config.exclusion else "min_distance"
         return f"{key} needs sky positions in the columns {', '.join(SKY_COLUMNS)}, which these events do not have"
     n_regions = config.n_wanted or 6
-    wanted = theta_columns(n_regions)
-    missing = [name for name in wanted if name not in present]
-    return (
-        f"no way to tell On from Off: for {n_regions} regions the events need the columns theta_deg and "
-        f"theta_deg_off_1 to theta_deg_off_{n_regions - 1} ({', '.join(missing)} missing), or "
-        f"{', '.join(SKY_COLUMNS)}; or give Off events in files of their own"
-    )
-
-
-OVERLAP_POLICIES = ("on_first", "drop", "error")
+    missing = ", ".join(name for name in theta_columns(n_regions) if name not in present)
+    angles = f"theta_deg and theta_deg_off_1 to theta_deg_off_{n_regions - 1} ({missing} missing)"
+    needed = f"for {n_regions} regions the events need the columns {angles}, or {', '.join(SKY_COLUMNS)}"
+    return f"no way to tell On from Off: {needed}; or give Off events in files of their own"
 
 
 def alpha_error_of(counts: NDArray[Any], exposure: FloatArray) -> float:
@@ -656,8 +599,7 @@ class Regions:
         from excess.detection._result import count_events
 
         alpha = self.event_alpha
-        chosen = mask & self.inside
-        return count_events(self.on, chosen, self.alpha if alpha is None else alpha)
+        return count_events(self.on, mask & self.inside, self.alpha if alpha is None else alpha)
 
 
 def assign_regions(
@@ -672,18 +614,16 @@ def assign_regions(
     cut = checks.as_scalar("theta_squared_cut", checks.as_counts("theta_squared_cut", theta_squared_cut))
     if cut == 0:
         raise ValueError("theta_squared_cut must be positive, got 0")
-    checks.as_choice("overlap", overlap, OVERLAP_POLICIES)
+    checks.as_choice("overlap", overlap, ("on_first", "drop", "error"))
     n_regions = angles.shape[1]
     inside = angles**2 < cut
     n_inside = inside.sum(axis=1)
     overlapping = n_inside > 1
     if overlap == "error" and overlapping.any():
-        first = int(np.flatnonzero(overlapping)[0])
-        numbers = np.flatnonzero(inside[first]).tolist()
-        raise ValueError(
-            f"{overlapping.sum()} events lie in several regions, the first in row {first} in regions {numbers}; make "
-            "theta_squared_cut smaller, or choose overlap='on_first' or 'drop'"
-        )
+        first = int(overlapping.argmax())
+        where = f"the first in row {first} in regions {np.flatnonzero(inside[first]).tolist()}"
+        remedy = "reduce theta_squared_cut, or choose overlap='on_first' or 'drop'"
+        raise ValueError(f"{overlapping.sum()} events lie in several regions, {where}; {remedy}")
     region = np.where(np.isnan(angles), np.inf, angles).argmin(axis=1)
     region[inside[:, 0]] = 0
     region[n_inside == 0] = -1
@@ -719,9 +659,8 @@ def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, 
 def _expose(found: Regions, exposure: FloatArray) -> Regions:
     """Return regions with their exposure; events without any Off region are in none."""
     without = off_exposure(exposure) == 0
-    found = replace(
-        found, region=np.where(without, -1, found.region), exposure=exposure, n_without_off=int(without.sum())
-    )
+    region = np.where(without, -1, found.region)
+    found = replace(found, region=region, exposure=exposure, n_without_off=int(without.sum()))
     return replace(found, alpha=mean_alpha(found))
 
 
@@ -744,18 +683,13 @@ def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Place
     except ValueError as error:
         raise MismatchError("on", f"needs a column of numbers: {error}") from error
     if not (known := np.isfinite(values)).all():
-        raise MismatchError(
-            "on",
-            f"needs a value for every event: {name!r} is missing in {np.count_nonzero(~known):,} of {len(known):,}",
-        )
+        missing = f"{np.count_nonzero(~known):,} of {len(known):,}"
+        raise MismatchError("on", f"needs a value for every event: {name!r} is missing in {missing}")
     period = intervals.wraps_at
     if period is not None:
         if intervals.period is None and len(values) and np.ptp(values) > period:
-            raise MismatchError(
-                "on",
-                f"needs the period of {name!r}, whose values span {np.ptp(values):g}: give period under "
-                "regions.intervals of the configuration",
-            )
+            problem = f"needs the period of {name!r}, whose values span {np.ptp(values):g}"
+            raise MismatchError("on", f"{problem}: give period under regions.intervals of the configuration")
         values = values % period
     region = np.full(len(values), -1, dtype=np.int64)
     number = {("on", *ends): 0 for ends in intervals.on}
@@ -774,10 +708,7 @@ def expose_intervals(regions: Regions, shares: FloatArray) -> Regions:
 
 def off_exposure(exposure: FloatArray) -> FloatArray:
     """Return the exposure of all Off regions together, for the pointing of each event."""
-    total = np.zeros(len(exposure))
-    for own in exposure.T:
-        total += own
-    return total
+    return np.asarray(sum(exposure.T, np.zeros(len(exposure))))
 
 
 def mean_alpha(found: Regions) -> float:
@@ -803,19 +734,13 @@ def join_regions(parts: Sequence[Regions]) -> tuple[Regions, BoolArray]:
     if len(exposure) and not exposure.all():
         columns[1:] = exposure.any(axis=0)
         region, exposure = (np.cumsum(columns) - 1)[region], exposure[:, columns[1:]]
-    n_regions = 1 + exposure.shape[1]
-    found = Regions(
-        region,
-        n_regions,
-        1 / (n_regions - 1),
-        sum(part.n_overlapping for part in parts),
-        None if (exposure == 1).all() else exposure,
-        sum(part.n_without_off for part in parts),
+    n_off = exposure.shape[1]
+    n_overlapping, n_without = (
+        sum(getattr(part, name) for part in parts) for name in ("n_overlapping", "n_without_off")
     )
+    exposed = None if (exposure == 1).all() else exposure
+    found = Regions(region, 1 + n_off, 1 / n_off, n_overlapping, exposed, n_without)
     return replace(found, alpha=mean_alpha(found)), columns
-
-
-_WITHOUT_MATCH: dict[str, Any] = {"match_within": None, "pairs": ()}
 
 
 def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
@@ -833,12 +758,9 @@ def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
 
 def unusable_exclusion() -> MismatchError:
     """Return the error for an exclusion beside Off files in which the place of Off on the sky is not known."""
-    return MismatchError(
-        "exclusion",
-        "cannot be applied to Off events in files of their own here: the place of Off on the sky is known where the "
-        "files and those of `off` hold sky positions of whole fields of view, in the columns "
-        f"{', '.join(SKY_COLUMNS)}, and `source` is given; or leave the exclusion out",
-    )
+    needed = f"sky positions of whole fields of view in all files, in the columns {', '.join(SKY_COLUMNS)}"
+    problem = f"cannot be applied to Off events in files of their own, unless there are {needed}"
+    return MismatchError("exclusion", f"{problem}, and `source` is given; or leave the exclusion out")
 
 
 def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionConfig:
@@ -846,7 +768,8 @@ def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionCon
     if not given:
         return regions
     try:
-        return regions.with_settings({**_WITHOUT_MATCH, **given} if given.get("match") == "none" else given)
+        more: dict[str, Any] = {"match_within": None, "pairs": ()} if given.get("match") == "none" else {}
+        return regions.with_settings({**more, **given})
     except ValidationError as error:
         problem = error.errors()[0]
         if not problem["loc"]:  # settings that do not go together
@@ -858,13 +781,9 @@ def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionCon
         raise ArgumentError("regions", f"cannot be changed: {message}") from error
 
 
-MAX_FIELD_EVENTS = 400_000
-"""Largest number of events outside of all regions that are kept for a map; of more, a part is drawn."""
-_MAX_FITTED = 2_000
-"""Events of a pointing that the centres of its regions are found from."""
-_RADII = 12.0
-_SMALLEST_FIELD = 1.5
-"""Radius of the field in units of that of a region, and its smallest value in deg."""
+MAX_FIELD_EVENTS = 400_000  # outside of all regions, kept for a map; of more, a part is drawn
+_MAX_FITTED = 2_000  # events of a pointing that the centres of its regions are found from
+_RADII, _SMALLEST_FIELD = 12.0, 1.5  # radius of the field in units of that of a region, and its smallest value in deg
 
 
 def field_radius(theta_squared_cut: float) -> float:
@@ -897,9 +816,9 @@ def exclusion_offsets(config: RegionConfig) -> FloatArray:
 
 def region_centers(sky: FloatArray, theta: FloatArray | None) -> FloatArray:
     """Return where the Off regions of all pointings are relative to the source, in deg."""
-    found: list[FloatArray] = []
     if theta is None:
         return np.empty((0, 2))
+    found: list[FloatArray] = []
     known = np.isfinite(sky[:, :4]).all(axis=1)
     position, angles = sky[known, :2], theta[known]
     centers, _, number = cluster_pointings(sky[known, 2:4])
@@ -922,9 +841,8 @@ def offset_position(ra: ArrayLike, dec: ArrayLike, *, east: FloatArray, north: F
     longitude, latitude = np.radians(ra), np.radians(dec)
     distance, direction = np.radians(np.hypot(east, north)), np.arctan2(east, north)
     sine = np.sin(latitude) * np.cos(distance) + np.cos(latitude) * np.sin(distance) * np.cos(direction)
-    turn = np.arctan2(
-        np.sin(direction) * np.sin(distance) * np.cos(latitude), np.cos(distance) - np.sin(latitude) * sine
-    )
+    across = np.sin(direction) * np.sin(distance) * np.cos(latitude)
+    turn = np.arctan2(across, np.cos(distance) - np.sin(latitude) * sine)
     return np.degrees(longitude + turn) % 360, np.degrees(np.arcsin(np.clip(sine, -1.0, 1.0)))
 
 

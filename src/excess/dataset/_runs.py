@@ -125,8 +125,7 @@ class Match:
     @property
     def alpha(self) -> float:
         """Exposure ratio: live time of the On runs over that of the Off runs."""
-        on, off = self.live_times
-        return on / off
+        return self.live_times[0] / self.live_times[1]
 
     @property
     def live_times(self) -> tuple[float, float]:
@@ -137,8 +136,7 @@ class Match:
     @property
     def name(self) -> str:
         """The first runs of both sides."""
-        sides = (_few([str(run.name) for run in runs]) for runs in (self.on, self.off))
-        return " / ".join(sides)
+        return " / ".join(_few([str(run.name) for run in runs]) for runs in (self.on, self.off))
 
 
 def match_runs(
@@ -152,11 +150,11 @@ def match_runs(
     return _by_nearest(list(on.values()), list(off.values()), config)
 
 
+# quantities by which On and Off runs are matched: the name, and the value in deg or hours
 MATCHINGS: dict[str, tuple[str, Callable[[TelescopeRun], float]]] = {
     "zenith": ("zenith distance", lambda run: run.zenith),
     "time": ("time", lambda run: run.time / _HOUR),
 }
-"""Quantities by which On and Off runs are matched: the name, and the value in deg or hours."""
 
 
 def _by_nearest(
@@ -233,8 +231,7 @@ def _few(names: Sequence[str]) -> str:
     return " + ".join(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} more"
 
 
-_MAX_OFFSET_SPREAD = 0.1
-"""Largest difference of the offsets of the source from the pointing, in deg, among On files beside Off files."""
+_MAX_OFFSET_SPREAD = 0.1  # largest difference of the offsets of the source from the pointing in On files, in deg
 logger = logging.getLogger("excess.dataset")
 
 
@@ -247,10 +244,9 @@ def find_offset(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -
     if source_ra is None or source_dec is None:
         if not described[0].format.startswith("FITS"):
             return None
-        raise EventFileError(
-            f"{described[0].path}: is a list of all events in the field of view, so the position of the source is "
-            'needed for the cut on theta^2: give source, such as Crab or "83.6333 22.0133" (--source)'
-        )
+        problem = "the position of the source is needed for the cut on theta^2 in whole fields of view"
+        remedy = 'give source, such as Crab or "83.6333 22.0133" (--source)'
+        raise EventFileError(f"{described[0].path}: {problem}: {remedy}")
     pointing = [table.drop_duplicates() for table in iter_events(files["events"], SKY_COLUMNS[2:])]
     angles = ((one[name].to_numpy(float) for name in SKY_COLUMNS[2:]) for one in pointing)
     found = [offset_of_source(*one, source_ra=source_ra, source_dec=source_dec) for one in angles]
@@ -258,11 +254,9 @@ def find_offset(files: Mapping[str, tuple[Path, ...]], config: AnalysisConfig) -
     if len(offset) == 0:
         return None
     if np.ptp(offset) > _MAX_OFFSET_SPREAD:
-        raise EventFileError(
-            f"{files['events'][0]}: the source is from {offset.min():.2f} to {offset.max():.2f} deg away "
-            "from the pointing, so that it is not known where in the Off runs to count; give runs of each offset as an "
-            "observation of their own, in a list of observations"
-        )
+        problem = f"the source is from {offset.min():.2f} to {offset.max():.2f} deg away from the pointing"
+        remedy = "give runs of each offset as an observation of their own, in a list of observations"
+        raise EventFileError(f"{files['events'][0]}: {problem}, so its place in Off runs is not known; {remedy}")
     return float(np.median(offset)), float(direction[0])
 
 
@@ -282,11 +276,8 @@ def check_live_times(files: Mapping[str, tuple[Path, ...]]) -> None:
     for paths in files.values():
         present = describe(paths[0]).columns
         if not set(TIME_OF_RUN_COLUMNS) & set(present):
-            raise MismatchError(
-                "alpha",
-                f"is needed with `off`: the exposure ratio On/Off, which does not follow from live times, because "
-                f"{paths[0]} has no column livetime, nor ontime",
-            )
+            problem = f"{paths[0]} has no column livetime, nor ontime, for the exposure ratio On/Off"
+            raise MismatchError("alpha", f"is needed with `off`: {problem}")
 
 
 class MatchedEvents(NamedTuple):

@@ -57,8 +57,7 @@ class Inspection:
     def _sampled(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         """The sample, and the number of the file of each of its events."""
         if self.table is not None:
-            sample = self.table.head(_MAX_EVENTS)
-            return sample, np.zeros(len(sample), dtype=np.int64)
+            return self.table.head(_MAX_EVENTS), np.zeros(min(len(self.table), _MAX_EVENTS), dtype=np.int64)
         tables, numbers = [], []
         for paths, columns in self.parts:
             chosen = _spread(paths)
@@ -162,17 +161,14 @@ class Preset:
 
     def matches(self, found: Inspection) -> bool:
         """Return whether files satisfy all conditions of the preset, or any of them."""
-        conditions = []
-        if self.formats:
-            conditions.append(found.format.startswith(self.formats))
-        if self.telescopes:
-            conditions.append(found.telescope in self.telescopes)
-        if self.columns:
-            conditions.append(set(self.columns) <= set(found.columns))
-        if self.default_columns:
-            needed = set(AnalysisConfig().columns_needed())
-            conditions.append(len(needed.intersection(found.columns)) >= self.default_columns * len(needed))
-        return any(conditions) if self.any_of else all(conditions)
+        needed = AnalysisConfig().columns_needed()
+        conditions = (
+            (self.formats, found.format.startswith(self.formats)),
+            (self.telescopes, found.telescope in self.telescopes),
+            (self.columns, set(self.columns) <= set(found.columns)),
+            (self.default_columns, sum(one in found.columns for one in needed) >= self.default_columns * len(needed)),
+        )
+        return (any if self.any_of else all)(holds for given, holds in conditions if given)
 
     def prefers(self, column: str) -> bool:
         """Return whether a column is among the usual features."""
@@ -185,9 +181,7 @@ def _read_presets() -> dict[str, Preset]:
     of_default = AnalysisConfig().model_dump(include={"features", "derived_features", "quality_cuts"})
     found = {}
     for name, given in yaml.safe_load(text).items():
-        own: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in (given or {}).items()
-        }
+        own: dict[str, Any] = {key: tuple(one) if isinstance(one, list) else one for key, one in (given or {}).items()}
         found[name] = Preset(name, **own, **(of_default if "default_columns" in own else {}))
     return found
 
@@ -201,8 +195,6 @@ def find_preset(found: Inspection) -> Preset:
 
 
 _MAX_OBJECT_DISTANCE = 0.5  # largest distance in deg between a known source and the position that a header gives for it
-
-
 Source = str | tuple[float, float] | None
 
 
@@ -218,7 +210,7 @@ def choose_regions(
     found: Inspection, preset: Preset, source: Source, *, separate: bool, given: Mapping[str, Any] | None
 ) -> RegionChoice:
     """Choose On and Off regions."""
-    known = {} if given is None else dict(given)
+    known = dict(given or {})
     _regions.check_regions(known, separate=separate)
     wanted = _regions.change_regions(RegionConfig(), known)
     # what is given is as good as usual; a number of regions that is not known yet follows from the pointing
@@ -294,11 +286,9 @@ def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -
     if position is None:
         position, named = _observed_object(found)
         if position is None:
-            return choose(
-                "around a source that is not known yet",
-                f"the position of the source is needed to find regions from sky positions{named}: give source, such as "
-                'Crab or "83.6333 22.0133" (--source on the command line)',
-            )
+            remedy = 'give source, such as Crab or "83.6333 22.0133" (--source on the command line)'
+            problem = f"the position of the source is needed to find regions from sky positions{named}: {remedy}"
+            return choose("around a source that is not known yet", problem)
         cut |= {"source_ra": position.ra, "source_dec": position.dec}
     around = f"{position}{named}, {within}"
     if separate:
@@ -309,17 +299,13 @@ def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -
     pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
     offsets, _ = _regions.offset_of_source(*pointing.T, source_ra=position.ra, source_dec=position.dec)
     if len(offsets) and offsets.min() > _regions.LARGEST_OFFSET:
-        return choose(
-            f"around {position}",
-            f"the source {position} is {offsets.min():.0f} deg away from the pointing; give the one that was observed",
-        )
+        problem = f"the source {position} is {offsets.min():.0f} deg away from the pointing"
+        return choose(f"around {position}", f"{problem}; give the one that was observed")
     fitting = _count_reflected(offsets, preset)
     if fitting == 0:
-        return choose(
-            f"around {position}",
-            f"the source {position} is so near to the pointing that regions around it overlap ({within} deg^2); give "
-            "Off events in files of their own (--off), or a configuration with a smaller cut",
-        )
+        problem = f"the source {position} is so near to the pointing that regions around it overlap ({within} deg^2)"
+        remedy = "give Off events in files of their own (--off), or a configuration with a smaller cut"
+        return choose(f"around {position}", f"{problem}; {remedy}")
     if preset.method == "ring":
         return choose(f"ring at the offset of {around}", **fixed)
     return choose(f"{_number_of(fitting)} around {around}", n_regions=fitting)
@@ -336,15 +322,11 @@ def _no_regions(found: Inspection) -> str:
     truth = _columns.truth_columns(found.columns)
     why = "no way to tell On from Off: the events need"
     if truth or found.is_simulated:
-        why = (
-            f"holds simulated events{f' ({truth[0]} is the truth)' if truth else ''} and no way to tell On from Off, "
-            "so that there can be no detection; simulated gammas and protons may help a model as --simulated GAMMAS "
-            "PROTONS. Events to be searched need"
-        )
-    return (
-        f"{why} the columns theta_deg and theta_deg_off_1 to theta_deg_off_5, or {', '.join(_regions.SKY_COLUMNS)}"
-        f"{partly}; or give Off events in files of their own (--off)"
-    )
+        which = f" ({truth[0]} is the truth)" if truth else ""
+        use = "they may help a model as --simulated GAMMAS PROTONS. Events to be searched need"
+        why = f"holds simulated events{which} and no way to tell On from Off, so there can be no detection; {use}"
+    needed = f"theta_deg and theta_deg_off_1 to theta_deg_off_5, or {', '.join(_regions.SKY_COLUMNS)}{partly}"
+    return f"{why} the columns {needed}; or give Off events in files of their own (--off)"
 
 
 def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
@@ -361,11 +343,9 @@ def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
     if given is not None and position is not None:
         offset, _ = _regions.offset_of_source([position.ra], [position.dec], source_ra=given.ra, source_dec=given.dec)
         given = given if offset[0] > _MAX_OBJECT_DISTANCE else None
-    if given is not None:
-        return given, ", named in the files"
-    if position is None:
+    if given is None and position is None:
         return None, f" (the files name {', '.join(names)}, which is not a known source)" if any(names) else ""
-    return position, ", named in the files"
+    return given or position, ", named in the files"
 
 
 def _position_of_object(sample: pd.DataFrame, names: list[str]) -> SourcePosition | None:
@@ -426,16 +406,14 @@ class Proposal:
     def with_features_of(self, other: AnalysisConfig) -> AnalysisConfig:
         """Return the features and cuts of another configuration, with the groups and regions of the files."""
         groups = other.groups if self.config is None else self.config.groups
-        own = other.without_references()
-        return own.model_copy(update={"groups": groups, "regions": self.regions})
+        return other.without_references().model_copy(update={"groups": groups, "regions": self.regions})
 
     def describe(self) -> str:
         """Return what is assumed, in three lines: the files, the features, and how On and Off are told apart."""
-        features = () if self.config is None else self.config.features
         others = f"; {len(self.reasons)} other columns are none" if self.reasons else ""
         found = f"No features among {len(self.reasons)} columns"
-        if features:
-            found = f"Features: {_shortened(features)}{others}"
+        if self.config is not None:
+            found = f"Features: {_shortened(self.config.features)}{others}"
         return f"{self.kind}\n{found}\nOn and Off: {self.on_off}; groups: {self.grouping}"
 
     def describe_rejected(self) -> str:
@@ -451,10 +429,7 @@ class Proposal:
         """Say why no column can be a feature, and what can be had without."""
         why = "; ".join(f"{name}: {reason}" for name, reason in list(self.reasons.items())[:_MAX_NAMED])
         more = f"; and {len(self.reasons) - _MAX_NAMED} more" if len(self.reasons) > _MAX_NAMED else ""
-        return (
-            f"{self.name}: no column can be a feature ({why}{more}), so that there is nothing to learn from, and only "
-            "the counts without a cut can be had"
-        )
+        return f"{self.name}: no column can be a feature ({why}{more}), so only the counts without a cut are possible"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as values that JSON can hold."""
@@ -475,13 +450,10 @@ class Proposal:
             lines += _comment(f"Reconstructed energy: {self.energy}; for thresholds by energy: --bins {self.energy}:4")
         if self.obstacle is not None:
             lines += _comment(f"No detection yet: {self.obstacle}")
+        here = {"groups": f" Here: {self.grouping}."}
+        here["regions"] = f" Here: {self.on_off}. A source may be given as 'source: Crab'."
         for key, value in settings.items():
-            here = {
-                "groups": f" Here: {self.grouping}.",
-                "regions": f" Here: {self.on_off}. A source may be given as 'source: Crab'.",
-            }
-            about = (AnalysisConfig.model_fields[key].description or "") + here.get(key, "")
-            lines += ["", *_comment(about)]
+            lines += ["", *_comment((AnalysisConfig.model_fields[key].description or "") + here.get(key, ""))]
             lines += yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True).rstrip("\n").split("\n")
             if key == "features":
                 lines += self._about_others()
@@ -509,10 +481,9 @@ def propose_config(
     groups: str | None = None,
     regions: Mapping[str, Any] | None = None,
 ) -> Proposal:
-    """Propose the configuration of an analysis from what event files hold.
+    """Propose the configuration of an analysis from the columns of event files and a sample of their events.
 
-    Columns and a sample of the events are looked at. Where files have the columns of FACT's open Crab analysis, the
-    proposal is that analysis.
+    Where files have the columns of FACT's open Crab analysis, the proposal is that analysis.
 
     Parameters
     ----------
@@ -527,8 +498,7 @@ def propose_config(
     groups : str or None, default=None
         Column of the groups; by default nights or runs, where the files hold several.
     regions : mapping of str to object or None, default=None
-        Settings of the regions by the keys of `RegionConfig`, such as ``{"method": "ring"}`` or
-        ``{"exclusion": ["Crab 0.3"]}``; the others are proposed.
+        Settings by the keys of `RegionConfig`, such as ``{"method": "ring"}``; the others are proposed.
 
     Returns
     -------
@@ -561,22 +531,11 @@ def propose_config(
         settings = {"derived_features": derived, "quality_cuts": _cuts(preset, found, derived), "groups": column}
         config = _model.make_config(features=tuple(chosen), **settings, regions=chosen_regions)
         usual = preset.fixed and obstacle is None and not regions and config == AnalysisConfig(regions=chosen_regions)
-    return Proposal(
-        config=config,
-        regions=chosen_regions,
-        preset=preset.name,
-        format=found.format,
-        telescope=found.telescope,
-        n_files=len(found.paths),
-        reasons=reasons,
-        references=tuple(name for name in found.columns if _columns.is_classifier_output(name)),
-        energy=_columns.energy_column(found.columns),
-        on_off=on_off,
-        grouping=grouping,
-        obstacle=obstacle,
-        usual=usual,
-        name=found.name,
-    )
+    references = tuple(name for name in found.columns if _columns.is_classifier_output(name))
+    about: dict[str, Any] = {"format": found.format, "telescope": found.telescope, "n_files": len(found.paths)}
+    about |= {"references": references, "energy": _columns.energy_column(found.columns), "name": found.name}
+    about |= {"reasons": reasons, "on_off": on_off, "grouping": grouping, "obstacle": obstacle, "usual": usual}
+    return Proposal(config, chosen_regions, preset.name, **about)
 
 
 def _features(
@@ -641,13 +600,10 @@ def _groups(found: Inspection, asked: str | None) -> tuple[str, str]:
         return asked, "no groups" if asked == _model.NO_GROUPS else asked
     there = [name for name in GROUP_COLUMNS if name in found.columns]
     for name in there:
-        if name == "night" and find_preset(found).fixed:
-            return name, name  # as always, even of one night
-        if found.varies(name):
-            return name, name
-    if there:
-        return _model.NO_GROUPS, f"none, because all events have the same {there[0]}"
-    return _model.NO_GROUPS, "none, because there is no column of nights or runs"
+        if (name == "night" and find_preset(found).fixed) or found.varies(name):
+            return name, name  # as always with FACT, even of one night
+    why = f"all events have the same {there[0]}" if there else "there is no column of nights or runs"
+    return _model.NO_GROUPS, f"none, because {why}"
 
 
 def _shortened(names: Sequence[str]) -> str:
@@ -659,8 +615,7 @@ def _shortened(names: Sequence[str]) -> str:
 
 def _comment(text: str, prefix: str = "# ") -> list[str]:
     """Return a text as lines of comments; what is not printable, line breaks above all, is written out."""
-    escaped = (one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
-    plain = "".join(escaped)
+    plain = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
     whole_words: Any = {"break_long_words": False, "break_on_hyphens": False}
     return textwrap.wrap(plain, 110, initial_indent=prefix, subsequent_indent=f"{prefix}  ", **whole_words)
 
@@ -718,8 +673,7 @@ def settle_configs(
         with prefix_errors(name):
             regions[name] = propose_config(entry.events, off=entry.off, join=entry.join, source=source).regions
     shared = as_config(config_of(propose_for_list(entries, **choice)), references=references)
-    own = {name: shared.model_copy(update={"regions": regions[name]}) for name in entries}
-    return {name: entry.settings(own[name]) for name, entry in entries.items()}
+    return {name: one.settings(shared.model_copy(update={"regions": regions[name]})) for name, one in entries.items()}
 
 
 def propose_for_list(entries: Mapping[str, ObservationEntry], **choice: Any) -> Proposal:
@@ -731,10 +685,8 @@ def propose_for_list(entries: Mapping[str, ObservationEntry], **choice: Any) -> 
 
 def _files_of(entries: Mapping[str, ObservationEntry]) -> list[list[Path]]:
     """Return the files of events, of Off events and to join, of all observations."""
-    return [
-        [Path(path) for entry in entries.values() for path in getattr(entry, kind) or ()]
-        for kind in ("events", "off", "join")
-    ]
+    kinds = ("events", "off", "join")
+    return [[Path(path) for entry in entries.values() for path in getattr(entry, kind) or ()] for kind in kinds]
 
 
 def config_of(proposal: Proposal) -> AnalysisConfig:
