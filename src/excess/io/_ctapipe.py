@@ -264,9 +264,8 @@ def origin(path: Path) -> Origin:
         telescope = _telescope(file)
         pointing = _ctapipe_layout.array_pointing(file)
         level = _ctapipe_layout.data_level(file)
-        simulated = _files.stored_node(file, _ctapipe_layout.SHOWER) is not None or (
-            _ctapipe_layout.text_of(_files.read_attribute(file, "CTA PROCESS TYPE")).lower() == "simulation"
-        )
+        process = _ctapipe_layout.text_of(_files.read_attribute(file, "CTA PROCESS TYPE"))
+        simulated = _files.stored_node(file, _ctapipe_layout.SHOWER) is not None or process.lower() == "simulation"
         location = _location(file) or (None if telescope is None else telescope.location)
     derived = []
     if "time" in layout.event_fields or (layout.is_single and "time" in layout.image_columns):

@@ -50,6 +50,8 @@ def _plain(name: str) -> tuple[str, str]:
 N_TELESCOPES = "n_telescopes"  # column with the number of images of a shower that have parameters
 INTENSITIES = ("hillas_intensity", "intensity")  # total charge of an image, by which means are weighted: the first
 KEYS = ("obs_id", "event_id", "tel_id")
+Images = Mapping[str, NDArray[Any]]
+Numbers = NDArray[np.intp]  # the shower of each image
 
 
 class ShowerColumn(NamedTuple):
@@ -125,11 +127,7 @@ def parameters_needed(columns: Iterable[ShowerColumn], known: Mapping[str, Any])
 
 
 def aggregate(
-    images: Mapping[str, NDArray[Any]],
-    shower: NDArray[np.intp],
-    n_showers: int,
-    columns: Iterable[ShowerColumn],
-    factors: Mapping[str, float],
+    images: Images, shower: Numbers, n_showers: int, columns: Iterable[ShowerColumn], factors: Mapping[str, float]
 ) -> dict[str, NDArray[Any]]:
     """Return columns of showers."""
     intensity = next((images[name] for name in INTENSITIES if name in images), None)
@@ -156,7 +154,7 @@ def aggregate(
     return found
 
 
-def multiplicity(images: Mapping[str, NDArray[Any]], shower: NDArray[np.intp], n_showers: int) -> NDArray[np.int64]:
+def multiplicity(images: Images, shower: Numbers, n_showers: int) -> NDArray[np.int64]:
     """Return the number of images of each shower whose intensity is known."""
     intensity = next((images[name] for name in INTENSITIES if name in images), None)
     known = shower if intensity is None else shower[np.isfinite(intensity)]
@@ -182,13 +180,8 @@ def _partner(name: str, known: Mapping[str, Any]) -> str | None:
 
 
 def _mean_direction(
-    name: str,
-    partner: str,
-    images: Mapping[str, NDArray[Any]],
-    shower: NDArray[np.intp],
-    weights: FloatArray,
-    factors: Mapping[str, float],
-) -> tuple[NDArray[np.intp], FloatArray]:
+    name: str, partner: str, images: Images, shower: Numbers, weights: FloatArray, factors: Mapping[str, float]
+) -> tuple[Numbers, FloatArray]:
     """Return showers, and altitude or azimuth of their mean directions in the unit of the images."""
     is_altitude = name.endswith("alt")
     names = (name, partner) if is_altitude else (partner, name)

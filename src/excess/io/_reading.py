@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -22,27 +23,16 @@ HDF5_MAGIC, PARQUET_MAGIC, FITS_MAGIC, GZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PAR1
 START_BYTES = 65536
 
 
-class Format(NamedTuple):
-    """Functions that read a file of one format."""
-
-    columns: Callable[[Path], tuple[str, ...]]
-    count: Callable[[Path], int]
-    chunks: Callable[[Path, Sequence[str], int | None], Iterator[pd.DataFrame]]
-    origin: Callable[[Path], Origin]
-
-
-FORMATS = {
-    name: Format(module.columns, module.count, module.chunks, getattr(module, "origin", lambda path: Origin()))
-    for name, module in {
-        "FACT HDF5": _fact,
-        **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), _lstchain),
-        **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), _ctapipe),
-        "FITS event list": _fits,
-        "Parquet": _parquet,
-        "ROOT": _root,
-        "CSV": _csv,
-    }.items()
+FORMATS: dict[str, ModuleType] = {  # modules with the functions columns, count, chunks and, with metadata, origin
+    "FACT HDF5": _fact,
+    **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), _lstchain),
+    **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), _ctapipe),
+    **{"FITS event list": _fits, "Parquet": _parquet, "ROOT": _root, "CSV": _csv},
 }
+
+
+def _origin(path: Path, known: ModuleType) -> Origin:
+    return known.origin(path) if hasattr(known, "origin") else Origin()
 
 
 def recognise(path: Path) -> str:
@@ -130,7 +120,7 @@ class Content(NamedTuple):
     derived: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: Path, known: Format) -> Content:
+    def of(cls, path: Path, known: ModuleType) -> Content:
         """Look into a file."""
 
         def peek(name: str) -> pd.Series:
@@ -138,7 +128,7 @@ class Content(NamedTuple):
                 raise KeyError(name)
             return next(iter(known.chunks(path, [name], _PEEK_ROWS)))[name]
 
-        stored, origin = known.columns(path), known.origin(path)
+        stored, origin = known.columns(path), _origin(path, known)
         return cls(stored, origin, *derivations(stored, origin, peek))
 
     @property
@@ -483,7 +473,7 @@ def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
     for path in map(Path, paths):
         name = recognise(path)
         with wrap_errors(path, f"reading {name}"):
-            found[path] = FORMATS[name].origin(path).telescope
+            found[path] = _origin(path, FORMATS[name]).telescope
     compare_telescopes(found)
 
 
