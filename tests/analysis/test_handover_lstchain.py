@@ -96,7 +96,7 @@ def test_what_is_refused(path, events, tmp_path):
         (new.assign(event_id=new["event_id"] + 1), "event with obs_id 2008, event_id 11 is not where it was expected"),
         (new[:10], "columns of 10 rows do not fit to a file of 300"),
         (pd.concat([new, new]), "is not where it was expected"),
-        (new.rename(columns={"excess_score": "gammaness"}), "has 'gammaness' already, and no column is replaced"),
+        (new.rename(columns={"excess_score": "gammaness"}), "has 'gammaness' already; choose another name"),
     ]
     for table, message in cases:
         with pytest.raises(ValueError, match=message):

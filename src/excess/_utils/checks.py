@@ -20,17 +20,12 @@ from excess._utils.errors import EventFileError, wrap_errors
 BACKGROUND, SIGNAL, UNCLEAR = "background", "signal", "unclear"
 
 _WORDS = {
-    BACKGROUND: """
-        off background backgrounds bkg bkgd bg hadron hadrons hadronic proton protons noise sideband sidebands control
-        decoy decoys normal false no not non neg negative negatives
-    """,
-    SIGNAL: """
-        on signal signals sig source gamma gammas photon photons target targets anomaly anomalies anomalous outlier
-        outliers true yes pos positive positives
-    """,
-    UNCLEAR: """
-        unlabelled unlabeled labelled labeled unknown unclassified unassigned undefined other others rest mixed mixture
-    """,
+    BACKGROUND: """off background backgrounds bkg bkgd bg hadron hadrons hadronic proton protons noise sideband
+        sidebands control decoy decoys normal false no not non neg negative negatives""",
+    SIGNAL: """on signal signals sig source gamma gammas photon photons target targets anomaly anomalies anomalous
+        outlier outliers true yes pos positive positives""",
+    UNCLEAR: """unlabelled unlabeled labelled labeled unknown unclassified unassigned undefined other others rest mixed
+        mixture""",
 }
 _LABEL_WORDS_KINDS = {word: kind for kind, words in _WORDS.items() for word in words.split()}
 _PRECEDENCE = (UNCLEAR, BACKGROUND, SIGNAL)  # "not signal" is background, "other background" is unclear
@@ -59,11 +54,9 @@ def why_unclear(off: Any, on: Any) -> str | None:
 
 
 _MISSING_ALPHA = (
-    "alpha is missing, the number of background events expected in On for each one in Off: give the ratio of exposures "
-    "On/Off, which is 1 / m for m Off regions as large as On, or alpha_from_p_minus(p_minus) where the noise rate of "
-    "the background is known"
+    "alpha is missing: give the ratio of exposures On/Off, which is 1 / m for m Off regions as large as On, or "
+    "alpha_from_p_minus(p_minus) where the noise rate of the background is known"
 )
-
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
@@ -137,10 +130,8 @@ def as_scalar_alpha(value: Any) -> float:
 
 def as_probability(name: str, value: Any) -> float:
     """Return one probability in [0, 1] as a float."""
-    array = as_floats(name, value)
-    number = as_scalar(name, array)
-    _refuse(name, array, (array < 0) | (array > 1), "lie in [0, 1]")
-    return number
+    array = np.asarray(as_scalar(name, as_floats(name, value)))
+    return float(_refuse(name, array, (array < 0) | (array > 1), "lie in [0, 1]"))
 
 
 def as_noise_rate(name: str, value: ArrayLike) -> FloatArray:
@@ -179,8 +170,8 @@ def as_random_state(value: Any) -> np.random.RandomState:
     try:
         return check_random_state(value)
     except ValueError as error:
-        given = _excerpt(value)
-        raise ValueError(f"random_state must be a whole number, a RandomState or None, got {given}") from error
+        known = "a whole number, a RandomState or None"
+        raise ValueError(f"random_state must be {known}, got {_excerpt(value)}") from error
 
 
 def as_column(name: str, value: ArrayLike) -> NDArray[Any]:
@@ -222,10 +213,9 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
         raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}")
     off, on = classes.tolist()
     if (reason := why_unclear(off, on)) is not None:
-        raise ValueError(
-            f"the larger of the two labels in sorted order is On, which would be {on!r} and not {off!r} in {name}, but "
-            f"{reason}; give 1 for On and 0 for Off: (labels == {off!r}).astype(int), if {off!r} is On"
-        )
+        problem = f"On is the larger of two labels, which would be {on!r} and not {off!r} in {name}, but {reason}"
+        remedy = f"give 1 for On and 0 for Off: (labels == {off!r}).astype(int), if {off!r} is On"
+        raise ValueError(f"{problem}; {remedy}")
     return classes[0], classes[1]
 
 

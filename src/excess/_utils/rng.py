@@ -21,12 +21,9 @@ _30, _27, _31, _32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
 MAX_WEIGHT = 12  # largest bootstrap weight: a larger Poisson(1) draw is rarer than 2^-32, the resolution of the draws
-
 WEIGHT_LIMIT = 127  # largest weight that the record of an event has room for
-LARGEST_FACTOR = 16.0
-"""Most events that one may stand for in a bag: up to here, larger weights than the limit are rarer than 10^-5."""
-SHARE_OF_GROUPS = 0.8
-"""Probability that a tree may see a group: more than that of an event, 1 - 1/e, because groups may be few."""
+LARGEST_FACTOR = 16.0  # most events that one may stand for: larger weights than the limit are rarer than 10^-5
+SHARE_OF_GROUPS = 0.8  # probability that a tree may see a group: more than 1 - 1/e, because groups may be few
 
 
 @njit(cache=True, nogil=True)

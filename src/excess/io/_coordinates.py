@@ -61,12 +61,11 @@ def find_telescope(name: str | None) -> Telescope | None:
 
 DAY = 86_400.0
 UNIX_EPOCH = 40_587.0  # 1 January 1970 as a modified Julian date
-MJD_RANGE, JD_RANGE = (20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0)
-"""Ranges of present dates as modified Julian dates, which ctapipe writes, and as Julian dates."""
+MJD_RANGE, JD_RANGE = (20_000.0, 100_000.0), (2_400_000.0, 2_500_000.0)  # present dates, modified Julian and Julian
 UNIX_RANGE = (3e8, 1e10)  # range of present times in seconds of Unix time
 ABSOLUTE_COLUMNS = ("unix_time", "timestamp", "time")  # columns that hold times; the first that a table has is used
+# seconds that a scale is ahead of TAI; UTC has leap seconds, and TDB differs from TT by less than 2 ms
 TIME_SCALES = {"utc": None, "tai": 0.0, "tt": 32.184, "tdb": 32.184, "et": 32.184, "tcb": 32.184, "gps": -19.0}
-"""Seconds that a scale is ahead of TAI; UTC has leap seconds. TDB differs from TT by less than 2 ms."""
 
 
 def unix_from_seconds(seconds: ArrayLike, *, reference_mjd: float = UNIX_EPOCH, scale: str = "utc") -> FloatArray:
@@ -142,18 +141,17 @@ def _utc_from_tai(tai: FloatArray) -> FloatArray:
     return np.asarray(tai - _ahead_of_utc(tai, np.add(*_leap_seconds())))
 
 
-_GRID = 300.0
-"""Seconds between the times for which the rotation and motion of the Earth are computed; in between, interpolation is
-better than a microarcsecond."""
+_GRID = 300.0  # seconds between computed rotations of the Earth; interpolation is better than a microarcsecond
 
 
 def sky_positions(
     altitude: ArrayLike, azimuth: ArrayLike, unix_time: ArrayLike, location: Location
 ) -> tuple[FloatArray, FloatArray]:
     """Return right ascension and declination (ICRS) of directions relative to the horizon."""
-    coordinates = require("astropy.coordinates", "sky positions")
-    units = require("astropy.units", "sky positions")
-    Time = require("astropy.time", "sky positions").Time
+    coordinates, units, times, astrometry = (
+        require(f"astropy.{name}", "sky positions")
+        for name in ("coordinates", "units", "time", "coordinates.erfa_astrom")
+    )
     alt, az, time = (np.asarray(value, dtype=np.float64) for value in (altitude, azimuth, unix_time))
     check_same_length(altitude=alt, azimuth=az, unix_time=time)
     ra, dec = np.full(len(alt), np.nan), np.full(len(alt), np.nan)
@@ -162,13 +160,18 @@ def sky_positions(
         return ra, dec
     with _offline():
         place = coordinates.EarthLocation.from_geodetic(location.longitude, location.latitude, location.height)
-        frame = coordinates.AltAz(obstime=Time(time[known], format="unix", scale="utc"), location=place)
+        frame = coordinates.AltAz(obstime=times.Time(time[known], format="unix", scale="utc"), location=place)
         horizon = coordinates.SkyCoord(az[known], alt[known], unit="deg", frame=frame)
-        astrometry = require("astropy.coordinates.erfa_astrom", "sky positions")
         with astrometry.erfa_astrom.set(astrometry.ErfaAstromInterpolator(_GRID * units.s)):
             sky = horizon.icrs
     ra[known], dec[known] = sky.ra.deg, sky.dec.deg
     return ra, dec
+
+
+@cache
+def _earth_orientation() -> Any:
+    iers = require("astropy.utils.iers", "sky positions")
+    return iers.IERS_A.open(iers.IERS_A_FILE)
 
 
 @contextmanager
@@ -185,14 +188,7 @@ def _offline() -> Iterator[None]:
         yield
 
 
-@cache
-def _earth_orientation() -> Any:
-    iers = require("astropy.utils.iers", "sky positions")
-    return iers.IERS_A.open(iers.IERS_A_FILE)
-
-
-NIGHT = "night"
-UNIX_TIME = "unix_time"
+NIGHT, UNIX_TIME = "night", "unix_time"
 
 
 class Derivation(NamedTuple):
@@ -201,6 +197,11 @@ class Derivation(NamedTuple):
     names: tuple[str, ...]
     needs: tuple[str, ...]
     compute: Callable[[pd.DataFrame], tuple[NDArray[np.generic], ...]]
+
+
+def first_column(table: pd.DataFrame) -> tuple[FloatArray]:
+    """Return the first column of a table under another name."""
+    return (table.iloc[:, 0].to_numpy(dtype=np.float64),)
 
 
 class Direction(NamedTuple):
@@ -274,7 +275,7 @@ def derivations(
     for plain in ("ra", "dec"):
         other = next((name for name in stored if name.lower() == plain and plain not in names), None)
         if other is not None:
-            found.append(Derivation((plain,), (other,), lambda table: (table.iloc[:, 0].to_numpy(dtype=np.float64),)))
+            found.append(Derivation((plain,), (other,), first_column))
             names.add(plain)
     time = None if NIGHT in names or origin.is_simulated else _absolute_time(names, peek)
     if time is not None:
@@ -297,13 +298,12 @@ def night_from(time: pd.Series, longitude: float | None = None) -> NDArray[np.ge
 
 def _absolute_time(names: set[str], peek: Callable[[str], pd.Series]) -> str | None:
     """Return the column with absolute times of events, None if there is none."""
-    for name in ABSOLUTE_COLUMNS:
-        if name in names:
-            try:
-                if unix_of(peek(name), name) is not None:
-                    return name
-            except KeyError:  # computed, and so in Unix time
+    for name in (name for name in ABSOLUTE_COLUMNS if name in names):
+        try:
+            if unix_of(peek(name), name) is not None:
                 return name
+        except KeyError:  # computed, and so in Unix time
+            return name
     return None
 
 

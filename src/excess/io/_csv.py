@@ -13,8 +13,8 @@ from excess.io._files import INDEX_COLUMNS, check_columns
 
 COUNT_ROWS = 1_000_000
 _OPTIONS: Any = {"encoding": "utf-8-sig", "skipinitialspace": True}
+# whether pandas drops values from a line with too many of them if it is the first one of a chunk
 _CUTS_LONG_LINES = tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1)
-"""Whether pandas drops values from a line with too many of them if it is the first one of a chunk."""
 
 
 def looks_like_csv(start: str) -> bool:
@@ -27,16 +27,13 @@ def looks_like_csv(start: str) -> bool:
         rows = list(csv.reader(lines, strict=True))
     except csv.Error:
         return False
-    if not rows:
-        return False
-    header = [name.strip() for name in rows[0]]
-    if len(set(header)) < len(header) or any(_is_number(name) for name in header):
+    header = [name.strip() for name in rows[0]] if rows else []
+    unique = len(set(header)) == len(header) and not any(map(_is_number, header))
+    if not unique or any(len(row) != len(header) for row in rows):
         return False
     if len(header) == 1:
-        return (
-            header[0].isidentifier() and len(rows) > 1 and all(len(row) == 1 and _is_number(row[0]) for row in rows[1:])
-        )
-    return any(header) and all(len(row) == len(header) for row in rows)
+        return header[0].isidentifier() and len(rows) > 1 and all(_is_number(row[0]) for row in rows[1:])
+    return any(header)
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -59,14 +56,11 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
     if _CUTS_LONG_LINES:
         _check_lines(path)
     with pd.read_csv(path, **options) as reader:
-        empty = True
         for chunk in reader:
             if chunk.empty:  # a header alone; pandas takes its columns for texts
-                break
-            empty = False
+                yield pd.DataFrame(columns=list(names), dtype=float)
+                return
             yield chunk[list(names)].reset_index(drop=True)
-    if empty:
-        yield pd.DataFrame(columns=list(names), dtype=float)
 
 
 def _check_lines(path: Path) -> None:

@@ -1,7 +1,6 @@
 """ctapipe's HDF5 files (DL1 and DL2): array events with statistics of their images, or the images themselves.
 
-Columns have the names that ctapipe's `TableLoader` gives them. Files are read with h5py alone: attributes that are
-Python pickles are never loaded.
+Columns have the names of ctapipe's `TableLoader`. Files are read with h5py alone: pickled attributes are never loaded.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from excess.io._images import N_TELESCOPES, aggregate, multiplicity, parameters_
 logger = logging.getLogger("excess.io")
 
 MAX_IMAGES = 200_000  # images in memory at a time, so that showers with many images need no more than those with few
-PREFERRED = "HillasReconstructor"
-"""The algorithm whose directions become sky positions where there are several, as in ctapipe's own tools."""
+PREFERRED = "HillasReconstructor"  # whose directions become sky positions where there are several, as in ctapipe
 CLASSIFICATION = "/dl2/event/subarray/particle_type"  # the group of ctapipe that holds a table for each classifier
 _EARLIER = "/dl2/event/subarray/classification"  # where earlier versions, and ctapipe's event writer, have it
 _DESCRIPTIONS = {
@@ -131,9 +129,8 @@ class ImageReader:
         offsets = np.zeros(len(mask), dtype=np.int64)
         start = 0
         while start < events.n_rows:
-            rows = events.read(
-                self.file, [*KEYS, _ctapipe_layout.MASK], slice(start, start + min(max_events, max_images))
-            )
+            part = slice(start, start + min(max_events, max_images))
+            rows = events.read(self.file, [*KEYS, _ctapipe_layout.MASK], part)
             has_image = _files.as_native(rows[_ctapipe_layout.MASK]).astype(bool, copy=False)
             n_images = np.cumsum(has_image.sum(axis=1))
             stop = max(int(np.searchsorted(n_images, max_images, side="right")), 1)
@@ -166,8 +163,7 @@ class ImageReader:
         if "tel_id" not in own:
             own["tel_id"] = np.full(len(rows), unit.tel_id or 0, dtype=np.int16)
         for table in unit.further:
-            wanted = [name for name in self.names if name in table.fields and name not in own]
-            if wanted:
+            if wanted := [name for name in self.names if name in table.fields and name not in own]:
                 own |= self._joined(table, wanted, KEYS).of(own, part)
         for name, dtype in self.common.items():
             if name not in own:
@@ -179,11 +175,9 @@ class ImageReader:
         shower = np.concatenate(showers)
         tel_id = np.concatenate([part["tel_id"] for part in parts])
         order = np.lexsort((tel_id, shower))
-        columns: Columns = {"tel_id": tel_id[order]}
-        for name in (*KEYS, *self.names):
-            if name in parts[0]:
-                columns[name] = np.concatenate([part[name] for part in parts])[order]
-        return shower[order], columns
+        names = [name for name in (*KEYS, *self.names) if name in parts[0]]
+        columns = {name: np.concatenate([part[name] for part in parts])[order] for name in names}
+        return shower[order], {"tel_id": tel_id[order]} | columns
 
     def _joined(self, table: StoredTable, names: list[str], by: Sequence[str]) -> Joined:
         """Return a table of the file from which columns are joined, the same at each call."""
@@ -195,18 +189,17 @@ class ImageReader:
 
     def _with_pointing(self, columns: Columns) -> Columns:
         """Return columns with the pointing of each image's telescope, at the time of its trigger or in its run."""
-        wanted = [name for name in POINTING_COLUMNS if name in self.names]
-        if wanted:
-            both = np.full((2, len(columns["tel_id"])), np.nan)
-            for number in self.layout.pointings:
-                rows = np.flatnonzero(columns["tel_id"] == number)
-                if number not in self._pointings:
-                    self._pointings[number] = _ctapipe_layout.read_pointing(self.file, self.layout.pointings[number])
-                pointing = self._pointings[number]
-                if pointing is not None and pointing.key in columns:
-                    both[:, rows] = pointing.of(columns[pointing.key][rows])
-            columns |= dict(zip(POINTING_COLUMNS, both, strict=True))
-        return columns
+        if not set(POINTING_COLUMNS) & set(self.names):
+            return columns
+        both = np.full((2, len(columns["tel_id"])), np.nan)
+        for number, path in self.layout.pointings.items():
+            rows = np.flatnonzero(columns["tel_id"] == number)
+            if number not in self._pointings:
+                self._pointings[number] = _ctapipe_layout.read_pointing(self.file, path)
+            pointing = self._pointings[number]
+            if pointing is not None and pointing.key in columns:
+                both[:, rows] = pointing.of(columns[pointing.key][rows])
+        return columns | dict(zip(POINTING_COLUMNS, both, strict=True))
 
     def event_keys(self) -> Columns:
         """Return the identifiers of all array events; those of images, in order, where events have no table."""
@@ -271,9 +264,8 @@ def origin(path: Path) -> Origin:
         telescope = _telescope(file)
         pointing = _ctapipe_layout.array_pointing(file)
         level = _ctapipe_layout.data_level(file)
-        simulated = _files.stored_node(file, _ctapipe_layout.SHOWER) is not None or (
-            _ctapipe_layout.text_of(_files.read_attribute(file, "CTA PROCESS TYPE")).lower() == "simulation"
-        )
+        process = _ctapipe_layout.text_of(_files.read_attribute(file, "CTA PROCESS TYPE"))
+        simulated = _files.stored_node(file, _ctapipe_layout.SHOWER) is not None or process.lower() == "simulation"
         location = _location(file) or (None if telescope is None else telescope.location)
     derived = []
     if "time" in layout.event_fields or (layout.is_single and "time" in layout.image_columns):
@@ -303,8 +295,9 @@ def chunks_of(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int |
     """Yield images where a column is asked for that only images have, else array events."""
     if layout.is_single or not set(names) <= set(layout.columns):
         parts = _images(file, layout, names, chunk_rows or MAX_IMAGES)
-    elif not layout.units or set(names) <= set(layout.event_fields):
-        parts = _events(file, layout, names, chunk_rows)
+    elif layout.events is not None and (not layout.units or set(names) <= set(layout.event_fields)):
+        events = _EventColumns(file, layout, names)
+        parts = map(events.read, _files.slices(layout.events.n_rows, chunk_rows))
     else:
         parts = _showers(file, layout, names, chunk_rows or MAX_IMAGES)
     found = None
@@ -312,14 +305,6 @@ def chunks_of(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int |
         yield pd.DataFrame({name: found[name] for name in names}, copy=False)
     if found is None:
         yield pd.DataFrame({name: np.empty(0) for name in names})
-
-
-def _events(file: Any, layout: Layout, names: Sequence[str], chunk_rows: int | None) -> Iterator[dict[str, Any]]:
-    """Yield columns of array events without anything of their images."""
-    assert layout.events is not None
-    events = _EventColumns(file, layout, names)
-    for part in _files.slices(layout.events.n_rows, chunk_rows):
-        yield events.read(part)
 
 
 def _showers(file: Any, layout: Layout, names: Sequence[str], limit: int) -> Iterator[dict[str, Any]]:
@@ -355,9 +340,8 @@ class _EventColumns:
         found = set() if self.events is None else set(self.events.fields)
         self._added = []
         for table in layout.added:
-            wanted = [name for name in names if name in table.fields and name not in found]
-            found |= set(wanted)
-            if wanted:
+            if wanted := [name for name in names if name in table.fields and name not in found]:
+                found |= set(wanted)
                 self._added.append(Joined(file, table, wanted, KEYS, complete=True))
 
     def read(self, part: slice) -> dict[str, Any]:
@@ -382,18 +366,14 @@ def _directions(layout: Layout) -> dict[str, Direction]:
     """Return the reconstructed direction that becomes the sky position, and the pointing."""
     found = {"pointing_": Direction("pointing_alt", "pointing_az")}
     known = layout.columns
-    pairs = [name.removesuffix("_alt") for name in known if name.endswith("_alt") and f"{name[:-3]}az" in known]
-    pairs = [name for name in pairs if name not in ("true", "pointing")]
-    if pairs:
-        chosen = PREFERRED if PREFERRED in pairs else pairs[0]
-        field = layout.event_fields.get(f"{chosen}_alt")
-        factor = layout.degrees().get(f"{chosen}_alt", 1.0) if field is None else field.degrees
-        return found | {"": Direction(f"{chosen}_alt", f"{chosen}_az", factor)}
-    means = [name for name in known if name.endswith("_alt_mean") and f"{name[:-8]}az_mean" in known]
-    if means:
-        chosen = means[0]
-        factor = layout.degrees().get(chosen.removesuffix("_mean"), 1.0)
-        return found | {"": Direction(chosen, f"{chosen[:-8]}az_mean", factor)}
+    for end in ("", "_mean"):
+        names = [name.removesuffix(f"_alt{end}") for name in known if name.endswith(f"_alt{end}")]
+        pairs = [name for name in names if f"{name}_az{end}" in known and name not in ("true", "pointing")]
+        if pairs:
+            chosen = PREFERRED if PREFERRED in pairs else pairs[0]
+            field = layout.event_fields.get(f"{chosen}_alt{end}")
+            factor = layout.degrees().get(f"{chosen}_alt", 1.0) if field is None else field.degrees
+            return found | {"": Direction(f"{chosen}_alt{end}", f"{chosen}_az{end}", factor)}
     return found
 
 
@@ -426,9 +406,7 @@ class CtapipeCopy(CopySink):
         with _files.open_hdf5(self.copy.path) as file:
             for inside in (self._inside, f"{_EARLIER}/{self.copy.prefix}"):
                 if _files.stored_node(file, inside) is not None:
-                    raise EventFileError(
-                        f"{self.copy.path}: has a table {inside} already, and none is replaced; choose another prefix"
-                    )
+                    raise EventFileError(f"{self.copy.path}: has a table {inside} already; choose another prefix")
             if _files.stored_node(file, TRIGGER) is not None:
                 _files.stored_table(file, TRIGGER)
 

@@ -1,7 +1,6 @@
 """Layout of ctapipe's HDF5 files: tables and their columns, the pointing, array events and telescope images.
 
-Names are those of ctapipe's `TableLoader`. Files are read with h5py alone: attributes that are Python pickles are
-never loaded.
+Names are those of ctapipe's `TableLoader`. Files are read with h5py alone: pickled attributes are never loaded.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from excess.io._images import N_TELESCOPES, ShowerColumn, shower_columns
 HIGH_RESOLUTION = "ctao_high_res"  # times as two integers: seconds since 1970 in TAI, and quarters of a nanosecond
 _TRANSFORM = ("_TRANSFORM_SCALE", "_TRANSFORM_OFFSET", "_TRANSFORM_DTYPE", "INF_VALUE", "NAN_VALUE")
 _ATTRIBUTES = ("_UNIT", "_TIME_FORMAT", *_TRANSFORM)  # ends of the names of those that are read
+_DESCRIBED = ("UNIT", "TRANSFORM_SCALE", "TIME_FORMAT")  # a column has one of them at least, or none at all
 _DEGREES = {"deg": 1.0, "rad": 180 / np.pi}
 
 
@@ -79,8 +79,8 @@ class Field(NamedTuple):
         return native.astype(bool, copy=False) if self.dtype.kind == "b" else native  # a bit field is read as integers
 
 
+# tables of open files by their paths: finding one takes longer than reading a few rows
 _opened: WeakKeyDictionary[Any, dict[str, Any]] = WeakKeyDictionary()
-"""Tables of open files by their paths: finding one takes longer than reading a few rows."""
 
 
 class StoredTable(NamedTuple):
@@ -97,8 +97,7 @@ class StoredTable(NamedTuple):
             opened[self.path] = stored_table(file, self.path)
         stored = dict.fromkeys(self.fields[name].name if name in self.fields else name for name in names)
         start, stop, _ = part.indices(self.n_rows)
-        rows: NDArray[Any] = opened[self.path].fields(list(stored))[start : max(start, stop)]
-        return rows
+        return np.asarray(opened[self.path].fields(list(stored))[start : max(start, stop)])
 
     def values(self, file: Any, names: Sequence[str], part: slice = slice(None)) -> dict[str, NDArray[Any]]:
         """Return columns of some rows, decoded."""
@@ -151,7 +150,8 @@ def open_table(file: Any, inside: str) -> StoredTable:
         is_bool = stored.get_member_class(position) == h5py.h5t.BITFIELD
         dtype = np.dtype(bool) if is_bool and not types[name].shape else types[name]
         # Since version 4 of its data model ctapipe names attributes by the position of the column, before by its name.
-        prefix = next((one for one in (f"CTAFIELD_{position}_", f"{name}_") if _describes(attributes, one)), "")
+        prefixes = (f"CTAFIELD_{position}_", f"{name}_")
+        prefix = next((one for one in prefixes if any(one + key in attributes for key in _DESCRIBED)), "")
         if dtype.shape == () and dtype.kind in "biufS":
             unit = text_of(attributes.get(f"{prefix}UNIT", "")) if prefix else ""
             fields[name] = Field(name, dtype, _fixed_point(attributes, prefix, dtype), unit=unit)
@@ -169,23 +169,15 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _describes(attributes: Mapping[str, Any], prefix: str) -> bool:
-    return any(prefix + key in attributes for key in ("UNIT", "TRANSFORM_SCALE", "TIME_FORMAT"))
-
-
 def _fixed_point(attributes: Mapping[str, Any], prefix: str, dtype: np.dtype[Any]) -> FixedPoint | None:
     """Return how a column is scaled, None where it is stored as it is."""
     scale = attributes.get(f"{prefix}TRANSFORM_SCALE") if prefix else None
     if scale is None or dtype.kind not in "iu":
         return None
     limits = np.iinfo(dtype)
-    unsigned = dtype.kind == "u"
-    codes = {
-        "NEGINF_VALUE": (limits.max - 2 if unsigned else limits.min, -np.inf),
-        "NAN_VALUE": (limits.max - 1 if unsigned else limits.min + 1, np.nan),
-        "POSINF_VALUE": (limits.max, np.inf),
-    }
-    special = {int(attributes.get(prefix + key, code)): value for key, (code, value) in codes.items()}
+    lowest = limits.max - 2 if dtype.kind == "u" else limits.min
+    codes = (("NEGINF", lowest, -np.inf), ("NAN", lowest + 1, np.nan), ("POSINF", limits.max, np.inf))
+    special = {int(attributes.get(f"{prefix}{key}_VALUE", code)): value for key, code, value in codes}
     source = attributes.get(f"{prefix}TRANSFORM_DTYPE", "float32")
     floats = np.dtype(text_of(source) or str(source))
     if floats.kind != "f":
@@ -217,7 +209,12 @@ class TelescopePointing(NamedTuple):
             return np.interp(keys, self.at, self.altitude), np.interp(keys, self.at, turned)
         position = np.clip(np.searchsorted(self.at, keys), 0, len(self.at) - 1)
         known = self.at[position] == keys
-        return tuple(np.where(known, angle[position], np.nan) for angle in (self.altitude, self.azimuth))  # type: ignore[return-value]
+        return np.where(known, self.altitude[position], np.nan), np.where(known, self.azimuth[position], np.nan)
+
+    def in_degrees(self, table: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
+        """Return altitude and azimuth of the rows of a table."""
+        altitude, azimuth = self.of(table[self.key].to_numpy())
+        return altitude * self.degrees, azimuth * self.degrees
 
 
 def telescope_pointings(file: Any) -> dict[int, str]:
@@ -234,7 +231,7 @@ def array_pointing(file: Any) -> Derivation | None:
     for path in (*paths, *_tables(file, OLD_MONITORING).values()):
         pointing = read_pointing(file, path)
         if pointing is not None:
-            return Derivation(("pointing_alt", "pointing_az"), (pointing.key,), partial(_in_degrees, pointing=pointing))
+            return Derivation(("pointing_alt", "pointing_az"), (pointing.key,), pointing.in_degrees)
     if blocks is not None and (blocks["frame"] == ALTAZ).all():
         return Derivation(("pointing_az", "pointing_alt"), ("obs_id",), partial(_of_block, blocks=blocks))
     return None
@@ -253,11 +250,6 @@ def read_pointing(file: Any, path: str) -> TelescopePointing | None:
     order = np.argsort(at, kind="stable")
     altitude, azimuth = (angle[order].astype(np.float64) for angle in (altitude, azimuth))
     return TelescopePointing(key, at[order], altitude, azimuth, table.fields[known[1]].degrees)
-
-
-def _in_degrees(table: pd.DataFrame, pointing: TelescopePointing) -> tuple[FloatArray, FloatArray]:
-    altitude, azimuth = pointing.of(table[pointing.key].to_numpy())
-    return altitude * pointing.degrees, azimuth * pointing.degrees
 
 
 def _of_block(table: pd.DataFrame, blocks: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
@@ -333,13 +325,9 @@ class Layout:
     def image_dtypes(self) -> dict[str, np.dtype[Any]]:
         """Types of the columns of images, without those of array events."""
         first, *others = (unit.images.fields for unit in self.units)
-        found = {
-            name: np.result_type(*(fields[name].result_dtype for fields in (first, *others)))
-            if one.dtype.kind != "S"
-            else one.dtype
-            for name, one in first.items()
-            if all(name in other for other in others)
-        }
+        found = {name: one.dtype for name, one in first.items() if all(name in other for other in others)}
+        for name in (name for name, dtype in found.items() if dtype.kind != "S"):
+            found[name] = np.result_type(*(fields[name].result_dtype for fields in (first, *others)))
         for unit in self.units:
             for table in unit.further:
                 for name, field in table.fields.items():
@@ -411,8 +399,7 @@ def _read_layout(path: Path, changed: int, size: int) -> Layout:
         simulated = [table for table in simulated if set(KEYS) <= set(table.fields)]
         reconstructed = _reconstructed(file)
         if not events and reconstructed:  # the longest has all events
-            longest = max(range(len(reconstructed)), key=lambda number: reconstructed[number].n_rows)
-            events = [reconstructed.pop(longest)]
+            events = [reconstructed.pop(int(np.argmax([table.n_rows for table in reconstructed])))]
         if not events and simulated:
             events = [simulated.pop()]
         added = (*simulated, *reconstructed)
@@ -434,9 +421,7 @@ def _read_layout(path: Path, changed: int, size: int) -> Layout:
 
 def _units(file: Any) -> Iterator[Unit]:
     """Yield the tables of images, by telescope."""
-    further = [path for group in TEL_SIMULATED for path in find_tables(file, group)] + [
-        path for algorithm in _algorithms(file) for path in find_tables(file, algorithm)
-    ]
+    further = [path for group in (*TEL_SIMULATED, *_algorithms(file)) for path in find_tables(file, group)]
     images = find_tables(file, PARAMETERS)
     if not images:  # predictions without parameters: the first algorithm has the rows
         names = dict.fromkeys(path.rpartition("/")[2] for path in further if path.startswith(TEL_RECONSTRUCTED))
@@ -459,10 +444,8 @@ def _is_single(file: Any, units: tuple[Unit, ...]) -> bool:
     """Say whether all images are of one telescope, so that there is nothing to aggregate."""
     if len(units) != 1:
         return False
-    (unit,) = units
-    if unit.tel_id is not None or "tel_id" not in unit.images.fields:
-        return True
-    return len(np.unique(unit.images.read(file, ["tel_id"])["tel_id"])) < 2
+    table, is_known = units[0].images, units[0].tel_id is not None or "tel_id" not in units[0].images.fields
+    return is_known or len(np.unique(table.read(file, ["tel_id"])["tel_id"])) < 2
 
 
 def _mask(file: Any) -> tuple[int, ...] | None:
@@ -476,19 +459,15 @@ def _mask(file: Any) -> tuple[int, ...] | None:
 
 
 def _grouped_tables(file: Any, inside: str) -> Iterator[tuple[str, str]]:
-    """Yield kind and path of the tables in the groups of a group."""
-    for kind in _members(file, inside):
-        for path in find_tables(file, f"{inside}/{kind}"):
-            yield kind, path
+    """Return kind and path of the tables in the groups of a group."""
+    return ((kind, path) for kind in _members(file, inside) for path in find_tables(file, f"{inside}/{kind}"))
 
 
 def _algorithms(file: Any) -> Iterator[str]:
-    """Yield the groups of telescope-wise predictions, one per algorithm, that hold tables of telescopes."""
-    for kind in _members(file, TEL_RECONSTRUCTED):
-        for name in _members(file, f"{TEL_RECONSTRUCTED}/{kind}"):
-            path = f"{TEL_RECONSTRUCTED}/{kind}/{name}"
-            if _members(file, path) and find_tables(file, path):
-                yield path
+    """Return the groups of telescope-wise predictions, one per algorithm, that hold tables of telescopes."""
+    kinds = [f"{TEL_RECONSTRUCTED}/{kind}" for kind in _members(file, TEL_RECONSTRUCTED)]
+    paths = [f"{kind}/{name}" for kind in kinds for name in _members(file, kind)]
+    return (path for path in paths if _members(file, path) and find_tables(file, path))
 
 
 def _reconstructed(file: Any) -> list[StoredTable]:

@@ -18,14 +18,9 @@ from excess.io._coordinates import KNOWN_TELESCOPES, Origin
 from excess.io._files import FileCopy, WritableHdf5
 
 GROUP = "events"
-
-FOCAL_LENGTH_MM = 4889.0
-DEGREES_PER_MM = math.degrees(1 / FOCAL_LENGTH_MM)
-"""Older files hold theta in mm in the camera plane; this is the small-angle conversion."""
-
+DEGREES_PER_MM = math.degrees(1 / 4889.0)  # by the focal length: older files hold theta in mm in the camera plane
 _NAMES = [(re.compile(row["older"]), row["current"]) for row in _files.read_catalogue("fact_columns.csv")]
-Datasets = dict[str, tuple[Any, float | None]]
-"""Dataset of each column, and what to multiply its values by (None: nothing)."""
+Datasets = dict[str, tuple[Any, float | None]]  # of each column, and what to multiply its values by (None: nothing)
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -61,10 +56,8 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
             table = {}
             for name in names:
                 dataset, factor = datasets[name]
-                if h5py.check_string_dtype(dataset.dtype):
-                    values = _files.read_texts(dataset, part, path)
-                else:
-                    values = _files.as_native(dataset[part])
+                is_text = h5py.check_string_dtype(dataset.dtype)
+                values = _files.read_texts(dataset, part, path) if is_text else _files.as_native(dataset[part])
                 table[name] = values if factor is None else values * factor
             yield pd.DataFrame(table, copy=False)
 
@@ -93,10 +86,8 @@ def _n_events(datasets: Datasets, path: Path) -> int:
     first = next(iter(lengths))
     for name, length in lengths.items():
         if length != lengths[first]:
-            raise EventFileError(
-                f"{path}: column {name!r} has {length} rows and column {first!r} has {lengths[first]}; "
-                "write the file again"
-            )
+            problem = f"column {name!r} has {length} rows and column {first!r} has {lengths[first]}"
+            raise EventFileError(f"{path}: {problem}; write the file again")
     return lengths[first]
 
 
@@ -108,8 +99,7 @@ def canonical_name(name: str) -> tuple[str, float | None]:
     return name, None
 
 
-LARGEST_CHUNK = 16384
-SMALLEST_CHUNK = 1024
+SMALLEST_CHUNK, LARGEST_CHUNK = 1024, 16384
 
 
 class FactFile:
@@ -129,9 +119,7 @@ class FactFile:
         rows = min(max(len(first), SMALLEST_CHUNK), LARGEST_CHUNK)
         for name in first.columns:
             if name in group:
-                raise EventFileError(
-                    f"{self._path}: has {name!r} already, and no column is replaced; choose another name"
-                )
+                raise EventFileError(f"{self._path}: has {name!r} already; choose another name")
             values = _for_hdf5(first[name])
             dtype = h5py.string_dtype("utf-8") if values.dtype == object else values.dtype
             group.create_dataset(name, shape=(0,), maxshape=(None,), chunks=(rows,), dtype=dtype)
@@ -162,6 +150,4 @@ def _for_hdf5(column: pd.Series[Any]) -> NDArray[Any]:
     if pd.api.types.is_numeric_dtype(column.dtype) and not isinstance(column.dtype, pd.CategoricalDtype):
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     text = column.astype(object)
-    return np.array(
-        ["" if missing else str(value) for value, missing in zip(text, text.isna(), strict=True)], dtype=object
-    )
+    return text.map(str).where(text.notna(), "").to_numpy(dtype=object)

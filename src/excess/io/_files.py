@@ -1,10 +1,8 @@
 """Helpers of all formats: columns, bounds on sizes, copies; and HDF5 files, opened safely.
 
-No other file is read, no code in a file is run, and no pointer is taken from it. An HDF5 file can refer to others by
-external links, by datasets with external storage, and by virtual datasets. Event files need none of them, so they are
-an error. PyTables is not used: it unpickles the attributes of every node that it opens, and a pickle can run any code.
-References and values of variable length are pointers in memory, to Python objects or to others, so the rows of a table
-must not have any.
+No other file is read (external links, external storage and virtual datasets of HDF5 are errors), no code in a file is
+run (PyTables is not used: it unpickles attributes), and no pointer is taken from it (rows of a table have neither
+references nor values of variable length).
 """
 
 from __future__ import annotations
@@ -109,16 +107,12 @@ class CopySink:
     def check_new(self, names: Iterable[str], present: Iterable[str]) -> None:
         """Raise EventFileError if a column is there already."""
         for name in set(names) & set(present):
-            raise EventFileError(
-                f"{self.copy.path}: has {name!r} already, and no column is replaced; choose another name"
-            )
+            raise EventFileError(f"{self.copy.path}: has {name!r} already; choose another name")
 
 
 MOST_COLUMNS = 10_000  # columns of an event file
-LARGEST_RATIO = 100
-"""Times that the events of a file may be larger than the file; numbers are seldom compressed to a tenth."""
-ALWAYS_ALLOWED = 256 << 20
-"""Bytes of events that any file may hold, however small it is: columns that are constant need next to nothing."""
+LARGEST_RATIO = 100  # times that events may be larger than their file; numbers are seldom compressed to a tenth
+ALWAYS_ALLOWED = 256 << 20  # bytes of events that any file may hold: constant columns need next to nothing
 _PIECE = 1 << 20
 
 
@@ -135,11 +129,9 @@ def check_expansion(path: Path, n_bytes: int) -> None:
 
 def expansion_error(path: Path, size: str) -> EventFileError:
     """Return the error about a file that holds too much for its size."""
-    most = f"{LARGEST_RATIO} times its size and {ALWAYS_ALLOWED >> 20} MiB"
-    return EventFileError(
-        f"{path}: holds {size} of events in a file of {path.stat().st_size / 2**20:,.1f} MiB; more than {most} are not "
-        "read; if it is not damaged, write it again without compression"
-    )
+    most = f"more than {LARGEST_RATIO} times its size and {ALWAYS_ALLOWED >> 20} MiB are not read"
+    problem = f"holds {size} of events in a file of {path.stat().st_size / 2**20:,.1f} MiB; {most}"
+    return EventFileError(f"{path}: {problem}; if it is not damaged, write it again without compression")
 
 
 def decompress(path: Path, target: BinaryIO) -> None:
@@ -155,10 +147,8 @@ def decompress(path: Path, target: BinaryIO) -> None:
             except OSError as error:
                 if error.errno != ENOSPC:
                     raise
-                raise EventFileError(
-                    f"{path}: there is no space to decompress it in {gettempdir()}; name another folder by the "
-                    "environment variable TMPDIR, or decompress the file yourself"
-                ) from error
+                problem = f"there is no space to decompress it in {gettempdir()}"
+                raise EventFileError(f"{path}: {problem}; set TMPDIR to another folder, or decompress it") from error
     target.flush()
     target.seek(0)
 
@@ -225,13 +215,10 @@ class ErrorKeepingFile(io.FileIO):
         self.close()
 
 
-CHUNK_CACHE = 2**20
-"""Cache of each column in bytes; the default of HDF5, 8 MiB in recent versions, adds up over many columns."""
+CHUNK_CACHE = 2**20  # bytes for each column; the default of HDF5, up to 8 MiB, adds up over many columns
 _LONGEST_ATTRIBUTE = 1024  # bytes of a unit, a name, or a number
-_FIXED_SIZE = "biufcS"
-"""Kinds of NumPy types whose values are the bytes of the file: numbers, enumerations and texts of fixed length."""
-_FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}
-"""Filters of HDF5 that make data shorter by a constant factor at most: shuffle, fletcher32, nbit and scaleoffset."""
+_FIXED_SIZE = "biufcS"  # kinds of NumPy types whose values are the bytes of the file
+_FILTERS_WITHOUT_COMPRESSION = {2, 3, 5, 6}  # shuffle, fletcher32, nbit and scaleoffset: at most a constant factor
 
 
 @contextmanager
@@ -243,19 +230,16 @@ def defer_signals() -> Iterator[None]:
     caught: list[int] = []
     alarm = getattr(signal, "SIGALRM", signal.SIGINT)  # repeats an interrupt in the command line
     known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, alarm)}
+    usual = {number: handler for number, handler in known.items() if callable(handler)}
     # as in the command line, a second signal ends the process
-    usual = {
-        number: (handler, handle_once if hasattr(handler, "once") else signal.signal)
-        for number, handler in known.items()
-        if callable(handler)
-    }
-    for number, (_, install) in usual.items():
-        install(number, lambda number, frame: caught.append(number))
+    install = {number: handle_once if hasattr(usual[number], "once") else signal.signal for number in usual}
+    for number in usual:
+        install[number](number, lambda number, frame: caught.append(number))
     try:
         yield
     finally:
-        for number, (handler, install) in usual.items():
-            install(number, handler)
+        for number, handler in usual.items():
+            install[number](number, handler)
         if caught:
             signal.raise_signal(caught[0])
 
@@ -289,9 +273,8 @@ def stored_node(file: Any, inside: str) -> Any:
         if not isinstance(node, h5py.Group) or not node.id.links.exists(key):
             return None
         if node.id.links.get_info(key).type != h5py.h5l.TYPE_HARD:
-            raise EventFileError(
-                f"{file.file.filename}: {node.name.rstrip('/')}/{name} is a link; store the data itself"
-            )
+            where = f"{file.file.filename}: {node.name.rstrip('/')}/{name}"
+            raise EventFileError(f"{where} is a link; store the data itself")
         node = node[key]
     if isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
         raise EventFileError(f"{file.file.filename}: {node.name} is stored in another file; store the data itself")
@@ -306,10 +289,8 @@ def stored_table(file: Any, inside: str) -> Any:
         raise EventFileError(f"{file.filename}: {inside} is not a table, a list of rows with named columns")
     for name in types.names:
         if types[name].base.kind not in _FIXED_SIZE:
-            raise EventFileError(
-                f"{file.filename}: the column {name!r} of the table {inside} holds neither numbers nor texts of fixed "
-                "size, but references, values of variable length or a nested table; write the file without it"
-            )
+            where = f"{file.filename}: the column {name!r} of the table {inside}"
+            raise EventFileError(f"{where} holds neither numbers nor texts of fixed size; write the file without it")
     return table
 
 

@@ -27,7 +27,7 @@ from excess._utils.errors import EventFileError, require, wrap_errors
 from excess._utils.files import replacing
 from excess._utils.version import __version__
 from excess.io import _coordinates
-from excess.io._coordinates import Derivation, Direction, Location, Origin
+from excess.io._coordinates import UNIX_TIME, Derivation, Direction, Location, Origin
 from excess.io._files import CopySink, as_native, check_expansion, decompress, slices
 
 BLOCK = 2880
@@ -58,8 +58,7 @@ def open_fits(path: Path) -> Iterator[list[Any]]:
 def _unpacked(path: Path) -> Iterator[BinaryIO]:
     """Open a file; a compressed one is decompressed to a temporary one, so that memory does not depend on its size."""
     with path.open("rb") as file:
-        compressed = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-        if not compressed:
+        if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             file.seek(0)
             yield file
             return
@@ -79,9 +78,8 @@ def count_units(file: BinaryIO, size: int) -> int:
         if number > 0 and file.read(8) != b"XTENSION":
             return number
         file.seek(position)
-        header = fits.Header.fromfile(file)
         where = f"header {number + 1}"
-        n_bytes = _data_size(header, where)
+        n_bytes = _data_size(fits.Header.fromfile(file), where)
         position = file.tell() + -(-n_bytes // BLOCK) * BLOCK
         # the last block may be cut where there are no data any more
         if file.tell() + n_bytes > size:
@@ -106,25 +104,13 @@ def _data_size(header: Any, where: str) -> int:
     return abs(bits) * groups * (extra + prod(axes)) // 8 if axes else 0
 
 
-HEADER_COLUMNS = {
-    "pointing_ra": "RA_PNT",
-    "pointing_dec": "DEC_PNT",
-    "pointing_alt": "ALT_PNT",
-    "pointing_az": "AZ_PNT",
-    "obs_id": "OBS_ID",
-    "object": "OBJECT",
-    "object_ra": "RA_OBJ",
-    "object_dec": "DEC_OBJ",
-    "livetime": "LIVETIME",
-    "ontime": "ONTIME",
-    "deadc": "DEADC",
-    "date_obs": "DATE-OBS",
+HEADER_COLUMNS = {  # header keywords of a run that become constant columns; a column of the table wins
+    **{f"pointing_{axis}": f"{axis.upper()}_PNT" for axis in ("ra", "dec", "alt", "az")},
+    **{"obs_id": "OBS_ID", "object": "OBJECT", "object_ra": "RA_OBJ", "object_dec": "DEC_OBJ"},
+    **{"livetime": "LIVETIME", "ontime": "ONTIME", "deadc": "DEADC", "date_obs": "DATE-OBS"},
 }
-"""Header keywords of a run that become constant columns; a column of the table with the same name wins."""
-GOOD_TIME = "in_gti"
-"""Column that is true for events inside the good time intervals of their file."""
-MOVING = ("DRIFT", "RASTER", "SLEW", "SCAN")
-"""Modes of observation in which the pointing moves over the sky, so one position of a run is not enough."""
+GOOD_TIME = "in_gti"  # column that is true for events inside the good time intervals of their file
+MOVING = ("DRIFT", "RASTER", "SLEW", "SCAN")  # modes in which the pointing moves, so one position is not enough
 
 
 def columns(path: Path) -> tuple[str, ...]:
@@ -143,19 +129,14 @@ def count(path: Path) -> int:
 def origin(path: Path) -> Origin:
     """Return the metadata of a run from its header: telescope, location, origin of times, and a moving pointing."""
     with _events(path) as (hdu, hdus):
-        header = hdu.header
-        telescope = _telescope(header)
+        header, has_times = hdu.header, "time" in _scalar_columns(hdu)
+        telescope, time, good = _telescope(header), _time_reference(header), _good_times(hdus, header)
         derived = []
-        time = _time_reference(header)
-        if time is not None and "time" in _scalar_columns(hdu):
-            derived.append(
-                Derivation((_coordinates.UNIX_TIME,), ("time",), lambda table: (_unix(table["time"], time),))
-            )
-            pointing = _pointing_table(hdus, header) if _is_moving(header) else None
-            if pointing is not None:
+        if time is not None and has_times:
+            derived.append(Derivation((UNIX_TIME,), ("time",), lambda table: (_unix(table["time"], time),)))
+            if _is_moving(header) and (pointing := _pointing_table(hdus, header)) is not None:
                 derived.append(pointing)
-        good = _good_times(hdus, header)
-        if good is not None and "time" in _scalar_columns(hdu):
+        if good is not None and has_times:
             inside = partial(_is_inside, reference=time, good=good)
             derived.append(Derivation((GOOD_TIME,), ("time",), lambda table: (inside(table["time"]),)))
         return Origin(
@@ -190,13 +171,12 @@ def _events(path: Path) -> Iterator[tuple[Any, Any]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd header cards do no harm
             found = [hdu for hdu in hdus if hdu.name == "EVENTS" or hdu.header.get("HDUCLAS1") == "EVENTS"]
-            found = found or [hdu for hdu in hdus if _has_positions(hdu)]
+            # event lists of air-shower arrays without further conventions have sky positions at least
+            found = found or [hdu for hdu in hdus if {"RA", "DEC"} <= set(_names(hdu))]
         if not found:
             names = ", ".join(hdu.name for hdu in hdus[:8]) + (", ..." if len(hdus) > 8 else "")
-            raise EventFileError(
-                f"{path}: this FITS file has no extension EVENTS, nor another table with RA and DEC, only {names}; "
-                "leave it out if it holds instrument responses or an index, else it is not complete"
-            )
+            problem = f"has no extension EVENTS, nor another table with RA and DEC, only {names}"
+            raise EventFileError(f"{path}: {problem}; leave out files of instrument responses and indices")
         hdu = found[0]
         if not isinstance(hdu, table):
             raise EventFileError(f"{path}: the extension EVENTS is no binary table")
@@ -205,10 +185,9 @@ def _events(path: Path) -> Iterator[tuple[Any, Any]]:
         yield hdu, hdus
 
 
-def _has_positions(hdu: Any) -> bool:
-    """Say whether a table holds sky positions, as event lists of air-shower arrays without further conventions do."""
-    names = {str(name).upper() for name in getattr(getattr(hdu, "columns", None), "names", None) or ()}
-    return {"RA", "DEC"} <= names
+def _names(hdu: Any) -> dict[str, str]:
+    """Return the names of the columns of a table by their upper-case ones; none for an image."""
+    return {str(name).upper(): name for name in getattr(getattr(hdu, "columns", None), "names", None) or ()}
 
 
 def _scalar_columns(hdu: Any) -> dict[str, str]:
@@ -224,11 +203,8 @@ def _constants(header: Any, hdus: Any) -> dict[str, Any]:
     """Return the columns from the header; good time intervals take the place of its observation time and live time."""
     # the position of a drift scan in the header is that of its start, or of its middle
     without = {"pointing_ra", "pointing_dec"} if _is_moving(header) else set()
-    found = {
-        name: header[key]
-        for name, key in HEADER_COLUMNS.items()
-        if isinstance(header.get(key), (int, float, str)) and name not in without
-    }
+    found = {name: header.get(key) for name, key in HEADER_COLUMNS.items() if name not in without}
+    found = {name: value for name, value in found.items() if isinstance(value, (int, float, str))}
     good = _good_times(hdus, header)
     if good is None or not len(good):
         return found
@@ -237,17 +213,14 @@ def _constants(header: Any, hdus: Any) -> dict[str, Any]:
     if live is None and {"livetime", "ontime"} <= set(before):
         live = before["livetime"] / before["ontime"]
     found["ontime"] = float((good[:, 1] - good[:, 0]).sum())
-    if live is not None:
-        found["livetime"] = found["ontime"] * live
-    elif "livetime" in found:
-        del found["livetime"]  # of other intervals
-    return found
+    found.pop("livetime", None)  # of other intervals
+    return found if live is None else found | {"livetime": found["ontime"] * live}
 
 
 def _good_times(hdus: Any, header: Any) -> FloatArray | None:
     """Return the good time intervals as rows of start and stop in s, merged, in the times of `_seconds`; or None."""
     for hdu in hdus:
-        names = {name.upper(): name for name in getattr(getattr(hdu, "columns", None), "names", None) or ()}
+        names = _names(hdu)
         if "GTI" not in (hdu.name, hdu.header.get("HDUCLAS1")) or not {"START", "STOP"} <= set(names):
             continue
         reference = _time_reference(hdu.header) if _time_reference(header) is not None else None
@@ -311,27 +284,22 @@ def _unix(time: pd.Series, reference: tuple[float, float, str]) -> FloatArray:
 
 
 def _pointing_table(hdus: Any, header: Any) -> Derivation | None:
-    """Return the pointing by interpolation in the extension POINTING; None if there is none."""
-    for hdu in hdus:
-        if "POINTING" not in (hdu.name, hdu.header.get("HDUCLAS1")) or not hasattr(hdu, "columns"):
-            continue
-        names = {name.upper(): name for name in hdu.columns.names}
-        reference = _time_reference(hdu.header) or _time_reference(header)
-        if {"TIME", "RA_PNT", "DEC_PNT"} <= set(names) and reference is not None and len(hdu.data):
-            own = {key: np.array(hdu.data[names[key]], dtype=np.float64) for key in ("TIME", "RA_PNT", "DEC_PNT")}
-            order = np.argsort(own["TIME"])
-            time = _unix(pd.Series(own["TIME"][order]), reference)
-            compute = partial(_interpolate, time=time, ra=own["RA_PNT"][order], dec=own["DEC_PNT"][order])
-            return Derivation(("pointing_ra", "pointing_dec"), (_coordinates.UNIX_TIME,), compute)
-    return None
+    """Return the pointing by interpolation in the extension POINTING, constant outside; None if there is none."""
+    needed = ("TIME", "RA_PNT", "DEC_PNT")
+    tables = [hdu for hdu in hdus if "POINTING" in (hdu.name, hdu.header.get("HDUCLAS1"))]
+    hdu = next((one for one in tables if set(needed) <= set(_names(one)) and len(one.data)), None)
+    reference = None if hdu is None else _time_reference(hdu.header) or _time_reference(header)
+    if hdu is None or reference is None:
+        return None
+    stored = np.stack([np.array(hdu.data[_names(hdu)[name]], dtype=np.float64) for name in needed])
+    seconds, ra, dec = stored[:, np.argsort(stored[0])]
+    time, ra = _unix(pd.Series(seconds), reference), np.unwrap(ra, period=360)
 
+    def compute(table: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
+        at = table[UNIX_TIME].to_numpy(dtype=np.float64)
+        return np.interp(at, time, ra) % 360, np.interp(at, time, dec)
 
-def _interpolate(
-    table: pd.DataFrame, time: FloatArray, ra: FloatArray, dec: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return a moving position at the times of events; before the first time and after the last it stays."""
-    at = table[_coordinates.UNIX_TIME].to_numpy(dtype=np.float64)
-    return np.interp(at, time, np.unwrap(ra, period=360)) % 360, np.interp(at, time, dec)
+    return Derivation(("pointing_ra", "pointing_dec"), (UNIX_TIME,), compute)
 
 
 FORMS = {"b": "L", "i": "K", "u": "K", "f": "D"}  # formats of new columns by the kind of their values
@@ -355,25 +323,23 @@ class FitsCopy(CopySink):
         fits = require("astropy.io.fits", "writing FITS")
         only = self.copy.only
         keep = slice(None) if only is None else table[only].to_numpy(dtype=bool)
-        added = {
-            name.upper(): fits.Column(name.upper(), FORMS[values.dtype.kind], array=values.to_numpy()[keep])
-            for name, values in ((str(name), table[name]) for name in table)
-        }
+        new = {str(name).upper(): table[name].to_numpy() for name in table}
+        added = {name: fits.Column(name, FORMS[own.dtype.kind], array=own[keep]) for name, own in new.items()}
         with _events(self.copy.path) as (hdu, hdus):
-            new = copy_table(hdu, keep, added)
+            copy, notes = copy_table(hdu, keep, added), [*self.copy.history]
             if only is not None:
-                new.header["EVTSEL"] = (only.upper(), "only events with this column are here")
-                new.header["EVTALL"] = (self._n_wanted, "number of events before this selection")
-            notes = (*self.copy.history, *([] if only is None else [f"Only events with {only.upper()} are here."]))
+                copy.header["EVTSEL"] = (only.upper(), "only events with this column are here")
+                copy.header["EVTALL"] = (self._n_wanted, "number of events before this selection")
+                notes.append(f"Only events with {only.upper()} are here.")
             for line in header_lines(notes):
-                new.header.add_history(line)
+                copy.header.add_history(line)
             if "CHECKSUM" in hdu.header:
                 stored = io.BytesIO()
-                new.writeto(stored)  # completes the header of a table with columns of variable length
+                copy.writeto(stored)  # completes the header of a table with columns of variable length
                 stored.seek(0)
-                new = fits.open(stored)[1]
-                new.add_checksum(when=hdu.header.comments["CHECKSUM"])
-            write_hdus(self.path, [new if one is hdu else one for one in hdus], self.path.suffix.lower() == ".gz")
+                copy = fits.open(stored)[1]
+                copy.add_checksum(when=hdu.header.comments["CHECKSUM"])
+            write_hdus(self.path, [copy if one is hdu else one for one in hdus], self.path.suffix.lower() == ".gz")
 
 
 def _check_lists(path: Path, hdu: Any) -> None:
@@ -423,8 +389,7 @@ def header_lines(remarks: Sequence[str]) -> Iterator[str]:
 
 
 logger = logging.getLogger("excess.io")
-HDU_INDEX = "hdu-index.fits.gz"
-OBS_INDEX = "obs-index.fits.gz"
+HDU_INDEX, OBS_INDEX = "hdu-index.fits.gz", "obs-index.fits.gz"
 _STALE = ("SIZE", "MTIME", "MD5", "EVENT_COUNT")  # optional columns whose values differ for a copy
 _HISTORY = "excess apply: the runs of this folder have scores."
 
@@ -436,8 +401,7 @@ def find_run_index(paths: Iterable[Path]) -> RunIndex | None:
     found = [RunIndex(folder) for folder in folders if (folder / HDU_INDEX).is_file()]
     found = [index for index in found if any(path in index.event_lists for path in given)]
     if len(found) > 1:
-        both = f"{found[0].folder} and {found[1].folder}"
-        logger.warning(f"the files are listed in several indices, {both}, so that none is written for their copies")
+        logger.warning("No index is written: the files are in those of %s and %s", found[0].folder, found[1].folder)
     return found[0] if len(found) == 1 else None
 
 
@@ -460,11 +424,10 @@ class RunIndex:
 
     def responses_of(self, path: Path) -> list[Path]:
         """Return the other files of the run of an event list that are there, such as instrument response."""
-        of_run = {
-            obs_id for obs_id, kind, file in self._rows if kind == "events" and _full(self.folder / file) == _full(path)
-        }
-        found = dict.fromkeys(_full(self.folder / file) for obs_id, _, file in self._rows if obs_id in of_run)
-        return [file for file in found if file != _full(path) and file.is_file()]
+        rows, own = [(*row[:2], _full(self.folder / row[2])) for row in self._rows], _full(path)
+        of_run = {obs_id for obs_id, kind, file in rows if kind == "events" and file == own}
+        found = dict.fromkeys(file for obs_id, _, file in rows if obs_id in of_run and file != own)
+        return [file for file in found if file.is_file()]
 
     def _kept(self, folder: Path, copies: Mapping[Path, Path]) -> dict[int, Path]:
         """Return the names of copies by the observations whose events are in a folder, or are to be."""
@@ -568,21 +531,14 @@ def write_efficiency(
 ) -> None:
     """Write a FITS table in the layout of gamma-astro-data-formats: one row, axes as columns of bin edges."""
     fits = require("astropy.io.fits", "writing FITS")
-    shape = (len(zenith) - 1, len(energy) - 1)
-    axes = (
-        ("ENERG_LO", energy[:-1], "TeV"),
-        ("ENERG_HI", energy[1:], "TeV"),
-        ("ZEN_LO", zenith[:-1], "deg"),
-        ("ZEN_HI", zenith[1:], "deg"),
-    )
-    table = [
-        fits.Column(name, f"{len(edges)}D", unit=unit, array=edges[np.newaxis].astype(np.float64))
-        for name, edges, unit in axes
-    ]
-    table += [
-        fits.Column(name, f"{values.size}D", dim=f"({shape[1]},{shape[0]})", array=values[np.newaxis])
-        for name, values in columns.items()
-    ]
+    table = []
+    for axis, edges, unit in (("ENERG", energy, "TeV"), ("ZEN", zenith, "deg")):
+        for end, values in (("LO", edges[:-1]), ("HI", edges[1:])):
+            values = values[np.newaxis].astype(np.float64)
+            table.append(fits.Column(f"{axis}_{end}", f"{values.size}D", unit=unit, array=values))
+    for name, values in columns.items():
+        dim = f"({len(energy) - 1},{len(zenith) - 1})"
+        table.append(fits.Column(name, f"{values.size}D", dim=dim, array=values[np.newaxis]))
     hdu = fits.BinTableHDU.from_columns(table, name="EFFICIENCY")
     for key, value in (("HDUCLAS1", "RESPONSE"), ("HDUCLAS2", "EFFICIENCY"), ("HDUCLAS4", "EFF_2D")):
         hdu.header[key] = value
@@ -631,18 +587,14 @@ def multiply_effective_area(
     with wrap_errors(source, "reading FITS"), open_fits(source) as hdus:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # odd header cards do no harm
-            found = [hdu for hdu in hdus if _is_effective_area(hdu)]
+            found = [hdu for hdu in hdus if {"ENERG_LO", "ENERG_HI", "EFFAREA"} <= set(_names(hdu))]
             names = ", ".join(hdu.name for hdu in hdus)
         if not found:
-            raise EventFileError(
-                f"{source}: has no effective area (EFF_AREA), only {names}; give a file of gamma-astro-data-formats "
-                "that has one"
-            )
+            raise EventFileError(f"{source}: has no effective area (EFF_AREA), only {names}; give a file that has one")
         for hdu in found:
             if _MARK in hdu.header:
-                raise EventFileError(
-                    f"{source}: its effective area was multiplied by an efficiency already; give the original file"
-                )
+                problem = "its effective area was multiplied by an efficiency already"
+                raise EventFileError(f"{source}: {problem}; give the original file")
             unit = units.Unit(hdu.columns["ENERG_LO"].unit or "TeV")
             low, high = ((hdu.data[name] * unit).to_value("TeV") for name in ("ENERG_LO", "ENERG_HI"))
             area = hdu.data["EFFAREA"]
@@ -710,17 +662,14 @@ def _read_rad_max(path: Path, _: int) -> RadMax | None:
     return None
 
 
-@lru_cache(maxsize=8)
-def _index_of(folder: Path) -> RunIndex:
-    return RunIndex(folder)
+_index_of = lru_cache(maxsize=8)(RunIndex)
 
 
 def _rad_max_in(path: Path, hdus: Any, energy_unit: str) -> RadMax | None:
     units = require("astropy.units", "reading FITS")
     fixed = None
     for hdu in hdus:
-        names = {column.name for column in getattr(hdu, "columns", None) or ()}
-        if {"ENERG_LO", "ENERG_HI", "THETA_LO", "THETA_HI", "RAD_MAX"} <= names and len(hdu.data) == 1:
+        if {"ENERG_LO", "ENERG_HI", "THETA_LO", "THETA_HI", "RAD_MAX"} <= set(_names(hdu)) and len(hdu.data) == 1:
 
             def read(name: str, unit: str, hdu: Any = hdu) -> FloatArray:
                 given = units.Unit(hdu.columns[name].unit or unit)
@@ -736,8 +685,3 @@ def _rad_max_in(path: Path, hdus: Any, energy_unit: str) -> RadMax | None:
         if fixed is None and isinstance(value, float) and 0 < value < 90:
             fixed = RadMax(path, np.array([0.0, np.inf]), np.zeros(1), np.array([[value]]))
     return fixed
-
-
-def _is_effective_area(hdu: Any) -> bool:
-    names = {column.name for column in getattr(hdu, "columns", ())}
-    return {"ENERG_LO", "ENERG_HI", "EFFAREA"} <= names

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,8 +23,7 @@ _RULES = [
     (row["spelling"] == "plain", re.compile(row["pattern"], re.IGNORECASE), row["reason"])
     for row in read_catalogue("origin_columns.csv")
 ]
-NAMED_ONLY = (_OF_CLASSIFIER, "it is a property of the run")
-"""Reasons against a feature that a user may overrule by its name; positions, times and labels are never features."""
+NAMED_ONLY = (_OF_CLASSIFIER, "it is a property of the run")  # reasons that a user may overrule by naming a feature
 _STATISTIC = re.compile(r"_(mean|min|max|std|sum)$")  # what the names of statistics of a shower's images end with
 _UNIT = re.compile(r"_(deg|degree|degrees|rad|radian|radians|mm|cm|m|km|arcmin|arcsec|h|hours?|s|ns|sec|camera_frame)$")
 
@@ -48,9 +48,10 @@ def _plain(name: str) -> tuple[str, str]:
 
 
 N_TELESCOPES = "n_telescopes"  # column with the number of images of a shower that have parameters
-INTENSITIES = ("hillas_intensity", "intensity")
-"""Columns that hold the total charge of an image, by which means are weighted; the first that there is."""
+INTENSITIES = ("hillas_intensity", "intensity")  # total charge of an image, by which means are weighted: the first
 KEYS = ("obs_id", "event_id", "tel_id")
+Images = Mapping[str, NDArray[Any]]
+Numbers = NDArray[np.intp]  # the shower of each image
 
 
 class ShowerColumn(NamedTuple):
@@ -94,14 +95,13 @@ def _std(images: Shower) -> FloatArray:
     return np.sqrt(images._replace(value=difference**2).mean)
 
 
-STATISTICS: dict[str, Callable[[Shower], NDArray[Any]]] = {
+STATISTICS: dict[str, Callable[[Shower], NDArray[Any]]] = {  # of the images of a shower, by the ends of columns
     "mean": lambda images: images.mean,
     "min": lambda images: np.minimum.reduceat(images.value, images.starts),
     "max": lambda images: np.maximum.reduceat(images.value, images.starts),
     "std": _std,
     "sum": lambda images: np.add.reduceat(images.value, images.starts),
 }
-"""Statistics of the images of a shower, by the end of the names of columns."""
 
 
 def shower_columns(dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, ShowerColumn]:
@@ -121,22 +121,13 @@ def shower_columns(dtypes: Mapping[str, np.dtype[Any]]) -> dict[str, ShowerColum
 
 def parameters_needed(columns: Iterable[ShowerColumn], known: Mapping[str, Any]) -> list[str]:
     """Return the parameters of images that columns of showers are computed from."""
-    needed: dict[str, None] = {}
-    for column in columns:
-        needed[column.parameter] = None
-        partner = _partner(column.parameter, known)
-        if partner is not None:
-            needed[partner] = None
+    pairs = [(column.parameter, _partner(column.parameter, known)) for column in columns]
     intensity = next((name for name in INTENSITIES if name in known), None)
-    return list(needed) + ([intensity] if intensity is not None and intensity not in needed else [])
+    return list(dict.fromkeys(name for name in (*chain.from_iterable(pairs), intensity) if name is not None))
 
 
 def aggregate(
-    images: Mapping[str, NDArray[Any]],
-    shower: NDArray[np.intp],
-    n_showers: int,
-    columns: Iterable[ShowerColumn],
-    factors: Mapping[str, float],
+    images: Images, shower: Numbers, n_showers: int, columns: Iterable[ShowerColumn], factors: Mapping[str, float]
 ) -> dict[str, NDArray[Any]]:
     """Return columns of showers."""
     intensity = next((images[name] for name in INTENSITIES if name in images), None)
@@ -163,7 +154,7 @@ def aggregate(
     return found
 
 
-def multiplicity(images: Mapping[str, NDArray[Any]], shower: NDArray[np.intp], n_showers: int) -> NDArray[np.int64]:
+def multiplicity(images: Images, shower: Numbers, n_showers: int) -> NDArray[np.int64]:
     """Return the number of images of each shower whose intensity is known."""
     intensity = next((images[name] for name in INTENSITIES if name in images), None)
     known = shower if intensity is None else shower[np.isfinite(intensity)]
@@ -189,19 +180,12 @@ def _partner(name: str, known: Mapping[str, Any]) -> str | None:
 
 
 def _mean_direction(
-    name: str,
-    partner: str,
-    images: Mapping[str, NDArray[Any]],
-    shower: NDArray[np.intp],
-    weights: FloatArray,
-    factors: Mapping[str, float],
-) -> tuple[NDArray[np.intp], FloatArray]:
+    name: str, partner: str, images: Images, shower: Numbers, weights: FloatArray, factors: Mapping[str, float]
+) -> tuple[Numbers, FloatArray]:
     """Return showers, and altitude or azimuth of their mean directions in the unit of the images."""
     is_altitude = name.endswith("alt")
-    alt, az = (
-        np.asarray(images[one], dtype=np.float64) * np.radians(factors.get(one, 1.0))
-        for one in ((name, partner) if is_altitude else (partner, name))
-    )
+    names = (name, partner) if is_altitude else (partner, name)
+    alt, az = (np.asarray(images[one], dtype=np.float64) * np.radians(factors.get(one, 1.0)) for one in names)
     unit_vector = (np.cos(alt) * np.cos(az), np.cos(alt) * np.sin(az), np.sin(alt) + 0 * az)
     parts = [_select(values, weights, shower) for values in unit_vector]
     x, y, z = (part.mean for part in parts)

@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 
 from excess._utils.errors import EventFileError
 from excess.io import _files
-from excess.io._coordinates import KNOWN_TELESCOPES, UNIX_TIME, Derivation, Direction, Origin
+from excess.io._coordinates import KNOWN_TELESCOPES, UNIX_TIME, Derivation, Direction, Origin, first_column
 from excess.io._ctapipe import chunks_of, count_showers
 from excess.io._ctapipe_layout import KEYS, Field, Layout, StoredTable, Unit, find_tables, open_table
 from excess.io._files import CopySink
 
 GROUPS = {"DL2": "/dl2/event/telescope/parameters", "DL1": "/dl1/event/telescope/parameters"}
-MARKS = {"intensity", "width", "length"}
-"""Columns that distinguish a table of lstchain from one of ctapipe, whose names of the same begin with "hillas"."""
+MARKS = {"intensity", "width", "length"}  # columns of lstchain, whose names in ctapipe begin with "hillas"
 TIMES = ("dragon_time", "trigger_time", "ucts_time")  # columns that hold Unix times; the first that has any is used
-ANGLES = ("reco_alt", "reco_az", "alt_tel", "az_tel", "mc_alt", "mc_az", "mc_alt_tel", "mc_az_tel")
-"""Angles in rad; the table has no units."""
+ANGLES = ("reco_alt", "reco_az", "alt_tel", "az_tel", "mc_alt", "mc_az", "mc_alt_tel", "mc_az_tel")  # in rad
 FIRST_ROWS = 10_000  # rows that are searched for several telescopes, because images of a shower follow each other
 TO_DEGREES = 180 / np.pi
 BLOCK = 100_000  # rows that are copied at once
@@ -71,7 +69,7 @@ def origin(path: Path) -> Origin:
             "": Direction("reco_alt", "reco_az", TO_DEGREES),
             "pointing_": Direction("alt_tel", "az_tel", TO_DEGREES),
         },
-        derivations=() if time is None or not single else (Derivation((UNIX_TIME,), (time,), _unix),),
+        derivations=() if time is None or not single else (Derivation((UNIX_TIME,), (time,), first_column),),
         telescope_columns=() if layout is None else layout.telescope_columns,
         n_images=None if layout is None else layout.n_images,
     )
@@ -116,12 +114,7 @@ def _is_single(file: Any, table: StoredTable) -> bool:
 
 
 def _layout(path: Path, table: StoredTable) -> Layout:
-    """Return the layout of a table with images of several telescopes."""
     return Layout(path, units=(Unit(None, table, ()),))
-
-
-def _unix(table: pd.DataFrame) -> tuple[Any]:
-    return (table.iloc[:, 0].to_numpy(dtype=np.float64),)
 
 
 class LstchainCopy(CopySink):
@@ -158,10 +151,8 @@ class LstchainCopy(CopySink):
         images = pd.MultiIndex.from_arrays([keys[key] for key in KEYS], names=KEYS)
         wrong = events[events.duplicated() | ~events.isin(images)]
         if len(wrong):
-            raise EventFileError(
-                f"{self.copy.path}: {_files.event_words(KEYS, wrong[0])} is not where it was expected in {self._inside}"
-                "; write to a file with the suffix .parquet"
-            )
+            problem = f"{_files.event_words(KEYS, wrong[0])} is not where it was expected in {self._inside}"
+            raise EventFileError(f"{self.copy.path}: {problem}; write to a file with the suffix .parquet")
         places = events.get_indexer(images)
         if (places < 0).any():
             raise ValueError(f"columns of {len(events)} rows do not fit to a file of {len(images)}")

@@ -20,10 +20,8 @@ def columns(path: Path) -> tuple[str, ...]:
     """Return the names of the scalar columns."""
     types = require("pyarrow.types", "reading Parquet")
     with _open(path) as file:
-        scalar = [
-            field for field in file.schema_arrow if not (types.is_nested(field.type) or types.is_null(field.type))
-        ]
-        return tuple(field.name for field in scalar if field.name not in INDEX_COLUMNS)
+        kinds = {field.name: field.type for field in file.schema_arrow if field.name not in INDEX_COLUMNS}
+        return tuple(name for name, kind in kinds.items() if not (types.is_nested(kind) or types.is_null(kind)))
 
 
 def count(path: Path) -> int:

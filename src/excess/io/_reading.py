@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, NamedTuple
 
 import pandas as pd
@@ -22,27 +23,16 @@ HDF5_MAGIC, PARQUET_MAGIC, FITS_MAGIC, GZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PAR1
 START_BYTES = 65536
 
 
-class Format(NamedTuple):
-    """Functions that read a file of one format."""
-
-    columns: Callable[[Path], tuple[str, ...]]
-    count: Callable[[Path], int]
-    chunks: Callable[[Path, Sequence[str], int | None], Iterator[pd.DataFrame]]
-    origin: Callable[[Path], Origin]
-
-
-FORMATS = {
-    name: Format(module.columns, module.count, module.chunks, getattr(module, "origin", lambda path: Origin()))
-    for name, module in {
-        "FACT HDF5": _fact,
-        **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), _lstchain),
-        **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), _ctapipe),
-        "FITS event list": _fits,
-        "Parquet": _parquet,
-        "ROOT": _root,
-        "CSV": _csv,
-    }.items()
+FORMATS: dict[str, ModuleType] = {  # modules with the functions columns, count, chunks and, with metadata, origin
+    "FACT HDF5": _fact,
+    **dict.fromkeys(("lstchain HDF5 DL2", "lstchain HDF5 DL1"), _lstchain),
+    **dict.fromkeys(("ctapipe HDF5 DL2", "ctapipe HDF5 DL1"), _ctapipe),
+    **{"FITS event list": _fits, "Parquet": _parquet, "ROOT": _root, "CSV": _csv},
 }
+
+
+def _origin(path: Path, known: ModuleType) -> Origin:
+    return known.origin(path) if hasattr(known, "origin") else Origin()
 
 
 def recognise(path: Path) -> str:
@@ -61,8 +51,8 @@ def recognise(path: Path) -> str:
     if start.startswith(FITS_MAGIC) or (start.startswith(GZIP_MAGIC) and _is_compressed_fits(path)):
         return "FITS event list"
     try:
-        # A character may be cut at the end of the bytes that were read.
-        text = start.decode("utf-8-sig") if len(start) < START_BYTES else start.decode("utf-8-sig", "ignore")
+        # a character may be cut at the end of the bytes that were read
+        text = start.decode("utf-8-sig", "strict" if len(start) < START_BYTES else "ignore")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
@@ -81,10 +71,8 @@ def _hdf5_layout(path: Path) -> str:
             if level is not None:
                 return f"{name} HDF5 {level}"
         found = ", ".join(stored_names(file)[:8]) or "nothing"
-    raise EventFileError(
-        f"{path}: this HDF5 file has neither a group '{_fact.GROUP}' nor ctapipe's or lstchain's tables of events; "
-        f"it holds {found}"
-    )
+    known = f"neither a group '{_fact.GROUP}' nor ctapipe's or lstchain's tables of events"
+    raise EventFileError(f"{path}: this HDF5 file has {known}; it holds {found}")
 
 
 def _is_compressed_fits(path: Path) -> bool:
@@ -132,7 +120,7 @@ class Content(NamedTuple):
     derived: tuple[str, ...]
 
     @classmethod
-    def of(cls, path: Path, known: Format) -> Content:
+    def of(cls, path: Path, known: ModuleType) -> Content:
         """Look into a file."""
 
         def peek(name: str) -> pd.Series:
@@ -140,7 +128,7 @@ class Content(NamedTuple):
                 raise KeyError(name)
             return next(iter(known.chunks(path, [name], _PEEK_ROWS)))[name]
 
-        stored, origin = known.columns(path), known.origin(path)
+        stored, origin = known.columns(path), _origin(path, known)
         return cls(stored, origin, *derivations(stored, origin, peek))
 
     @property
@@ -186,17 +174,18 @@ class OpenedFiles:
         if rows is not None:
             as_choice("rows", rows, ("events", "telescopes"))
         content = self._content[self.first]
-        of_images = [name for name in wanted if name not in content.columns and name in content.of_images]
+        of_images, of_events = (
+            [name for name in wanted if name in own and name not in other]
+            for own, other in ((content.of_images, content.columns), (content.columns, content.of_images))
+        )
         if rows == "telescopes" and not content.origin.telescope_columns:
             raise EventFileError(f"{self.first}: has no tables of telescope images, so `rows` cannot be telescopes")
         if rows is not None or not of_images:
             return rows == "telescopes"
-        of_events = [name for name in wanted if name not in content.of_images and name in content.columns]
         if of_events:
-            raise EventFileError(
-                f"{self.first}: {of_images[0]!r} has a value for each telescope image, and {of_events[0]!r} one for "
-                f"each shower; take columns of showers, such as '{of_images[0]}_mean', or of images alone"
-            )
+            problem = f"{of_images[0]!r} has a value for each telescope image, and {of_events[0]!r} one for each shower"
+            remedy = f"take columns of showers, such as '{of_images[0]}_mean', or of images alone"
+            raise EventFileError(f"{self.first}: {problem}; {remedy}")
         return True
 
     @property
@@ -227,12 +216,10 @@ class OpenedFiles:
         empty = None
         any_events = False
         for path in self.paths:
-            plan = self._content[path].plan(columns)
-            stored = plan.stored
-            if self._of_images and _TELESCOPE not in stored:
-                stored = (*stored, _TELESCOPE)  # so that the format reads images
-            first_row = 0
-            parts = FORMATS[self.format].chunks(path, stored, chunk_rows)
+            plan, first_row = self._content[path].plan(columns), 0
+            # the number of the telescope, so that the format reads images
+            stored = dict.fromkeys((*plan.stored, *((_TELESCOPE,) if self._of_images else ())))
+            parts = FORMATS[self.format].chunks(path, tuple(stored), chunk_rows)
             while True:
                 # only here, so that the file is noted as being read while it is, and not while a chunk is worked on
                 with wrap_errors(path, f"reading {self.format}"):
@@ -257,10 +244,8 @@ def compare_telescopes(telescopes: Mapping[Path, str | None]) -> None:
     if len(set(known.values())) > 1:
         first, name = next(iter(known.items()))
         path, other = next((path, other) for path, other in known.items() if other != name)
-        raise EventFileError(
-            f"{path}: is of {other}, and {first} is of {name}; events of different telescopes differ in all features, "
-            "so give each telescope as an observation of its own, in a list of observations"
-        )
+        remedy = "give each telescope as an observation of its own, in a list of observations"
+        raise EventFileError(f"{path}: is of {other}, and {first} is of {name}; {remedy}")
 
 
 def _located(chunk: pd.DataFrame) -> pd.DataFrame:
@@ -271,7 +256,6 @@ def _located(chunk: pd.DataFrame) -> pd.DataFrame:
 
 
 logger = logging.getLogger("excess.io")
-
 JOIN_KEYS = ("event_num", "night", "run_id")  # columns that identify an event in FACT's files
 
 
@@ -286,8 +270,7 @@ class FileInfo:
     n_events, n_array_events, n_images : int
         Rows (one per event or shower); events of the array and telescope images, None for files of one telescope.
     columns, derived, telescope_columns : tuple of str
-        Scalar columns, in the current spelling; those that are computed while the file is read; and those that have a
-        value for each image of a shower (see ``rows`` of `read_events`).
+        Scalar columns; those that are computed while the file is read; those of images (``rows`` of `read_events`).
     telescope, data_level, location : str, str and Location
         Name and place of the telescope or array, and "DL1", "DL2" or "DL3"; None if unknown.
     is_simulated : bool
@@ -326,12 +309,11 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     Parameters
     ----------
     path : path-like
-        A file of any format that ``read_events`` knows.
+        A file of any format that `read_events` knows.
 
     Returns
     -------
     FileInfo
-        Format, number of events and names of columns.
 
     Examples
     --------
@@ -348,10 +330,9 @@ def describe(path: str | PathLike[str]) -> FileInfo:
     file = Path(path)
     name = recognise(file)
     with wrap_errors(file, f"reading {name}"):
-        content = Content.of(file, FORMATS[name])
-        known = content.origin._asdict()
-        metadata = {key: known[key] for key in known if key in FileInfo.__dataclass_fields__}
-        n_events = FORMATS[name].count(file)
+        content, n_events = Content.of(file, FORMATS[name]), FORMATS[name].count(file)
+        about = content.origin._asdict()
+        metadata = {key: value for key, value in about.items() if key in FileInfo.__dataclass_fields__}
         return FileInfo(file, name, n_events, content.columns, derived=content.derived, **metadata)
 
 
@@ -365,21 +346,19 @@ def iter_events(
 ) -> Iterator[pd.DataFrame]:
     r"""Yield the events of files in chunks, in constant memory.
 
-    The rows and their order are those of ``read_events``. In CSV files the dtype of a column may differ between
-    chunks, if only some of them have missing values.
+    Rows and order are as in `read_events`; in CSV files missing values may change the dtype of a column between chunks.
 
     Parameters
     ----------
     paths, columns, rows
         As for `read_events`.
     chunk_rows : int, default=100_000
-        The largest number of rows in a chunk. Images of one shower are never in different chunks.
+        The largest number of rows in a chunk; images of one shower are in the same chunk.
 
     Returns
     -------
     iterator of DataFrame
-        Chunks with at least one event; files without any event give one table without rows. ``attrs["file"]`` has the
-        file of a chunk, ``attrs["first_row"]`` the row of its first event in that file, from 0.
+        Chunks with events, or one empty table; ``attrs`` has its ``file`` and the ``first_row`` there, from 0.
 
     Examples
     --------
@@ -409,11 +388,9 @@ def read_events(
 ) -> pd.DataFrame:
     r"""Read the events of files into one table.
 
-    The format is recognised by the content of a file, never by its name: FACT HDF5, ctapipe HDF5 (DL2, DL1), lstchain
-    HDF5 (DL2, DL1), FITS event lists, Parquet, ROOT (one flat tree) or CSV. Columns get their current names: older
-    spellings of FACT are translated, and its theta in mm of the camera plane becomes degrees. Where a file has enough
-    metadata, further columns are computed: ``unix_time``, ``night``, and the sky positions ``ra``, ``dec``,
-    ``pointing_ra`` and ``pointing_dec``.
+    The format is recognised by the content of a file: FACT HDF5, ctapipe or lstchain HDF5 (DL2, DL1), FITS event lists,
+    Parquet, ROOT (one flat tree) or CSV. Older names of FACT are translated, and its theta in mm becomes degrees. Where
+    metadata allow it, ``unix_time``, ``night``, ``ra``, ``dec``, ``pointing_ra`` and ``pointing_dec`` are computed.
 
     Parameters
     ----------
@@ -422,19 +399,17 @@ def read_events(
     columns : sequence of str, default=None
         Names of columns; None means all scalar columns of the first file (and of the first to join).
     join : path-like or sequence of them, default=None
-        Files with further columns of the same events, such as DL3 for DL2, joined on ``event_num``,
-        ``night`` and ``run_id``. A column that both have is taken from ``paths``.
+        Files with further columns of the same events, joined on ``event_num``, ``night`` and ``run_id``.
     rows : {"events", "telescopes"} or None, default=None
-        What a row is where several telescopes have seen a shower: the shower, with means and other statistics of its
-        images, or one image of it. By default showers, unless ``columns`` has some of images only, such as ``tel_id``.
+        What a row is: a shower with statistics of its images, or one image; by default images only if ``columns`` has
+        some that only images have, such as ``tel_id``.
     locate : bool, default=False
         Add the columns of ``LOCATION_COLUMNS``: the file of each event among ``paths``, and its row there, from 0.
 
     Returns
     -------
     DataFrame
-        One row per event. After a join, ``table.attrs["join"]`` has the number of events, of events in only one of
-        the two, and of duplicates, of which the first is kept.
+        One row per event. After a join, ``attrs["join"]`` counts events, events in one table only, and duplicates.
 
     Raises
     ------
@@ -458,10 +433,10 @@ def read_events(
     if join is None:
         return files.read(_as_columns(columns, files.columns), locate)
     others = OpenedFiles("join", join, rows)
-    wanted = _as_columns(columns, tuple(dict.fromkeys((*files.columns, *others.columns))))
+    known = tuple(dict.fromkeys((*files.columns, *others.columns)))
+    wanted = _as_columns(columns, known)
     for column in wanted:
-        if column not in files.columns and column not in others.columns:
-            known = (*files.columns, *others.columns)
+        if column not in known:
             raise EventFileError(f"{files.first}: {missing_column(column, known)} (nor has {others.first})")
     of_files = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column in files.columns))))
     of_others = tuple(dict.fromkeys((*JOIN_KEYS, *(column for column in wanted if column not in files.columns))))
@@ -478,18 +453,15 @@ def _join(first: pd.DataFrame, second: pd.DataFrame, first_path: Path, second_pa
     try:
         table = unique[0].merge(unique[1], on=keys, how="inner")
     except ValueError as error:
-        raise EventFileError(
-            f"{second_path}: {', '.join(keys)} are of other types than in {first_path}, so the events cannot be joined"
-        ) from error
+        problem = f"{', '.join(keys)} are of other types than in {first_path}, so the events cannot be joined"
+        raise EventFileError(f"{second_path}: {problem}") from error
     if table.empty and not (first.empty and second.empty):
         raise EventFileError(f"{second_path}: has no event of {first_path}; {', '.join(keys)} never agree")
     only_first, only_second = (len(one) - len(table) for one in unique)
     n_duplicates = len(first) + len(second) - len(unique[0]) - len(unique[1])
     if only_first or only_second or n_duplicates:
-        logger.warning(
-            f"{len(table)} events joined; {only_first} only in {first_path}, {only_second} only in {second_path}, "
-            f"{n_duplicates} duplicates dropped"
-        )
+        single = f"{only_first} only in {first_path}, {only_second} only in {second_path}"
+        logger.warning(f"{len(table)} events joined; {single}, {n_duplicates} duplicates dropped")
     counts = {"n_only_first": only_first, "n_only_second": only_second, "n_duplicates": n_duplicates}
     table.attrs["join"] = {"n_events": len(table), **counts}
     return table
@@ -501,7 +473,7 @@ def check_one_telescope(paths: Sequence[str | PathLike[str]]) -> None:
     for path in map(Path, paths):
         name = recognise(path)
         with wrap_errors(path, f"reading {name}"):
-            found[path] = FORMATS[name].origin(path).telescope
+            found[path] = _origin(path, FORMATS[name]).telescope
     compare_telescopes(found)
 
 

@@ -35,12 +35,8 @@ def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator
         for name in names:
             _check_baskets(path, branches[name])
         for part in slices(int(tree.num_entries), chunk_rows):
-            found = {
-                name: as_native(
-                    np.asarray(branches[name].array(library="np", entry_start=part.start, entry_stop=part.stop))
-                )
-                for name in names
-            }
+            options = {"library": "np", "entry_start": part.start, "entry_stop": part.stop}
+            found = {name: as_native(np.asarray(branches[name].array(**options))) for name in names}
             yield pd.DataFrame(found, index=range(part.stop - part.start), copy=False)
 
 
@@ -67,8 +63,7 @@ def _open(path: Path) -> Iterator[tuple[Any, dict[str, Any]]]:
             for branch in tree.branches
             if isinstance(kind := branch.interpretation, dtype)
             and kind.from_dtype.shape == ()
-            and kind.from_dtype.names is None
-            and kind.from_dtype.kind in "biuf"
+            and kind.from_dtype.kind in "biuf"  # that of records is V
         }
         if not branches:
             raise EventFileError(f"{path}: its tree {names[0]} has no branch with one number for each event")

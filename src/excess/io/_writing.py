@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import pandas as pd
 
@@ -41,11 +40,10 @@ class CopyFormat(NamedTuple):
     selects: bool = False  # whether events can be left out
 
 
+AnyPath = str | os.PathLike[str]
 NewFile = Callable[[Path, pd.DataFrame], Sink]
 NEW_FILES: dict[str, NewFile] = {"FACT HDF5": FactFile, "Parquet": ParquetFile, "CSV": CsvFile}
-SUFFIXES = {".hdf5": "FACT HDF5", ".h5": "FACT HDF5", ".parquet": "Parquet", ".csv": "CSV"}
-"""Format of a new file by its suffix."""
-
+SUFFIXES = {".hdf5": "FACT HDF5", ".h5": "FACT HDF5", ".parquet": "Parquet", ".csv": "CSV"}  # formats of new files
 _EVENT, _HDF5 = ("obs_id", "event_id"), (".h5", ".hdf5")
 COPIES = {
     "FACT HDF5": CopyFormat(FactFile, _HDF5),
@@ -66,23 +64,15 @@ def new_format(path: Path) -> str:
 def copy_format(source_format: str, source: Path, target: Path) -> CopyFormat | None:
     """Return how columns are added to a copy of a file, None where a file of that name is written anew."""
     found = COPIES.get(source_format)
-    if found is None or target.suffix.lower() not in (*found.suffixes, source.suffix.lower()):
-        return None
-    return found
+    return found if found and target.suffix.lower() in (*found.suffixes, source.suffix.lower()) else None
 
 
 class EventWriter:
     """Writes a table of events chunk by chunk; the file appears when it is complete."""
 
-    def __init__(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        copy_of: FileCopy | str | os.PathLike[str] | None = None,
-        format: str | None = None,
-    ) -> None:
+    def __init__(self, path: AnyPath, *, copy_of: FileCopy | AnyPath | None = None, format: str | None = None) -> None:
         self.path = Path(path)
-        self._make_sink: Callable[[Path, pd.DataFrame], Sink]
+        self._make_sink: NewFile
         if copy_of is None:
             self._make_sink = NEW_FILES[format or new_format(self.path)]
         else:
@@ -123,20 +113,16 @@ class EventWriter:
         with wrap_errors(self.path, "writing"):
             self._sink.append(chunk)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *error: Any) -> None:
         """Give the file its name, or remove it after an exception."""
         with wrap_errors(self.path, "writing") if kind is None else nullcontext():
-            self._exits.__exit__(kind, error, traceback)
+            self._exits.__exit__(kind, *error)
 
-    def _close(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def _close(self, kind: type[BaseException] | None, *_: Any) -> None:
         sink, self._sink, self._temporary, self._first = self._sink, None, None, None
-        if kind is None and sink is None:
-            raise EventFileError(f"{self.path}: no table was appended; append at least one, with rows or without")
-        if kind is None and sink is not None:
+        if kind is None:
+            if sink is None:
+                raise EventFileError(f"{self.path}: no table was appended; append at least one, with rows or without")
             sink.close()
         elif sink is not None and not isinstance(sink, CopySink):  # which have written nothing yet
             with suppress(Exception):  # the file is removed, so a failure to complete it does not matter
