@@ -171,7 +171,7 @@ class TestRefusals:
         observation = OnOffDataset.from_files(simulate_observation(20_000, 400, random_state=0))
         trained = train(observation, "hybrid", simulated=(gamma_path, tmp_path / "protons.csv"))
         with pytest.raises(
-            ModelFileError, match=r"was trained on .*gammas.parquet, and selects more of what it has seen"
+            ModelFileError, match=r"was trained on .*gammas.parquet; give simulated gammas that it has not seen"
         ):
             efficiency(trained, gamma_path)
 
@@ -337,7 +337,7 @@ class TestCommand:
         arguments = ("--aeff", tmp_path / "efficiency.fits", "-o", tmp_path / "out", "--overwrite")
         assert run_command("efficiency", model_path, gamma_path, *arguments) == 2
         assert "--aeff: has" in (told := " ".join(capsys.readouterr().err.split()))
-        assert "would replace efficiency.fits of the efficiency itself" in told
+        assert "whose name is that of an output of the efficiency" in told
         assert not (tmp_path / "out").exists()
         assert reading == []
         # a folder that was made for nothing is removed

@@ -52,10 +52,8 @@ class TrainedModel:
         Fitted.
     config : AnalysisConfig
         Features and cuts that it was trained with.
-    groups : list
-        Groups that it was trained on, such as nights.
-    record : dict
-        What the training was started with.
+    groups, record : list and dict
+        Groups that it was trained on, such as nights, and what the training was started with.
     census : Census or None
         How many events were read, and what became of them; None for a model from a file.
     path : Path or None
@@ -104,16 +102,14 @@ class TrainedModel:
         """Raise ModelFileError if the model was trained on files or groups of an observation."""
         for path in (path for paths in observation.files.values() for path in paths):
             if self.has_seen(path):
-                raise ModelFileError(
-                    f"{self.path}: was trained on {path}; give it events that it has not seen{instead}"
-                )
+                raise ModelFileError(f"{self.path}: was trained on {path}; give events that it has not seen{instead}")
         present = set() if observation.groups is None else set(observation.groups.tolist())
         if self.config.groups in observation.table:  # which tells nights even where they are not the groups
             present |= set(observation.table[self.config.groups].tolist())
         shared = sorted(present & set(self.seen_groups))
         if shared:
             raise ModelFileError(
-                f"{self.path}: was trained on events of group {shared[0]!r}, which these files hold as well"
+                f"{self.path}: was trained on events of group {shared[0]!r}, which these files hold, too"
             )
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -198,8 +194,7 @@ def _check_metadata(path: str | PathLike[str], metadata: Any) -> None:
         "files": isinstance(files, list)
         and all(isinstance(entry, dict) and isinstance(entry.get("sha256"), str) for entry in files),
     }
-    wrong = [name for name, right in holds.items() if not right]
-    if wrong:
+    if wrong := [name for name, right in holds.items() if not right]:
         raise ModelFileError(
             f"{path}: has an impossible value of {wrong[0]} in its metadata; write it with 'excess train'"
         )
@@ -269,19 +264,18 @@ class FoldModels:
                     file = Path(folder, "model")
                     file.write_bytes(archive.read(entry))
                     found.append(replace(load_model(file, n_jobs=n_jobs), path=path))
-            models = cls(tuple(found), path)
-            if (
-                len({(tuple(one.config.columns_needed()), one.config.groups) for one in found}) != 1
-                or not models.fold_of
-            ):
+            models, settings = (
+                cls(tuple(found), path),
+                {(*one.config.columns_needed(), one.config.groups) for one in found},
+            )
+            if len(settings) != 1 or not models.fold_of:
                 raise ValueError("they are not the models of one cross-validation")
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise ModelFileError(f"{path}: cannot be read as the models of a run: {error}") from error
         return models
 
 
-FOLD_MODELS = "fold_models.zip"
-"""File of a run folder with the models of its folds."""
+FOLD_MODELS = "fold_models.zip"  # file of a run folder with the models of its folds
 
 
 def load_models(
@@ -294,9 +288,8 @@ def load_models(
     if not path.is_dir():
         return load_model(path, n_jobs=n_jobs)
     if not (path / FOLD_MODELS).is_file():
-        raise ModelFileError(
-            f"{path}: has no {FOLD_MODELS}; give a model file, or the output folder of 'excess detect --write-events'"
-        )
+        needed = "give a model file, or the output folder of 'excess detect --write-events'"
+        raise ModelFileError(f"{path}: has no {FOLD_MODELS}; {needed}")
     return FoldModels.load(path / FOLD_MODELS, n_jobs=n_jobs)
 
 
@@ -317,15 +310,8 @@ def score_showers(model: Any, images: EventScores, shower: NDArray[np.integer], 
     """Return what a model of images says about showers: the mean over the images of each that have a score."""
     used = np.isfinite(images.score)
     n_used = np.bincount(shower[used], minlength=n_showers)
-    score, probability = (
-        np.divide(
-            np.bincount(shower[used], weights=values[used], minlength=n_showers),
-            n_used,
-            out=np.full(n_showers, np.nan),
-            where=n_used > 0,
-        )
-        for values in (images.score, images.signal_probability)
-    )
+    sums = (np.bincount(shower[used], own[used], minlength=n_showers) for own in images[:2])
+    score, probability = (np.divide(own, n_used, out=np.full(n_showers, np.nan), where=n_used > 0) for own in sums)
     fold = None
     if images.fold is not None:
         fold = np.zeros(n_showers, dtype=np.int16)
@@ -338,8 +324,7 @@ def exceeds_threshold(model: Any, score: FloatArray, fold: NDArray[np.integer] |
     return np.asarray(score > (model.threshold_ if fold is None else model.threshold_[fold]))
 
 
-PREFIX = "excess"
-"""What the names of the columns begin with, unless another prefix is given."""
+PREFIX = "excess"  # of the names of columns, unless another one is given
 
 
 class OutputColumns(NamedTuple):
@@ -363,9 +348,8 @@ class OutputColumns(NamedTuple):
     def of(cls, prefix: str) -> OutputColumns:
         """Return the names with a prefix, which must be a word that expressions of the configuration can use."""
         if not isinstance(prefix, str) or not re.fullmatch(r"[A-Za-z]\w*", prefix, re.ASCII):
-            raise ArgumentError(
-                "prefix", f"must be letters, digits and underscores, a letter first, such as 'excess', got {prefix!r}"
-            )
+            needed = "must be letters, digits and underscores, a letter first, such as 'excess'"
+            raise ArgumentError("prefix", f"{needed}, got {prefix!r}")
         return cls(*(f"{prefix}_{name}" for name in cls._fields))
 
     @classmethod
@@ -379,8 +363,7 @@ class OutputColumns(NamedTuple):
 
 logger = logging.getLogger("excess.analysis")
 
-_MAX_WAITING = 16
-"""Chunks of three columns that may wait while the file is copied."""
+_MAX_WAITING = 16  # chunks of three columns that may wait while the file is copied
 _START_AGAIN = "files that are there are whole, the others were not written; apply the model again"
 
 
@@ -418,8 +401,8 @@ def apply(
     a column of such a name, all is refused before anything is written. FITS and HDF5 files are copied as they are, with
     all other tables: FITS tables of events get the columns in upper case, FACT's and lstchain's tables as they are
     called, and ctapipe's files a DL2 table of their own. There, and in lstchain's table, images of a shower have the
-    mean score of these images. Events that fail the quality cuts, or that miss a feature,
-    stay, with NaN and not selected. Nothing is left of a copy if anything fails.
+    mean score of these images. Events that fail the quality cuts, or that miss a feature, stay, with NaN and not
+    selected. Nothing is left of a copy if anything fails.
 
     Parameters
     ----------
@@ -429,8 +412,7 @@ def apply(
     files : path or sequence of paths
         Event files.
     output : path
-        File to write; a folder, where there are several files. Its format is that of the file that is read, unless the
-        suffix is that of another one: ``.hdf5``, ``.parquet`` or ``.csv``.
+        File to write, or folder for several files; a suffix ``.hdf5``, ``.parquet`` or ``.csv`` converts the format.
     prefix : str, default="excess"
         What the names of the new columns begin with, so that several models can be applied one after the other.
     chunk_rows : int, default=200_000
@@ -440,8 +422,7 @@ def apply(
     n_jobs : int, default=-1
         Cores, for a model that is read from its file.
     overwrite : bool, default=False
-        Replace files that are there. Without it, only files with columns of these names are replaced, which an earlier
-        call has written. The model and the event files are never replaced.
+        Replace any file, not only those of an earlier call; the model and the event files are never replaced.
     selected_only : bool, default=False
         Leave events out that are not selected; for FITS, Parquet and CSV files.
     verbose : bool, default=False
@@ -555,14 +536,9 @@ def _make_job(trained: TrainedModel | FoldModels, found: FileInfo, target: Path,
         stored = found.telescope_columns if of_images else found.stored_columns
         return replace(job, stored=stored, format=kind)
     if job.selected_only and not way.selects:
-        raise MismatchError(
-            "selected_only",
-            f"goes with FITS, Parquet and CSV files; {found.path} is {found.format}, whose tables have a row for each "
-            f"event: leave it out, and take the events with {columns.selected}",
-        )
-    made = (
-        f"excess {__version__} apply: {columns.score}, {columns.signal_probability} and {columns.selected} are by the"
-    )
+        other = f"{found.path} is {found.format}: leave it out, and take the events with {columns.selected}"
+        raise MismatchError("selected_only", f"goes with FITS, Parquet and CSV files; {other}")
+    made = f"excess {__version__} apply: {', '.join(columns[:2])} and {columns.selected} are by the"
     if isinstance(trained, FoldModels):
         history = f"{made} model of a cross-validation that was not trained on the event's {trained.config.groups}."
     else:
@@ -577,12 +553,8 @@ def _warn_of_seen(trained: TrainedModel | FoldModels, paths: list[Path]) -> None
     seen = [path for path in paths if isinstance(trained, TrainedModel) and trained.has_seen(path)]
     if seen:
         more = f" and {len(seen) - 1} more of these files" if len(seen) > 1 else ""
-        logger.warning(
-            "the model was trained on %s%s; a significance of the events that it selects there is too large, so quote "
-            "what 'excess detect' finds by cross-validation",
-            seen[0],
-            more,
-        )
+        quote = "the significance of its selected events is too large; quote that of 'excess detect'"
+        logger.warning("the model was trained on %s%s; %s", seen[0], more, quote)
 
 
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
@@ -591,10 +563,7 @@ def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
         return {files[0]: output}
     for name, times in Counter(path.name for path in files).items():
         if times > 1:
-            raise ValueError(
-                f"{times} files are called {name}, so that one copy would replace the other; apply the model to "
-                "one after the other, with an output each"
-            )
+            raise ValueError(f"{times} files are called {name}; apply the model to each, with an output of its own")
     return {path: output / path.name for path in files}
 
 
@@ -624,10 +593,8 @@ def _check_application(
         present = {name.lower() for name in found.columns}  # names in FITS are the same in any case
         for name in (*columns, columns.fold):
             if name.lower() in present:
-                raise EventFileError(
-                    f"{path}: has a column {name!r} already, and no column is replaced; give the new ones another "
-                    "name by prefix (--prefix on the command line)"
-                )
+                other = "give the new ones another name by prefix (--prefix on the command line)"
+                raise EventFileError(f"{path}: has a column {name!r} already, and no column is replaced; {other}")
     inputs = [*described, *([] if model is None else [model])]
     check_outputs(targets.values(), inputs, overwrite=overwrite, is_own=partial(_was_applied, columns))
     index = _find_index(described, targets, overwrite) if output not in targets.values() else None
@@ -645,9 +612,8 @@ def _find_index(described: Mapping[Path, FileInfo], targets: Mapping[Path, Path]
         companions = index.companions(folder, copies)
         check_outputs(index.tables(folder), [*described, *companions], overwrite=overwrite, is_own=is_copied_index)
         for source, target in companions.items():
-            check_outputs(
-                [target], [*described, source], overwrite=overwrite, is_own=partial(is_same_content, other=source)
-            )
+            is_own = partial(is_same_content, other=source)
+            check_outputs([target], [*described, source], overwrite=overwrite, is_own=is_own)
     return index
 
 

@@ -43,10 +43,9 @@ _logger = logging.getLogger(__name__)
 SUPERVISED = "supervised"  # name of the classifiers that were trained on simulated events, among the models of a run
 _MAX_NAMED_GROUPS = 20
 CRAB = (83.6333, 22.0133)  # right ascension and declination of the Crab Nebula in deg
-SIMULATION, BOOSTED_SIMULATION = "simulation", "boosted simulation"
-"""Names of the forest and of the boosted trees that were trained on simulated events, among the references."""
+SIMULATION, BOOSTED_SIMULATION = "simulation", "boosted simulation"  # references that learn from simulated events
+# for some 20,000 simulated events; regularised, because fewer are not rare
 _BOOSTING = {"max_iter": 400, "max_features": 0.3, "min_samples_leaf": 60, "l2_regularization": 30.0}
-"""Parameters of boosted trees for some 20,000 simulated events; regularised, because fewer are not rare."""
 ONNX = ".onnx"  # suffix of classifiers of others
 
 SimulatedKind = str | PathLike[str] | Sequence[str | PathLike[str]] | pd.DataFrame
@@ -79,18 +78,15 @@ def detect(
     Parameters
     ----------
     observation : OnOffDataset
-        Events of one observation, or of several from `OnOffDataset.stack`: one model learns from all, and each has its
-        significance.
+        Events of one observation, or of several from `OnOffDataset.stack`, of which one model learns together.
     models : str, sequence of str, or mapping of str to classifier, default="forest"
-        Models to cross-validate: names of `MODELS`, or classifiers by a name of your choice. The verdict is about the
-        first.
+        Models to cross-validate: names of `MODELS`, or classifiers by any name. The verdict is about the first.
     model_files : sequence of path or TrainedModel, default=()
         Models that were trained on other events, applied as they are.
     simulated : pair or None, default=None
         Simulated gammas and protons: a file, a sequence of files, or a table each. A forest and boosted trees that are
         trained on them are references of the model ``"hybrid"``, and are cross-validated without a learner of labels as
-        ``"supervised"``, weighted by the likelihood of the labels, without null tests.
-        Where simulated events differ from observed ones is in ``Run.simulation``; see `simulation_agreement`.
+        ``"supervised"``. Differences from observed events are in ``Run.simulation``; see `simulation_agreement`.
     references : sequence of path or TrainedModel, default=()
         Models that were trained on other events, as further references of ``"hybrid"``. Those of the observation, which
         are columns, are references as well; a cut on each is tuned in the same folds, as a model of its name.
@@ -103,8 +99,7 @@ def detect(
     repeats, permutations : int
         Repetitions with other seeds; permutations of On and Off for a p-value.
     alpha_error : float, mapping of group to float, or None, default=None
-        Relative error of the exposure ratio, as a nuisance parameter; by default that of the configuration. See
-        `cross_val_detect`.
+        Relative error of the exposure ratio; by default that of the configuration. See `cross_val_detect`.
     null_tests : bool or "auto", default="auto"
         Search in every Off region, too, with all models. ``"auto"`` does so with the first model alone, which learns
         from the first half of the groups and judges the second, where there are at least two Off regions.
@@ -112,10 +107,8 @@ def detect(
         What was observed, for the report.
     keep_models : bool, default=False
         Keep the first model of each fold, for ``Run.write_events`` and `efficiency`.
-    seed : int, default=0
-        Seed of everything random.
-    n_jobs : int, default=-1
-        Cores; the result does not depend on them.
+    seed, n_jobs : int
+        Seed of everything random, and cores, on which the result does not depend.
     verbose : bool, default=False
         Show progress bars.
     command : str, default="detect"
@@ -178,13 +171,12 @@ def detect(
     shared: dict[str, Any] = {**of_events, **of_folds, "alpha_error": alpha_error, "random_state": seed}
     shared["verbose"] = int(verbose)
     applied = dict(zip(applied_names, trained, strict=True))
-    found = {
-        name: detect_with(one, wide if one.config.references else plain, statistic, alpha_error)
-        for name, one in applied.items()
-    }
+    found = {}
+    for name, one in applied.items():
+        found[name] = detect_with(one, wide if one.config.references else plain, statistic, alpha_error)
     forward: dict[str, Outcome] = {}
-    no_forward = ""
     tests: dict[str, NullTest] = {}
+    no_forward = ""
     # the same folds and seeds for all, whatever a model sees
     further: dict[str, Any] = {"observations": wide.observations, "n_permutations": permutations}
     for own, X, nearby in _by_input(searched, wide, plain):
@@ -243,10 +235,9 @@ def _check_folds(observation: OnOffDataset, models: Mapping[str, Any], strategy:
     groups, column = observation.groups, observation.group_column
     if not models or strategy != "pooled":
         raise ArgumentError("write_events", "needs a model to train, and `strategy` pooled")
+    known = None if groups is None else observation.table.get(column)
     # matched Off runs have groups that are pairs of runs
-    if groups is None or (
-        column in observation.table and (observation.table[column].astype(str) != groups.astype(str)).any()
-    ):
+    if groups is None or (known is not None and (known.astype(str) != groups.astype(str)).any()):
         raise MismatchError("write_events", "needs groups that are a column of the files, such as nights or runs")
 
 
@@ -398,17 +389,10 @@ def demo(
     tell(str(observation))
     tell("Simulating 20,000 gammas and protons with known labels, for a reference")
     truth = simulate_labelled(random_state=seed + 1)
-    run = detect(
-        observation,
-        ["forest", "li-ma-tree", "k-means"],
-        simulated=(truth[truth["is_signal"]], truth[~truth["is_signal"]]),
-        null_tests=True,
-        title="A simulated observation like FACT's of the Crab Nebula",
-        seed=seed,
-        n_jobs=n_jobs,
-        verbose=verbose,
-        command="demo",
-    )
+    settings: dict[str, Any] = {"seed": seed, "n_jobs": n_jobs, "verbose": verbose, "command": "demo"}
+    settings["simulated"] = truth[truth["is_signal"]], truth[~truth["is_signal"]]
+    settings |= {"null_tests": True, "title": "A simulated observation like FACT's of the Crab Nebula"}
+    run = detect(observation, ["forest", "li-ma-tree", "k-means"], **settings)
     run.record["options"] |= {"events": n_events, "signal": n_signal}
     return run
 
@@ -487,10 +471,8 @@ def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
     present = {*found.columns, *found.telescope_columns}
     missing = [name for name in needed if name not in present]
     if missing:
-        raise EventFileError(
-            f"{path}: has no {'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}, which features or "
-            "quality cuts of the observed events need; simulated events need them as well"
-        )
+        columns = f"{'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}"
+        raise EventFileError(f"{path}: has no {columns}, which features or quality cuts of observed events need")
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,10 +42,8 @@ _SHOWER_KEYS = ["obs_id", "event_id"]
 _TABLE, _BIN_TABLE, _FITS = "efficiency.csv", "efficiency_by_bin.csv", "efficiency.fits"
 _FOLD_TABLE = "efficiency_by_fold.csv"
 
-OF = {"all": "efficiency", "quality": "cut_efficiency"}
-"""Denominators of an efficiency, all events of the files or those that pass the quality cuts, and its name."""
-KINDS = ("all", "quality", "selected")
-"""Kinds of events that are counted; each is a subset of the previous one."""
+OF = {"all": "efficiency", "quality": "cut_efficiency"}  # denominators, and the names of the fractions
+KINDS = ("all", "quality", "selected")  # of events; each is a subset of the previous one
 
 Bins = int | Sequence[float] | FloatArray | None
 
@@ -273,14 +271,12 @@ class Efficiency:
         scored = read_event_columns(source, (columns.signal_probability, columns.selected, columns.fold))
         fold = scored.get(columns.fold) if self.folds else np.zeros(len(next(iter(scored.values()), ())), dtype=np.intp)
         if fold is None or (len(targets) > 1 and columns.signal_probability not in scored):
-            raise EventFileError(
-                f"{source}: its events have no scores and folds; give the files of 'excess detect --write-events'"
-            )
+            needed = "give the files of 'excess detect --write-events'"
+            raise EventFileError(f"{source}: its events have no scores and folds; {needed}")
         if len(fold) and not 0 <= fold.min() <= fold.max() < len(parts):
             raise EventFileError(f"{source}: was not scored by these models, which have {len(parts)} folds")
-        share = (np.bincount(fold, minlength=len(parts)) + 1e-12) / (
-            len(fold) + 1e-12 * len(parts)
-        )  # of no events: equal
+        share = np.bincount(fold, minlength=len(parts)) + 1e-12  # of no events: equal
+        share /= share.sum()
         kind = np.zeros(len(fold), dtype=np.int16)  # 0 where there is no score
         for number, one in enumerate(parts if len(targets) > 1 else ()):
             own = (fold == number) & np.isfinite(scored[columns.signal_probability])
@@ -294,10 +290,9 @@ class Efficiency:
             def factor(energy: FloatArray, used: list[Efficiency] = used) -> FloatArray:
                 return np.sum([w * one.at(energy, angle, of) for w, one in zip(share, used, strict=True)], axis=0)
 
-            rows, added = (
-                (kind == number + 1, {"EVENT_TYPE": kind}) if len(targets) > 1 else (scored.get(columns.selected), {})
-            )
-            multiply_effective_area(source, path, factor, of, history, rows, added)
+            several = len(targets) > 1
+            rows = kind == number + 1 if several else scored.get(columns.selected)
+            multiply_effective_area(source, path, factor, of, history, rows, {"EVENT_TYPE": kind} if several else {})
         return targets[0]
 
     def type_of(self, probability: FloatArray) -> NDArray[np.integer]:
@@ -366,22 +361,16 @@ def efficiency(
         Column of true energies, or an expression of columns, in TeV; by default a column that is known, such as
         ``true_energy``, ``mc_energy`` or FACT's ``corsika_event_header_total_energy`` (which is in GeV).
     zenith : str or None, default=None
-        The same for zenith distances in deg, such as ``"90 - true_alt"``. Where no column is known, there is one bin
-        for all.
+        The same for zenith distances in deg, such as ``"90 - true_alt"``; one bin for all if no column is known.
     weights : str or None, default=None
         Column or expression of weights of events, such as those of another spectrum.
-    energy_bins : int, sequence of float or None, default=None
-        Number of bins of equal width in the logarithm, or their edges in TeV; by default five per decade.
-    zenith_bins : int, sequence of float or None, default=None
-        Number of bins, or their edges in deg; by default bins of 10 deg.
+    energy_bins, zenith_bins : int, sequence of float or None, default=None
+        Number of bins, those of energy of equal width in the logarithm, or their edges in TeV and in deg; by default
+        five per decade, and bins of 10 deg.
     confidence : float, default=0.6827
         Probability of the intervals, by default that of one standard deviation.
-    chunk_rows : int, default=200_000
-        Events in memory at a time.
-    n_jobs : int, default=-1
-        Cores, for a model that is read from its file.
-    verbose : bool, default=False
-        Show a progress bar.
+    chunk_rows, n_jobs, verbose
+        As for `apply`.
 
     Returns
     -------
@@ -444,10 +433,8 @@ def efficiency(
             tick(len(table))
     counted = BinCounts.mean([one.counted for one in tallies])
     if counted.counts["all"].sum() == 0:
-        raise EventFileError(
-            f"{paths[0]}: none of {total:,} simulated events lies in the bins; energies are from {lowest[0]:.4g} to "
-            f"{highest[0]:.4g} TeV: {truth.energy}"
-        )
+        energies_text = f"energies are from {lowest[0]:.4g} to {highest[0]:.4g} TeV: {truth.energy}"
+        raise EventFileError(f"{paths[0]}: none of {total:,} simulated events lies in the bins; {energies_text}")
     about = (n_outside, confidence, truth.expressions, tuple(paths), trained.path)
     found = [one.result(about, "" if bins is None else bins.column) for one in tallies]
     if not isinstance(trained, FoldModels):
@@ -471,12 +458,8 @@ class _Tally:
 
     def add(self, features: Features, known: tuple[FloatArray, ...], shower: NDArray[np.integer] | None) -> int:
         """Count events, rows of images where their showers are given; return the number of those in no bin."""
-        bins, scores, valid = (
-            self.trained.config.bins,
-            _apply.score_features(self.trained.model, features),
-            features.valid,
-        )
-        selected = scores.selected
+        scores = _apply.score_features(self.trained.model, features)
+        bins, valid, selected = self.trained.config.bins, features.valid, scores.selected
         if shower is not None:
             first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
             scores = _apply.score_showers(self.trained.model, scores, shower, len(first))
@@ -484,9 +467,8 @@ class _Tally:
         if bins is not None and self.by_bin is not None:
             # images are counted one by one, as their showers are selected
             own = features.valid
-            value = features.X[own, features.names.index(bins.column)]
-            passed = {"quality": np.ones(len(value), bool), "selected": selected[own]}
-            self.by_bin.add([value], known[2][own], passed)
+            passed = {"quality": np.ones(np.count_nonzero(own), bool), "selected": selected[own]}
+            self.by_bin.add([features.X[own, features.names.index(bins.column)]], known[2][own], passed)
         if shower is not None:
             known, selected = tuple(values[first] for values in known), scores.selected
         energy, zenith, weight = known
@@ -561,9 +543,7 @@ class _Truth:
         return found["energy"], found.get("zenith", np.full(len(table), 45.0)), weights
 
 
-def _find_ranges(
-    truth: _Truth, paths: list[Path], chunk_rows: int, tick: Any
-) -> tuple[tuple[float, float], tuple[float, float]]:
+def _find_ranges(truth: _Truth, paths: list[Path], chunk_rows: int, tick: Any) -> tuple[list[float], list[float]]:
     """Return the lowest and the highest finite energy and zenith distance."""
     lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
     for table in iter_events(paths, truth.columns, chunk_rows=chunk_rows):
@@ -571,19 +551,16 @@ def _find_ranges(
         energy = energy[energy > 0]  # which takes NaN away as well
         for number, values in enumerate((energy, zenith)):
             known = values[np.isfinite(values)]
-            if len(known):
-                lowest[number] = min(lowest[number], known.min())
-                highest[number] = max(highest[number], known.max())
+            lowest[number] = known.min(initial=lowest[number])
+            highest[number] = known.max(initial=highest[number])
         tick(len(table))
     for number, (name, text) in enumerate((("energy", truth.energy), ("zenith distance", truth.zenith))):
         if lowest[number] > highest[number]:
             raise EventFileError(f"{paths[0]}: no simulated event has a finite {name} above 0: {text}")
     if lowest[1] < -1e-6 or highest[1] > 180:
-        raise EventFileError(
-            f"{paths[0]}: zenith distances {truth.zenith!r} are from {lowest[1]:.4g} to {highest[1]:.4g}, which are no "
-            "angles in deg; give an expression, such as '90 - true_alt'"
-        )
-    return (float(lowest[0]), float(lowest[1])), (float(highest[0]), float(highest[1]))
+        wrong = f"are from {lowest[1]:.4g} to {highest[1]:.4g}, which are no angles in deg"
+        raise EventFileError(f"{paths[0]}: zenith distances {truth.zenith!r} {wrong}; give them as in '90 - true_alt'")
+    return lowest.tolist(), highest.tolist()
 
 
 def _energy_edges(bins: Bins, lowest: float, highest: float) -> FloatArray:
@@ -598,8 +575,7 @@ def _energy_edges(bins: Bins, lowest: float, highest: float) -> FloatArray:
     if _is_number(bins):
         n_bins = as_int("energy_bins", bins, minimum=1)
         edges = np.geomspace(lowest, max(highest, lowest * 1.01), n_bins + 1).astype(np.float64)
-        edges[0] = lowest
-        edges[-1] = max(edges[-1], highest)
+        edges[0], edges[-1] = lowest, max(edges[-1], highest)
         return edges
     return _checked_edges("energy_bins", bins, above=0.0)
 
@@ -631,10 +607,8 @@ def _refuse_seen(trained: TrainedModel, paths: list[Path]) -> None:
     """Raise ModelFileError if the model was trained on one of the files: its efficiency there would be too high."""
     for path in paths:
         if trained.has_seen(path):
-            raise ModelFileError(
-                f"{trained.path or 'the model'}: was trained on {path}, and selects more of what it has seen; give "
-                "simulated gammas that it has not"
-            )
+            given = f"was trained on {path}; give simulated gammas that it has not seen"
+            raise ModelFileError(f"{trained.path or 'the model'}: {given}")
 
 
 def area_copies(areas: Iterable[str | PathLike[str]], n_types: int) -> list[Path]:
@@ -676,9 +650,7 @@ def claim_efficiency_folder(
     outputs = _files_in(target, has_bins, by_fold or event_types > 0, plots, copies)
     for path in given:
         if outputs.count(target / path.name) > 1:
-            raise ArgumentError(
-                "areas", f"has {path}, whose copy would replace {path.name} of the efficiency itself; rename the file"
-            )
+            raise ArgumentError("areas", f"has {path}, whose name is that of an output of the efficiency; rename it")
     with made_folder(target), locked(target):
         undo_unfinished(target, [str(path.relative_to(target)) for path in outputs])
         check_outputs(outputs, inputs, overwrite=overwrite)

@@ -49,12 +49,8 @@ MODELS: dict[str, Model] = {
     "paper-noisy-forest": Model(
         "Noisy Forest of the paper: threshold of largest significance", _FOREST, {**_NOISY_FOREST, **_PAPER}
     ),
-    "paper-li-ma-tree": Model(
-        "LiMa Tree of the paper: searches every distinct value", _TREE, {**_LI_MA_TREE, **_EXACT}
-    ),
-    "paper-noisy-tree": Model(
-        "Noisy Tree of the paper: searches every distinct value", _TREE, {**_NOISY_TREE, **_EXACT}
-    ),
+    "paper-li-ma-tree": Model("LiMa Tree of the paper: searches every value", _TREE, {**_LI_MA_TREE, **_EXACT}),
+    "paper-noisy-tree": Model("Noisy Tree of the paper: searches every value", _TREE, {**_NOISY_TREE, **_EXACT}),
     "paper-k-means-ensemble": Model(
         "k-means ensemble of the paper: votes of clusterings, threshold of largest significance",
         _K_MEANS_ENSEMBLE,

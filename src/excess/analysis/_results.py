@@ -51,13 +51,12 @@ from excess.stats._significance import BestOf, OnOffCounts
 
 _EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
 _SKY = "sky_map.fits"
+# in the order in which they appear; the last marks a finished run
 RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, _SKY, "report.html", "result.json")
-"""Files of a run, in the order in which they appear; the last says that the run is finished."""
 _FORMAT = 1  # version of the run folder
 _SAME_PLACE = 0.02  # deg
 _FIRST_DATE = 3e8  # Unix time; smaller ones are times since an unknown moment
-_OF_MODEL = ("fold", "score", "selected", "ratio")
-"""Columns of the events that a model adds, each with the name of the model in front."""
+_OF_MODEL = ("fold", "score", "selected", "ratio")  # columns of events by each model, with its name in front
 
 
 def check_run_folder(
@@ -241,9 +240,8 @@ class Run:
                     for current, write in self._writers(report).items():
                         write(temporary / current)
             except OSError as error:
-                raise EventFileError(
-                    f"{target / current}: cannot be written: {error.strerror or error}; {target} is unchanged"
-                ) from error
+                problem = f"cannot be written: {error.strerror or error}; {target} is unchanged"
+                raise EventFileError(f"{target / current}: {problem}") from error
         return target
 
     def _writers(self, report: bool) -> dict[str, Callable[[Path], object]]:
@@ -290,9 +288,8 @@ class Run:
             "models": own,
         }
         content = on_disk.as_json({**self.result(), "store": stored})
-        on_disk.write_text(
-            path, json.dumps({**content, "checksum": _checksum(content)}, indent=1, allow_nan=False) + "\n"
-        )
+        content["checksum"] = _checksum(content)
+        on_disk.write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
     def write_events(
         self, folder: str | PathLike[str], *, overwrite: bool = False, verbose: bool = False
@@ -333,25 +330,15 @@ class Run:
 
     def report(self, path: str | PathLike[str], title: str | None = None) -> Path:
         """Write the report, one HTML file that opens offline, and return its path; see `excess.report.write_report`."""
-        return write_report(
-            self.detections,
-            Path(path),
-            forward=self.forward,
-            null_test=self.null_tests,
-            no_forward=self.no_forward,
-            simulation=self.simulation,
-            title=title or self.record["title"],
-            observed=self.observed,
-            run=self.record,
-            config=self.config,
-            events=self.events,
-        )
+        own = ("forward", "no_forward", "simulation", "observed", "config", "events")
+        known: dict[str, Any] = {name: getattr(self, name) for name in own}
+        known |= {"null_test": self.null_tests, "run": self.record, "title": title or self.record["title"]}
+        return write_report(self.detections, Path(path), **known)
 
     def write_plots(self, folder: str | PathLike[str], suffix: str = "pdf") -> list[Path]:
         """Write the plots of all models as files; see `excess.report.write_plots`."""
-        return write_plots(
-            self.detections, Path(folder), suffix, null_tests=self.null_tests, simulation=self.simulation
-        )
+        tests: dict[str, Any] = {"null_tests": self.null_tests, "simulation": self.simulation}
+        return write_plots(self.detections, Path(folder), suffix, **tests)
 
     def _scored_events(self) -> pd.DataFrame:
         table = self.events.copy()
@@ -405,19 +392,17 @@ def read_run(folder: str | PathLike[str]) -> Run:
     """
     folder = Path(folder)
     if not (folder / _RESULT).is_file():
-        raise EventFileError(
-            f"{folder}: is not the folder of a finished run, it has no result.json; give what was the output folder of "
-            "'excess detect' or 'excess demo'"
-        )
+        needed = "give the output folder of 'excess detect' or 'excess demo'"
+        raise EventFileError(f"{folder}: is not the folder of a finished run, it has no result.json; {needed}")
     for name in RUN_FILES:
         if (folder / name).exists():
             check_regular_file(folder / name)
     try:
         return _read(folder)
     except Exception as error:  # with damaged files the libraries raise exceptions of many types
+        problem = f"its files cannot be read as those of one run ({type(error).__name__}: {error})"
         raise EventFileError(
-            f"{folder}: its files cannot be read as those of one run ({type(error).__name__}: {error}); they were "
-            "changed, or written by another version; run it again"
+            f"{folder}: {problem}; they were changed, or are of another version; run it again"
         ) from error
 
 
@@ -459,16 +444,11 @@ def _read(folder: Path) -> Run:
     events = pd.read_parquet(folder / _EVENTS)
     nearby = pd.read_parquet(folder / _NEARBY) if _NEARBY in stored["files"] else None
     shared = _shared_fields(observed, events)
-    detections = {
-        name: _detection(name, numbers, stored["models"][name], events, nearby, shared)
-        for name, numbers in models.items()
-    }
+    own = stored["models"]
+    detections = {name: _detection(name, one, own[name], events, nearby, shared) for name, one in models.items()}
     statistic = next(iter(detections.values())).statistic
-    forward = {
-        name: Outcome.from_dict(numbers["forward"], statistic)
-        for name, numbers in models.items()
-        if numbers["forward"] is not None
-    }
+    known = {name: one["forward"] for name, one in models.items() if one["forward"] is not None}
+    forward = {name: Outcome.from_dict(one, statistic) for name, one in known.items()}
     added = {"fold", "alpha", *(f"{name}_{column}" for name in models for column in _OF_MODEL)}
     simulation = result["simulation"]
     return Run(
@@ -544,9 +524,8 @@ def _fold_to_dict(fold: Fold) -> dict[str, Any]:
 
 
 def _fold_from_dict(stored: dict[str, Any]) -> Fold:
-    floats = {
-        key: float("nan" if stored[key] is None else stored[key]) for key in ("threshold", "likelihood_significance")
-    }
+    numbers = {key: stored[key] for key in ("threshold", "likelihood_significance")}
+    floats = {key: float("nan" if number is None else number) for key, number in numbers.items()}
     counts = {key: None if stored[key] is None else OnOffCounts(*stored[key]) for key in ("tuned", "held_out")}
     bins = tuple(TunedBin(**{**own, "threshold": float(own["threshold"])}) for own in stored["bins"])
     return Fold(**{**stored, **floats, **counts, "bins": bins})

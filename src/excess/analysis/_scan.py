@@ -174,10 +174,8 @@ def scan(
         As for `OnOffDataset.from_files`.
     model : classifier or None, default=None
         By default a forest of 60 trees with a fixed configuration, because the toys fit it again.
-    toys : int, default=100
-        Number of toys.
-    folds : int, default=2
-        Parts of the events of a position; models are trained on the others.
+    toys, folds : int, default=100 and 2
+        Number of toys; and parts of the events of a position, which models of the other parts weight.
     seed, n_jobs, verbose
         As for `detect`.
 
@@ -194,17 +192,13 @@ def scan(
     search: Any = _AlongColumn if along is not None else _OnSky
     given = {"along": along, "width": width, "step": step, "source": source, "radius": radius}
     scanned = search(as_input(events), config, features, exclude, **given)
-    estimator = model
-    if model is None:
-        estimator = OnOffForestClassifier(
-            60,
-            splitter="best",
-            min_samples_leaf=40,
-            max_features=0.5,
-            n_threshold_bootstrap=0,
-            random_state=seed,
-            n_jobs=1,
-        )
+    fixed: dict[str, Any] = {
+        "splitter": "best",
+        "min_samples_leaf": 40,
+        "max_features": 0.5,
+        "n_threshold_bootstrap": 0,
+    }
+    estimator = OnOffForestClassifier(60, **fixed, random_state=seed, n_jobs=1) if model is None else model
     hashes = np.empty(len(scanned.X), dtype=np.uint64)
     row_hashes(0, hashes)
     fold = ((hashes ^ np.uint64(seed)) % np.uint64(folds)).astype(np.int64)
@@ -341,9 +335,8 @@ class _OnSky:
         self._regions: RegionConfig = settings.regions.model_copy(update={"method": "reflected", "n_regions": "auto"})
         step = self._regions.radius if step is None else step
         if not step > 0 or (2 * radius / step + 1) ** 2 > _MOST_POSITIONS:
-            raise ArgumentError(
-                "step", f"must be positive and make at most {_MOST_POSITIONS:,} positions, got {step!r}"
-            )
+            most = f"must be positive and make at most {_MOST_POSITIONS:,} positions"
+            raise ArgumentError("step", f"{most}, got {step!r}")
         axis = step * np.arange(-int(radius / step + 1e-9), int(radius / step + 1e-9) + 1)
         east, north = (one.ravel() for one in np.meshgrid(axis, axis))
         inside = np.hypot(east, north) <= radius * (1 + 1e-9)

@@ -29,6 +29,20 @@ from excess.cli import _options as opt
 from excess.cli import _printing as out
 
 _MODEL_NAMES = ", ".join(analysis.MODELS)
+_HELP = {
+    "aeff": "FITS files with an effective area; copies with that area times the efficiency are written to the output "
+    "folder, with their selected events if these are scored. All files up to the next option.",
+    "energy": "Column of true energies, or an expression of columns, in TeV; by default one that is known.",
+    "models": f"One of {_MODEL_NAMES}. May be given several times; the verdict is about the first. By default forest; "
+    "with references hybrid, and forest beside it.",
+    "of": "What the plot and the effective area take the fraction of: all simulated gammas, or those that pass the "
+    "quality cuts (quality).",
+    "prefix": "Name the new columns PREFIX_score, PREFIX_signal_probability and PREFIX_selected.",
+    "trained": "Model file of 'excess train', or output folder of 'excess detect --write-events'.",
+    "write_events": "Folder for copies of the event files, each event scored by the model that was not trained on its "
+    "group; keeps the models for 'excess efficiency'.",
+}
+_OUTPUT, _SIMULATED = ("--output", "-o"), ("hdf5", "parquet", "csv")
 
 app = typer.Typer(
     name="excess",
@@ -81,10 +95,8 @@ class FilesCommand(Command):
             name = next((word for word in args if word in several), None)
             if name is None or error.param is None or error.param.name != "files":
                 raise
-            raise typer.BadParameter(
-                f"are missing: {name} takes all files up to the next option; put FILES first, or behind '--'",
-                param_hint="FILES",
-            ) from error
+            missing = f"are missing: {name} takes all files up to the next option; put FILES first, or behind '--'"
+            raise typer.BadParameter(missing, param_hint="FILES") from error
 
 
 def _is_option(word: str) -> bool:
@@ -128,18 +140,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         types = get_type_hints(groups[name], include_extras=True)
         for field in fields(groups[name]):
             default = inspect.Parameter.empty if field.default is field.default_factory else field.default
-            parameters.append(
-                inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]
-                )
-            )
+            settings = {"default": default, "annotation": types[field.name]}
+            parameters.append(inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, **settings))
 
     @wraps(command)
     def expanded(**given: Any) -> None:
-        own = {
-            name: kind(**{field.name: given.pop(field.name) for field in fields(kind)}) for name, kind in groups.items()
-        }
-        command(**own, **given)
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
 
     expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -149,25 +157,20 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 @grouped
 def init(
     events: opt.InputOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="YAML file to write; without it, the configuration is printed."),
-    ] = None,
+    output: Annotated[Path | None, typer.Option(*_OUTPUT, help="YAML file to write; by default it is printed.")] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Look at event files, and write a configuration for them: features, regions and groups, with reasons."""
     if events.lists_observations:
         raise typer.BadParameter("is a list of observations; give event files", param_hint="FILES")
-    proposal = analysis.init(
-        events.files, output, groups=events.groups, overwrite=overwrite, **events.proposal_settings
-    )
+    settings = {"groups": events.groups, **events.proposal_settings}
+    proposal = analysis.init(events.files, output, overwrite=overwrite, **settings)
     out.say(proposal.describe(), as_json)
     if proposal.reasons:
         out.say(proposal.describe_rejected(), as_json)
     if proposal.references:
-        names = ", ".join(proposal.references)
-        out.say(f"Scores of other classifiers, for --reference: {names}", as_json)
+        out.say(f"Scores of other classifiers, for --reference: {', '.join(proposal.references)}", as_json)
     if proposal.obstacle is not None:
         out.say(f"No detection yet: {proposal.obstacle}", as_json)
     if as_json:
@@ -235,21 +238,7 @@ def info(
         out.print_info(str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", found, columns)
 
 
-_OF_ONE = (
-    "on",
-    "off",
-    "alpha",
-    "join",
-    "source",
-    "source_ra",
-    "source_dec",
-    "bins",
-    "method",
-    "exclusion",
-    "theta2",
-    "match",
-)
-"""Options that a list of observations has for each."""
+_OF_ALL = ("files", "config", "features", "exclude", "groups")  # options that go with a list of observations
 
 
 def given_files(events: opt.EventOptions, references: opt.ReferenceOptions) -> list[Path]:
@@ -265,27 +254,17 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     """Return the observation that the options describe, or all of a list of observations."""
     settings = {"references": references, "nearby": nearby, **events.settings_beside(config)}
     if events.lists_observations:
-        for option in _OF_ONE:
-            if getattr(events, option) not in (None, []):
-                raise typer.BadParameter(
-                    "goes with event files; a list of observations has its own", param_hint=opt.as_option(option)
-                )
+        for option, given in vars(events).items():
+            if option not in _OF_ALL and given not in (None, []):
+                own = "goes with event files; a list of observations has its own"
+                raise typer.BadParameter(own, param_hint=opt.as_option(option))
         return analysis.OnOffDataset.from_list(events.files[0], config, **settings)
-    return analysis.OnOffDataset.from_files(
-        events.files,
-        config,
-        off=events.off_files,
-        alpha=events.given_alpha,
-        join=events.join or None,
-        source=events.position,
-        bins=events.bins,
-        regions=events.regions,
-        **settings,
-    )
+    settings |= {"off": events.off_files, "alpha": events.given_alpha, "join": events.join or None}
+    settings |= {"source": events.position, "bins": events.bins, "regions": events.regions}
+    return analysis.OnOffDataset.from_files(events.files, config, **settings)
 
 
-_given: list[str] = []
-"""The arguments of the command that is running."""
+_given: list[str] = []  # arguments of the command that is running
 
 
 def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) -> None:
@@ -314,28 +293,13 @@ def detect(
     events: opt.EventOptions,
     references: opt.ReferenceOptions,
     validation: opt.ValidationOptions,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")],
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model",
-            "-m",
-            help=f"One of {_MODEL_NAMES}. May be given several times; the verdict is about the first. By default "
-            "forest; with references hybrid, and forest beside it.",
-        ),
-    ] = None,
+    output: Annotated[Path, typer.Option(*_OUTPUT, help="Folder for the results.")],
+    model: Annotated[list[str] | None, typer.Option("--model", "-m", help=_HELP["models"])] = None,
     model_file: Annotated[
         list[Path] | None, typer.Option(help="Model of 'excess train', applied as it is. May be given several times.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="What was observed, for the report.")] = None,
-    write_events: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for copies of the event files, each event scored by the model that was not trained on its "
-            "group; keeps the models for 'excess efficiency'.",
-            metavar="FOLDER",
-        ),
-    ] = None,
+    write_events: Annotated[Path | None, typer.Option(help=_HELP["write_events"], metavar="FOLDER")] = None,
     *,
     run: opt.RunOptions,
 ) -> None:
@@ -345,11 +309,9 @@ def detect(
         names = [*names, "hybrid"] if model or model_file else ["hybrid", *names]
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
-    for name in names:
+    for name in names:  # whatever is wrong with the models shows before the events are read
         if name not in analysis.MODELS and Path(name).is_file():
             raise typer.BadParameter("is a file; give a trained model by --model-file", param_hint=f"--model {name}")
-    # whatever is wrong with the models shows before the events are read
-    for name in names:
         analysis.make_model(name)
     inputs = [*given_files(events, references), *(model_file or [])]
     with analysis.claim_run_folder(output, inputs, overwrite=run.overwrite):
@@ -362,20 +324,10 @@ def detect(
         if write_events is not None:
             analysis.check_application(observation.files, write_events, overwrite=run.overwrite)
         null_test = (settings := dict(vars(validation))).pop("null_test")
-        found = analysis.detect(
-            observation,
-            names,
-            model_files=trained,
-            simulated=references.simulated,
-            references=others,
-            null_tests="auto" if null_test is None else null_test,
-            **settings,
-            title=title,
-            keep_models=write_events is not None,
-            seed=run.seed,
-            n_jobs=run.jobs,
-            verbose=not run.as_json,
-        )
+        settings |= {"model_files": trained, "simulated": references.simulated, "references": others, "title": title}
+        settings |= {"null_tests": "auto" if null_test is None else null_test, "keep_models": write_events is not None}
+        settings |= {"seed": run.seed, "n_jobs": run.jobs, "verbose": not run.as_json}
+        found = analysis.detect(observation, names, **settings)
         if write_events is not None:
             written = found.write_events(write_events, overwrite=run.overwrite, verbose=not run.as_json)
             out.say(summarise(written), run.as_json)
@@ -385,19 +337,16 @@ def detect(
 @grouped
 def scan(
     files: opt.Files,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for scan.csv, scan.json and scan.png.")],
+    output: Annotated[Path, typer.Option(*_OUTPUT, help="Folder for scan.csv, scan.json and scan.png.")],
     along: Annotated[
-        str | None,
-        typer.Option(help='A column and the range to scan, such as "mass 9:10.6".', metavar="COLUMN LOW:HIGH"),
+        str | None, typer.Option(help='Column and range to scan, such as "mass 9:10.6".', metavar="COLUMN LOW:HIGH")
     ] = None,
     width: Annotated[float | None, typer.Option(help="Width of the On interval, in units of the column.")] = None,
-    step: Annotated[
-        float | None, typer.Option(help="Distance of positions; by default a quarter of the width.")
-    ] = None,
+    step: Annotated[float | None, typer.Option(help="Distance of positions; by default a quarter of --width.")] = None,
     source: opt.Source = None,
     radius: Annotated[
         float | None,
-        typer.Option(help="Scan positions on the sky, so far from --source in deg, in the place of --along."),
+        typer.Option(help="Largest distance of positions on the sky from --source in deg; without --along."),
     ] = None,
     config: opt.Config = None,
     features: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
@@ -425,19 +374,13 @@ def scan(
 def report(
     folder: Annotated[Path, typer.Argument(help="Output folder of 'excess detect' or 'excess demo'.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="HTML file to write; by default report.html in the folder.")
+        Path | None, typer.Option(*_OUTPUT, help="HTML file to write; by default report.html in the folder.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="What was observed; by default as the run was told.")] = None,
     plots: Annotated[
-        str | None,
-        typer.Option(
-            help="Write the plots as files of their own as well: png, pdf or svg.",
-            callback=opt.one_of(("png", "pdf", "svg")),
-        ),
+        str | None, typer.Option(help="Write the plots as png, pdf or svg.", callback=opt.one_of(("png", "pdf", "svg")))
     ] = None,
-    tables: Annotated[
-        Path | None, typer.Option("--csv", help="Folder to write the tables of the run to, as CSV files.")
-    ] = None,
+    tables: Annotated[Path | None, typer.Option("--csv", help="Folder for the tables of the run as CSV.")] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
@@ -451,7 +394,7 @@ def report(
 
 @grouped
 def demo(
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder for the results.")] = None,
+    output: Annotated[Path | None, typer.Option(*_OUTPUT, help="Folder for the results.")] = None,
     events: Annotated[int, typer.Option(help="Events to simulate.", min=1000)] = 757_993,
     signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
     *,
@@ -459,46 +402,29 @@ def demo(
 ) -> None:
     """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
     with nullcontext() if output is None else analysis.claim_run_folder(output, overwrite=run.overwrite):
-        found = analysis.demo(
-            events,
-            signal,
-            seed=run.seed,
-            n_jobs=run.jobs,
-            verbose=not run.as_json,
-            tell=lambda text: out.say(text, run.as_json),
-        )
+        settings: dict[str, Any] = {"seed": run.seed, "n_jobs": run.jobs, "verbose": not run.as_json}
+        found = analysis.demo(events, signal, **settings, tell=lambda text: out.say(text, run.as_json))
         finish_run(found, output, run)
 
 
 def simulate(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the files.")],
+    output: Annotated[Path, typer.Option(*_OUTPUT, help="Folder for the files.")],
     events: Annotated[int, typer.Option(help="Events of the observation.", min=1)] = 757_993,
     signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
     nights: Annotated[int, typer.Option(help="Nights.", min=1)] = 5,
     first_night: Annotated[int, typer.Option(help="Date of the first night.")] = 20131101,
     labelled: Annotated[int, typer.Option(help="Labelled gammas, and as many protons.", min=0)] = 10_000,
     suffix: Annotated[
-        str,
-        typer.Option(
-            "--format", help="hdf5 (FACT's layout), parquet or csv.", callback=opt.one_of(("hdf5", "parquet", "csv"))
-        ),
+        str, typer.Option("--format", help="hdf5 (as FACT's), parquet or csv.", callback=opt.one_of(_SIMULATED))
     ] = "hdf5",
     seed: opt.Seed = 0,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
     """Simulate a wobble observation, and labelled gammas and protons, into files."""
-    written = analysis.simulate(
-        output,
-        n_events=events,
-        n_signal=signal,
-        n_nights=nights,
-        first_night=first_night,
-        n_labelled=labelled,
-        suffix=suffix,
-        seed=seed,
-        overwrite=overwrite,
-    )
+    settings: dict[str, Any] = {"n_events": events, "n_signal": signal, "n_nights": nights, "n_labelled": labelled}
+    settings |= {"first_night": first_night, "suffix": suffix, "seed": seed, "overwrite": overwrite}
+    written = analysis.simulate(output, **settings)
     for file in written.values():
         out.say(f"{file['path']}: {file['n_events']:,} events", as_json)
     if as_json:
@@ -509,13 +435,13 @@ def simulate(
 def train(
     events: opt.EventOptions,
     references: opt.ReferenceOptions,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Model file to write.")],
+    output: Annotated[Path, typer.Option(*_OUTPUT, help="Model file to write.")],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help=f"One of {_MODEL_NAMES}. By default forest; with references hybrid."),
+        typer.Option("--model", "-m", help=f"One of {_MODEL_NAMES}. By default forest, or with references hybrid."),
     ] = None,
     max_depth: Annotated[
-        int | None, typer.Option(help="Largest depth of trees; without it that of the model.", min=1)
+        int | None, typer.Option(help="Largest depth of trees; by default the model's.", min=1)
     ] = None,
     chunk_rows: opt.ChunkRows = None,
     dask: opt.TrainingDaskAddress = None,
@@ -539,17 +465,9 @@ def train(
         out.say(str(observation), run.as_json)
         trained = analysis.train(observation, name, simulated=references.simulated, references=others, **settings)
     else:
-        trained = analysis.train_in_chunks(
-            events.files,
-            config,
-            name,
-            source=events.position,
-            regions=events.regions,
-            **events.settings_beside(config),
-            chunk_rows=chunk_rows or 200_000,
-            executor=dask,
-            **settings,
-        )
+        settings |= {"source": events.position, "regions": events.regions, **events.settings_beside(config)}
+        settings |= {"chunk_rows": chunk_rows or 200_000, "executor": dask}
+        trained = analysis.train_in_chunks(events.files, config, name, **settings)
         out.say(str(trained), run.as_json)
     trained.save(output)
     if replaces:
@@ -583,19 +501,10 @@ def summarise(done: dict[Path, analysis.Applied]) -> str:
 
 
 def apply(
-    model: Annotated[
-        Path, typer.Argument(help="Model file of 'excess train', or output folder of 'excess detect --write-events'.")
-    ],
+    model: Annotated[Path, typer.Argument(help=_HELP["trained"])],
     files: opt.Files,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File to write; a folder, where there are several files.")
-    ],
-    prefix: Annotated[
-        str,
-        typer.Option(
-            help="Name the new columns PREFIX_score, PREFIX_signal_probability and PREFIX_selected.", metavar="PREFIX"
-        ),
-    ] = "excess",
+    output: Annotated[Path, typer.Option(*_OUTPUT, help="File to write, or folder for several files.")],
+    prefix: Annotated[str, typer.Option(help=_HELP["prefix"], metavar="PREFIX")] = "excess",
     selected_only: Annotated[
         bool, typer.Option("--selected-only", help="Write selected events only, to FITS, Parquet or CSV files.")
     ] = False,
@@ -619,10 +528,8 @@ def apply(
 
 def export(
     model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="ONNX file to write.")],
-    float32: Annotated[
-        bool, typer.Option("--float32", help="Let the model take features as float32 in place of float64.")
-    ] = False,
+    output: Annotated[Path, typer.Option(*_OUTPUT, help="ONNX file to write.")],
+    float32: Annotated[bool, typer.Option("--float32", help="Take features as float32, not as float64.")] = False,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
@@ -642,9 +549,8 @@ def _parse_bins(text: str) -> int | list[float]:
     try:
         return [float(word) for word in text.split(",")] if "," in text else int(text)
     except ValueError as error:
-        raise typer.BadParameter(
-            f"must be a number of bins, or edges such as 0.5,1,2,5, got {out.visible(text)!r}"
-        ) from error
+        problem = f"must be a number of bins, or edges such as 0.5,1,2,5, got {out.visible(text)!r}"
+        raise typer.BadParameter(problem) from error
 
 
 def _bins_option(what: str) -> Any:
@@ -652,50 +558,21 @@ def _bins_option(what: str) -> Any:
 
 
 def efficiency(
-    model: Annotated[
-        Path, typer.Argument(help="Model file of 'excess train', or output folder of 'excess detect --write-events'.")
-    ],
+    model: Annotated[Path, typer.Argument(help=_HELP["trained"])],
     files: Annotated[list[Path], typer.Argument(help="Files of simulated gammas.")],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Folder for efficiency.csv, efficiency.fits and efficiency.png."),
+        Path | None, typer.Option(*_OUTPUT, help="Folder for efficiency.csv, efficiency.fits and efficiency.png.")
     ] = None,
-    energy: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of true energies, or an expression of columns, in TeV; by default one that is known.",
-            metavar="COLUMN",
-        ),
-    ] = None,
+    energy: Annotated[str | None, typer.Option(help=_HELP["energy"], metavar="COLUMN")] = None,
     zenith: Annotated[str | None, typer.Option(help="The same for zenith distances, in deg.", metavar="COLUMN")] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="Column or expression of weights of events.", metavar="COLUMN")
-    ] = None,
-    energy_bins: Annotated[
-        Any, _bins_option("Bins of energy, or edges in TeV, with commas; by default five per decade.")
-    ] = None,
-    zenith_bins: Annotated[
-        Any, _bins_option("Bins of zenith distance, or edges in deg; by default 10 deg each.")
-    ] = None,
-    aeff: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="FITS files with an effective area; copies with that area times the efficiency are written to the "
-            "output folder, with their selected events if these are scored. All files up to the next option.",
-            metavar="FILES...",
-        ),
-    ] = None,
+    weights: Annotated[str | None, typer.Option(help="Column or expression of weights.", metavar="COLUMN")] = None,
+    energy_bins: Annotated[Any, _bins_option("Bins of energy, or edges in TeV; by default five per decade.")] = None,
+    zenith_bins: Annotated[Any, _bins_option("Bins of zenith distance, or edges in deg; by default of 10 deg.")] = None,
+    aeff: Annotated[list[Path] | None, typer.Option(help=_HELP["aeff"], metavar="FILES...")] = None,
     event_types: Annotated[
         int, typer.Option(help="Divide events into so many types; --aeff writes each to a folder type_1, ...", min=0)
     ] = 0,
-    of: Annotated[
-        str,
-        typer.Option(
-            help="What the plot and the effective area take the fraction of: all simulated gammas, or those that pass "
-            "the quality cuts (quality).",
-            callback=opt.one_of(("all", "quality")),
-        ),
-    ] = "all",
+    of: Annotated[str, typer.Option(help=_HELP["of"], callback=opt.one_of(("all", "quality")))] = "all",
     pdf: Annotated[bool, typer.Option("--pdf", help="Write the plot as PDF as well.")] = False,
     chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
     jobs: opt.Jobs = -1,
@@ -707,33 +584,22 @@ def efficiency(
         raise typer.BadParameter("needs a folder to write to: --output", param_hint="--aeff")
     for name, times in Counter(path.name for path in aeff or []).items():
         if times > 1:
-            raise typer.BadParameter(
-                f"{times} files are called {out.visible(name)}, so that one copy would replace the other; give an "
-                "output folder each",
-                param_hint="--aeff",
-            )
+            problem = f"{times} files are called {out.visible(name)}; give them an output folder each"
+            raise typer.BadParameter(problem, param_hint="--aeff")
     trained = analysis.load_models(model, n_jobs=jobs)
-    claimed = (
-        nullcontext()
-        if output is None
-        else analysis.claim_efficiency_folder(
-            output, trained, files, areas=aeff or [], event_types=event_types, plots=_plots(pdf), overwrite=overwrite
-        )
-    )
+    to_write: dict[str, Any] = {
+        "areas": aeff or [],
+        "plots": ("png", "pdf") if pdf else ("png",),
+        "overwrite": overwrite,
+    }
+    claimed: Any = nullcontext()
+    if output is not None:
+        claimed = analysis.claim_efficiency_folder(output, trained, files, event_types=event_types, **to_write)
+    settings: dict[str, Any] = {"event_types": event_types, "energy": energy, "zenith": zenith, "weights": weights}
+    settings |= {"energy_bins": energy_bins, "zenith_bins": zenith_bins, "chunk_rows": chunk_rows}
     with claimed:
-        found = analysis.efficiency(
-            trained,
-            files,
-            event_types=event_types,
-            energy=energy,
-            zenith=zenith,
-            weights=weights,
-            energy_bins=energy_bins,
-            zenith_bins=zenith_bins,
-            chunk_rows=chunk_rows,
-            verbose=not as_json,
-        )
-        written = [] if output is None else _write(found, output, aeff or [], of, pdf, overwrite, as_json)
+        found = analysis.efficiency(trained, files, **settings, verbose=not as_json)
+        written = [] if output is None else _write(found, output, as_json, of=of, **to_write)
     if as_json:
         out.print_json({**found.describe(), "files": [str(path) for path in written]})
     else:
@@ -742,35 +608,20 @@ def efficiency(
         out.say(f"{path}", as_json)
 
 
-def _plots(pdf: bool) -> tuple[str, ...]:
-    return ("png", "pdf") if pdf else ("png",)
-
-
-def _write(
-    found: analysis.Efficiency, output: Path, aeff: list[Path], of: str, pdf: bool, overwrite: bool, silent: bool
-) -> list[Path]:
+def _write(found: analysis.Efficiency, output: Path, silent: bool, **settings: Any) -> list[Path]:
     """Write all files and return their names; without matplotlib all but the plots."""
     try:
-        return found.write(output, of=of, plots=_plots(pdf), areas=aeff, overwrite=overwrite)
+        return found.write(output, **settings)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
         out.say(f"No plot was written: {error}", silent)
-        return found.write(output, of=of, plots=(), areas=aeff, overwrite=overwrite)
+        return found.write(output, **{**settings, "plots": ()})
 
 
 # in the order of the help
-app.command(cls=Command)(demo)
-app.command(cls=Command)(simulate)
-app.command(cls=Command)(info)
-app.command(cls=FilesCommand)(init)
-app.command(cls=FilesCommand)(detect)
-app.command(cls=Command)(scan)
-app.command(cls=Command)(report)
-app.command(cls=FilesCommand)(train)
-app.command(cls=Command)(apply)
-app.command(cls=FilesCommand)(efficiency)
-app.command(cls=Command)(export)
+for _command in (demo, simulate, info, init, detect, scan, report, train, apply, efficiency, export):
+    app.command(cls=FilesCommand if _command in (init, detect, train, efficiency) else Command)(_command)
 
 
 _WORDS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}

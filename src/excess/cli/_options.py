@@ -18,9 +18,62 @@ _LARGEST_SEED = 2**31 - 1
 _LARGEST_CUT = 100
 METHODS = ("reflected", "ring", "same-declination", "angles")
 
-_event_option = partial(typer.Option, rich_help_panel="Events")
-_reference_option = partial(typer.Option, rich_help_panel="References")
-_validation_option = partial(typer.Option, rich_help_panel="Validation")
+_HELP = {
+    "alpha": "Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them. With --on, "
+    "also width, fit (a smooth density fitted to the Off intervals) or livetime; by default width for phases, livetime "
+    "for times, else fit.",
+    "alpha_error": "Relative error of alpha, such as 0.03; also in the configuration.",
+    "bins": "Bins with a threshold and a calibration of their own: a column and the edges between them, such as "
+    "energy:1,5, or their number, such as energy:4.",
+    "chunk_rows": "Train a forest on more events than fit into memory, reading so many at a time; without --join and "
+    "--off, and without looking for events that are in two files.",
+    "config": "YAML file with features, cuts and regions; by default what the content of the files suggests.",
+    "dask": "Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the files "
+    "under the same names.",
+    "exclude": "Columns or patterns that are not to be features. May be given several times.",
+    "exclusion": 'No Off region there: "RA DEC RADIUS" in deg, or the name of a known source and a radius, such as '
+    '"Crab 0.3". May be given several times; in the place of those of the configuration.',
+    "features": "Features to learn from: columns, or patterns such as 'hillas_*', with commas between them. May be "
+    "given several times.",
+    "folds": "Number of folds; by default one per group, at most 20.",
+    "groups": "Column that must not be split, such as night; 'none' for no groups.",
+    "join": "Files to join event by event, such as DL3 files beside DL2 files; all files up to the next option.",
+    "match": "Which runs of FILES and of --off are compared: zenith, those of the nearest zenith distance; time, those "
+    "nearest in time; none, all with all.",
+    "null_test": "Search in every Off region, too, with all models; or in none. By default a quick one with the first "
+    "model, where there are two Off regions.",
+    "off": "Files of Off events, where FILES hold On events alone; all files up to the next option. With --on, the Off "
+    'intervals, such as "mass 9:9.25,9.65:9.85".',
+    "on": 'A column and its On intervals, such as "mass 9.3:9.6" or "PULSE_PHASE 0.15:0.2,0.55:0.65", with the Off '
+    "intervals in --off.",
+    "overwrite": "Replace what is there at the output; never what is given as input.",
+    "permutations": "Permute On and Off so often, for a p-value.",
+    "reference": "Column of scores, such as the gammaness of another analysis, model file of 'excess train', or ONNX "
+    "model: a reference of the model hybrid. May be given several times.",
+    "regions": "Where Off is: reflected, ring or same-declination, from sky positions, or angles, by the columns of "
+    "angles in the files; in the place of what the configuration says.",
+    "repeats": "Repeat with other seeds.",
+    "simulated": "Files of simulated gammas and of protons, to train references of the model hybrid on.",
+    "source": 'The source, for sky positions: a name such as Crab or "Mrk 421", or its position "RA DEC" in deg.',
+    "source_dec": "Declination of the source in deg, in the place of --source.",
+    "source_ra": "Right ascension of the source in deg, in the place of --source.",
+    "statistic": "What the verdict follows: likelihood, which uses every event by how signal-like it is; or cut, which "
+    "counts selected events. Declare it before you look; the other stands beside it.",
+    "strategy": "pooled, with the forward value beside it; or forward alone: train on earlier events only.",
+    "theta2": "Cut on theta^2, the squared radius of a region, in deg^2; or irf, for RAD_MAX of the instrument "
+    "response of FITS files, by energy. In the place of what the configuration says.",
+}
+_HELP["training_dask"] = _HELP["dask"] + " Models to train: as with --chunk-rows."
+
+
+def _option(panel: str | None, name: str, *declared: str, **settings: Any) -> Any:
+    """Return an option with its help, in a panel of the help of a command."""
+    return typer.Option(*declared, help=_HELP[name], rich_help_panel=panel, **settings)
+
+
+_event = partial(_option, "Events")
+_reference = partial(_option, "References")
+_validation = partial(_option, "Validation")
 
 
 def _checked(is_valid: Callable[[Any], bool], problem: str) -> Callable[[Any], Any]:
@@ -36,9 +89,8 @@ def _checked(is_valid: Callable[[Any], bool], problem: str) -> Callable[[Any], A
 
 def one_of(choices: tuple[str, ...]) -> Callable[[Any], Any]:
     """Return a callback that rejects any other value than these."""
-    return _checked(
-        lambda value: value in choices, f"must be {', '.join(choices[:-1])} or {choices[-1]}, got {{value!r}}"
-    )
+    problem = f"must be {', '.join(choices[:-1])} or {choices[-1]}, got {{value!r}}"
+    return _checked(lambda value: value in choices, problem)
 
 
 def _within(low: float, high: float, unit: str = "") -> Callable[[Any], Any]:
@@ -86,20 +138,9 @@ def _check_exclusions(given: list[str] | None) -> list[str]:
     return given or []  # typer 0.16 asks for the length
 
 
-def _dask_address(more: str = "") -> Any:
-    return typer.Option(
-        "--dask",
-        metavar="ADDRESS",
-        help="Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the "
-        f"files under the same names.{more}",
-    )
-
-
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", callback=_within(0, _LARGEST_SEED))]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
-Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace what is there at the output; never what is given as input.")
-]
+Overwrite = Annotated[bool, _option(None, "overwrite", "--overwrite")]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
 Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
 _FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV, or folders of them"
@@ -113,71 +154,19 @@ def _expand_folders(paths: list[Path]) -> list[Path]:
     return expand_folders(paths)
 
 
+_OR_LIST = "; or one YAML file that lists several observations and the files of each."
 Files = Annotated[list[Path], typer.Argument(help=f"{_FORMATS}.", callback=_expand_folders)]
-FilesOrList = Annotated[
-    list[Path],
-    typer.Argument(
-        help=f"{_FORMATS}; or one YAML file that lists several observations and the files of each.",
-        callback=_expand_folders,
-    ),
-]
-Config = Annotated[
-    Path | None,
-    _event_option(
-        "--config",
-        "-c",
-        help="YAML file with features, cuts and regions; by default what the content of the files suggests.",
-    ),
-]
-ChunkRows = Annotated[
-    int | None,
-    typer.Option(
-        help="Train a forest on more events than fit into memory, reading so many at a time; without --join and "
-        "--off, and without looking for events that are in two files.",
-        min=1,
-    ),
-]
-DaskAddress = Annotated[str | None, _dask_address()]
-TrainingDaskAddress = Annotated[str | None, _dask_address(" Models to train: as with --chunk-rows.")]
-Source = Annotated[
-    str | None,
-    _event_option(
-        help='The source, for sky positions: a name such as Crab or "Mrk 421", or its position "RA DEC" in deg.',
-        metavar="NAME|RA DEC",
-    ),
-]
-RegionMethod = Annotated[
-    str | None,
-    _event_option(
-        "--regions",
-        help="Where Off is: reflected, ring or same-declination, from sky positions, or angles, by the columns of "
-        "angles in the files; in the place of what the configuration says.",
-        metavar="METHOD",
-        callback=_check_method,
-    ),
-]
+FilesOrList = Annotated[list[Path], typer.Argument(help=_FORMATS + _OR_LIST, callback=_expand_folders)]
+Config = Annotated[Path | None, _event("config", "--config", "-c")]
+ChunkRows = Annotated[int | None, _option(None, "chunk_rows", min=1)]
+DaskAddress = Annotated[str | None, _option(None, "dask", "--dask", metavar="ADDRESS")]
+TrainingDaskAddress = Annotated[str | None, _option(None, "training_dask", "--dask", metavar="ADDRESS")]
+Source = Annotated[str | None, _event("source", metavar="NAME|RA DEC")]
+RegionMethod = Annotated[str | None, _event("regions", "--regions", metavar="METHOD", callback=_check_method)]
 Exclusions = Annotated[
-    list[str] | None,
-    _event_option(
-        "--exclusion",
-        help='No Off region there: "RA DEC RADIUS" in deg, or the name of a known source and a radius, such as '
-        '"Crab 0.3". May be given several times; in the place of those of the configuration.',
-        metavar="PLACE RADIUS",
-        callback=_check_exclusions,
-    ),
+    list[str] | None, _event("exclusion", "--exclusion", metavar="PLACE RADIUS", callback=_check_exclusions)
 ]
-
-
-Theta2 = Annotated[
-    str | None,
-    _event_option(
-        "--theta2",
-        help="Cut on theta^2, the squared radius of a region, in deg^2; or irf, for RAD_MAX of the instrument response "
-        "of FITS files, by energy. In the place of what the configuration says.",
-        metavar="CUT|irf",
-        callback=_check_theta2,
-    ),
-]
+Theta2 = Annotated[str | None, _event("theta2", "--theta2", metavar="CUT|irf", callback=_check_theta2)]
 
 
 def region_settings(
@@ -194,71 +183,19 @@ class InputOptions:
     """Which events, and what of them is of interest."""
 
     files: Files
-    features: Annotated[
-        list[str] | None,
-        _event_option(
-            help="Features to learn from: columns, or patterns such as 'hillas_*', with commas between them. May be "
-            "given several times.",
-            metavar="COLUMNS",
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        _event_option(
-            help="Columns or patterns that are not to be features. May be given several times.", metavar="COLUMNS"
-        ),
-    ] = None
-    groups: Annotated[
-        str | None, _event_option(help="Column that must not be split, such as night; 'none' for no groups.")
-    ] = None
-    join: Annotated[
-        list[Path] | None,
-        _event_option(
-            help="Files to join event by event, such as DL3 files beside DL2 files; all files up to the next option.",
-            metavar="FILES...",
-        ),
-    ] = None
-    on: Annotated[
-        str | None,
-        _event_option(
-            help='A column and its On intervals, such as "mass 9.3:9.6" or "PULSE_PHASE 0.15:0.2,0.55:0.65", with the '
-            "Off intervals in --off.",
-            metavar="INTERVALS",
-        ),
-    ] = None
-    off: Annotated[
-        list[Path] | None,
-        _event_option(
-            help="Files of Off events, where FILES hold On events alone; all files up to the next option. With --on, "
-            'the Off intervals, such as "mass 9:9.25,9.65:9.85".',
-            metavar="FILES...|INTERVALS",
-        ),
-    ] = None
+    features: Annotated[list[str] | None, _event("features", metavar="COLUMNS")] = None
+    exclude: Annotated[list[str] | None, _event("exclude", metavar="COLUMNS")] = None
+    groups: Annotated[str | None, _event("groups")] = None
+    join: Annotated[list[Path] | None, _event("join", metavar="FILES...")] = None
+    on: Annotated[str | None, _event("on", metavar="INTERVALS")] = None
+    off: Annotated[list[Path] | None, _event("off", metavar="FILES...|INTERVALS")] = None
     source: Source = None
-    source_ra: Annotated[
-        float | None,
-        _event_option(
-            help="Right ascension of the source in deg, in the place of --source.", callback=_within(0, 360, " deg")
-        ),
-    ] = None
-    source_dec: Annotated[
-        float | None,
-        _event_option(
-            help="Declination of the source in deg, in the place of --source.", callback=_within(-90, 90, " deg")
-        ),
-    ] = None
+    source_ra: Annotated[float | None, _event("source_ra", callback=_within(0, 360, " deg"))] = None
+    source_dec: Annotated[float | None, _event("source_dec", callback=_within(-90, 90, " deg"))] = None
     method: RegionMethod = None
     exclusion: Exclusions = None
     theta2: Theta2 = None
-    match: Annotated[
-        str | None,
-        _event_option(
-            help="Which runs of FILES and of --off are compared: zenith, those of the nearest zenith distance; time, "
-            "those nearest in time; none, all with all.",
-            metavar="METHOD",
-            callback=one_of(("zenith", "time", "none")),
-        ),
-    ] = None
+    match: Annotated[str | None, _event("match", metavar="METHOD", callback=one_of(("zenith", "time", "none")))] = None
 
     @property
     def position(self) -> str | tuple[float, float] | None:
@@ -300,14 +237,9 @@ class InputOptions:
     @property
     def proposal_settings(self) -> dict[str, Any]:
         """Arguments of a proposal of a configuration for the files."""
-        return {
-            "join": self.join or None,
-            "off": self.off_files,
-            "source": self.position,
-            "features": self.features or [],
-            "exclude": self.exclude or [],
-            "regions": self.regions,
-        }
+        columns = {"features": self.features or [], "exclude": self.exclude or []}
+        files = {"join": self.join or None, "off": self.off_files}
+        return {**files, "source": self.position, **columns, "regions": self.regions}
 
     @property
     def lists_observations(self) -> bool:
@@ -324,71 +256,26 @@ class EventOptions(InputOptions):
 
     files: FilesOrList
     config: Config = None
-    alpha: Annotated[
-        Any,
-        _event_option(
-            help="Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them. With "
-            "--on, also width, fit (a smooth density fitted to the Off intervals) or livetime; by default width for "
-            "phases, livetime for times, else fit.",
-            metavar="NUMBER|METHOD",
-            parser=_parse_alpha,
-        ),
-    ] = None
-    bins: Annotated[
-        str | None,
-        _event_option(
-            help="Bins with a threshold and a calibration of their own: a column and the edges between them, such as "
-            "energy:1,5, or their number, such as energy:4.",
-            metavar="COLUMN:EDGES",
-        ),
-    ] = None
+    alpha: Annotated[Any, _event("alpha", metavar="NUMBER|METHOD", parser=_parse_alpha)] = None
+    bins: Annotated[str | None, _event("bins", metavar="COLUMN:EDGES")] = None
 
     def settings_beside(self, config: Any) -> dict[str, Any]:
         """Groups and features that are given next to a configuration; a proposed one has the features already."""
-        own = config is self.config
-        return {
-            "groups": self.groups,
-            "features": self.features or [] if own else [],
-            "exclude": self.exclude or [] if own else [],
-        }
+        features, exclude = (self.features, self.exclude) if config is self.config else (None, None)
+        return {"groups": self.groups, "features": features or [], "exclude": exclude or []}
 
 
 @dataclass(frozen=True)
 class ValidationOptions:
     """How models are validated."""
 
-    folds: Annotated[
-        int | None, _validation_option(help="Number of folds; by default one per group, at most 20.", min=2)
-    ] = None
-    strategy: Annotated[
-        str,
-        _validation_option(
-            help="pooled, with the forward value beside it; or forward alone: train on earlier events only.",
-            callback=one_of(("pooled", "forward")),
-        ),
-    ] = "pooled"
-    statistic: Annotated[
-        str,
-        _validation_option(
-            help="What the verdict follows: likelihood, which uses every event by how signal-like it is; or cut, which "
-            "counts selected events. Declare it before you look; the other stands beside it.",
-            callback=one_of(("likelihood", "cut")),
-        ),
-    ] = "likelihood"
-    repeats: Annotated[int, _validation_option(help="Repeat with other seeds.", min=1)] = 1
-    permutations: Annotated[int, _validation_option(help="Permute On and Off so often, for a p-value.", min=0)] = 0
-    alpha_error: Annotated[
-        float | None,
-        _validation_option(help="Relative error of alpha, such as 0.03; also in the configuration.", min=0),
-    ] = None
-    null_test: Annotated[
-        bool | None,
-        _validation_option(
-            "--null-test/--no-null-test",
-            help="Search in every Off region, too, with all models; or in none. By default a quick one with the first "
-            "model, where there are two Off regions.",
-        ),
-    ] = None
+    folds: Annotated[int | None, _validation("folds", min=2)] = None
+    strategy: Annotated[str, _validation("strategy", callback=one_of(("pooled", "forward")))] = "pooled"
+    statistic: Annotated[str, _validation("statistic", callback=one_of(("likelihood", "cut")))] = "likelihood"
+    repeats: Annotated[int, _validation("repeats", min=1)] = 1
+    permutations: Annotated[int, _validation("permutations", min=0)] = 0
+    alpha_error: Annotated[float | None, _validation("alpha_error", min=0)] = None
+    null_test: Annotated[bool | None, _validation("null_test", "--null-test/--no-null-test")] = None
 
 
 # the parser takes the next two words as files, even if they are options
@@ -403,21 +290,9 @@ class ReferenceOptions:
     """What the model hybrid may trust besides the labels."""
 
     simulated: Annotated[
-        tuple[Path, Path] | None,
-        _reference_option(
-            help="Files of simulated gammas and of protons, to train references of the model hybrid on.",
-            metavar="GAMMAS PROTONS",
-            callback=_check_simulated,
-        ),
+        tuple[Path, Path] | None, _reference("simulated", metavar="GAMMAS PROTONS", callback=_check_simulated)
     ] = None
-    reference: Annotated[
-        list[str] | None,
-        _reference_option(
-            help="Column of scores, such as the gammaness of another analysis, model file of 'excess train', or ONNX "
-            "model: a reference of the model hybrid. May be given several times.",
-            metavar="COLUMN|MODEL_FILE",
-        ),
-    ] = None
+    reference: Annotated[list[str] | None, _reference("reference", metavar="COLUMN|MODEL_FILE")] = None
 
     @property
     def given(self) -> bool:
@@ -435,21 +310,13 @@ class RunOptions:
     as_json: Json = False
 
 
-_OPTIONS = {
-    "areas": "aeff",
-    "cv": "folds",
-    "executor": "dask",
-    "method": "regions",
-    "model_files": "model-file",
-    "models": "model",
-    "n_events": "events",
-    "n_signal": "signal",
-    "null_tests": "null-test",
+_OPTIONS = {"areas": "aeff", "cv": "folds", "executor": "dask", "method": "regions", "model_files": "model-file"}
+_OPTIONS |= {"models": "model", "n_events": "events", "n_signal": "signal", "null_tests": "null-test"}
+_OPTIONS |= {
     "references": "reference",
     "theta_squared_cut": "theta2",
     "rad_max": "theta2",
-}
-"""Options of arguments that have another name in Python."""
+}  # with other names in Python
 
 
 def as_option(argument: str) -> str:

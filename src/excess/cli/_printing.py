@@ -45,9 +45,8 @@ def _shown(text: str) -> str:
 
 def _make_table(*numbers: str, label: str | None = None, title: str | None = None, min_width: int | None = None) -> Any:
     """Return a plain table with columns of numbers, and a first column of labels that may be long."""
-    table = Table(
-        title=title, min_width=min_width, box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0)
-    )
+    plain: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
+    table = Table(title=title, min_width=min_width, **plain)
     if label is not None:
         table.add_column(label, overflow="fold")
     for name in numbers:
