@@ -23,7 +23,7 @@ from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.rng import NO_SKETCH
 from excess._utils.threads import map_threaded, n_threads, progress_bar
 from excess.detection._diagnostics import WarningSign
-from excess.detection._result import STATISTICS, Detection, Fold, Nearby, check_alpha_error
+from excess.detection._result import STATISTICS, Detection, Fold, Nearby
 from excess.detection._support import check_features, recognise_events
 from excess.estimators import _base
 from excess.estimators._base import ExposedEstimator, OnOffMixin, score_events
@@ -32,16 +32,13 @@ from excess.estimators._hybrid import OnOffHybridClassifier
 from excess.estimators._random_forest import OnOffForestClassifier
 from excess.estimators._threshold import SignificanceThresholdClassifier
 from excess.stats._direction import Direction, PointSpread
-from excess.stats._likelihood import AlphaError
+from excess.stats._likelihood import AlphaError, as_nuisance
 
 logger = logging.getLogger("excess.detection")
 
 _STRATEGIES = ("both", "pooled", "forward")
 _DECIDED_INSIDE = (BaseSearchCV, RFE, FrozenEstimator)  # estimators whose ``predict`` is that of the classifier inside
-_NO_RATIO = (
-    "statistic='likelihood' needs a classifier with a likelihood ratio; wrap it in SignificanceThresholdClassifier, or "
-    "declare statistic='cut'"
-)
+_NO_RATIO = "statistic='likelihood' needs a likelihood ratio: use SignificanceThresholdClassifier, or statistic='cut'"
 _DRAWN_BLOCKS = "On and Off were observed at different times, so the blocks of the forward value were drawn at random"
 _GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
 _WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
@@ -49,8 +46,7 @@ _WIDE_SHARE = 0.5  # of Off events in the bag of a tree, in units of On events a
 _FULL_SHARE = 0.5  # of the largest signal, for which On events count fully
 _CLEARLY_WORSE = 5.0  # in log-likelihood inside the cut, from which events beyond it are not trained on
 _MIN_TRAINING = 20  # On and Off events from which a model is trained
-_LARGEST_PROBABILITY = 0.98
-"""Bound on the probability of On of a classifier without a calibration, and so on the weight of one event."""
+_LARGEST_PROBABILITY = 0.98  # of On, by a classifier without a calibration, which bounds the weight of one event
 
 
 def cross_val_detect(
@@ -80,58 +76,54 @@ def cross_val_detect(
 ) -> Any:
     """Predict every event by a model that has not seen it, and compute the significance of a source.
 
-    Models are trained, and their thresholds tuned, on the training part of a fold alone. Over all hold-out events
-    together, two significances are computed: by the likelihood, which weights every event by its likelihood ratio, and
-    of the events that the cuts select.
+    Models are trained, and their thresholds tuned, on the training part of a fold alone. Two significances of all
+    hold-out events are computed: by the likelihood, with the ratio of every event, and of the selected events.
 
     Parameters
     ----------
     estimator : classifier, or dict of str to classifier
-        With ``predict`` and with ``predict_proba`` or ``decision_function``. Several of them share the folds. They are
-        cloned. One without its own threshold is wrapped in `SignificanceThresholdClassifier`; see the notes.
+        With ``predict``, and ``predict_proba`` or ``decision_function``. They are cloned, and several share the folds.
+        One without its own threshold is wrapped in `SignificanceThresholdClassifier`; see the notes.
     X, y : array-like of shape (n_events, n_features) and of shape (n_events,)
         Events, and noisy labels of two classes; the larger one in sorted order is On.
     alpha : float or array-like of shape (n_events,)
-        Exposure ratio On/Off, of all events or of each, for all On/Off classifiers in ``estimator``. Where ratios
-        differ, they learn from weighted events (see `exposure_weights`), or get the mean over the Off events.
+        Exposure ratio On/Off, of all events or of each. Where ratios differ, classifiers learn from weighted events
+        (see `exposure_weights`), or get the mean over the Off events.
     alpha_error : float or mapping of group to float, default=None
-        Relative error of alpha, such as 0.05, as a nuisance parameter of both statistics: one factor that is common to
-        all events, or an independent one for each group.
+        Relative error of alpha, such as 0.05, as a nuisance parameter: common to all events, or one for each group.
     groups : array-like of shape (n_events,), default=None
-        Groups that must not be split between training and hold-out, such as nights. Classifiers that request groups,
-        and `SignificanceThresholdClassifier` with folds, get those of their training events.
+        Groups that must not be split between training and hold-out, such as nights; also for classifiers that request
+        groups, and for the folds of `SignificanceThresholdClassifier`.
     observations : array-like of shape (n_events,), default=None
         The observation of each event, such as a source or a telescope, for ``Detection.outcomes_by_observation``.
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
-        Further events, neither On nor Off, and their groups (None without groups). They are scored by models that have
-        not seen their group, but never trained on or counted; see ``Detection.nearby``.
+        Further events and their groups (None without groups), which are scored by models that have not seen their
+        group, but never trained on or counted; see ``Detection.nearby``.
     time : array-like of shape (n_events,), default=None
-        Times, in any unit, by which ``strategy="forward"`` sorts the events. Without times, they are sorted by group,
-        texts by the numbers in them; without groups, they are taken in the given order.
+        Times, in any unit, by which ``strategy="forward"`` sorts the events; by default groups, texts by the numbers
+        in them, and without groups the given order.
     runs : array-like of shape (n_events,), default=None
         Runs, which blocks of ``strategy="forward"`` do not split where there are as many runs as blocks.
     direction : Direction or None, default=None
-        Angle between each event and the centre of its own region. The likelihood ratio is multiplied by a point spread
-        function over a flat background, which is learned from the training part of each fold. Events beyond the cut
-        on theta^2 are not counted; they enter the likelihood, and those labelled Off the training of forests.
+        Angles to the centre of the own region. The likelihood ratio is multiplied by a point spread function over a
+        flat background, which is learned from the training part of each fold. Events beyond the cut on theta^2 are not
+        counted; they enter the likelihood, and those labelled Off the training of forests.
     sample_weight : array-like of shape (n_events,), default=None
-        Weights of events in training, for classifiers whose ``fit`` takes them. Hold-out events count once each:
-        significances are for counts. ``alpha`` has to be right for the weighted events, as it is for weights that do
-        not depend on the label.
+        Weights of events in training, for classifiers whose ``fit`` takes them; hold-out events count once each.
+        ``alpha`` has to be right for the weighted events, as it is for weights that do not depend on the label.
     cv : int, splitter, iterable or None, default=None
-        Number of folds, or any splitter of scikit-learn that tests each event once. By default every group is left out
-        in turn, where more than 20 are merged into 20 folds; without groups, there are five stratified folds. With
-        ``strategy="forward"``, the number of consecutive blocks of events, by default 20.
+        Number of folds, or any splitter that tests each event once. By default every group is left out in turn, in at
+        most 20 folds; without groups there are five stratified ones. With ``strategy="forward"``, the number of
+        consecutive blocks of events, by default 20.
     strategy : {"both", "pooled", "forward"}, default="both"
         ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
-        events only; before there are enough of them for a model, all events have the same likelihood ratio. Its
-        significances are normally distributed where there is no source; pooled ones scatter more. Where On and Off
-        were observed at different times, blocks are drawn at random. ``"both"`` is pooled and, where the pooled
-        significance reaches the required one, forward as well: ``Detection.forward``, which the verdict needs. For a
-        detection, quote the forward value.
+        events only (before there are enough of them, all events have the same likelihood ratio), or on random blocks
+        where On and Off were observed at different times. Its significances, which are the ones to quote, are normally
+        distributed where there is no source; pooled ones scatter more. ``"both"`` is pooled and, where that reaches the
+        required significance, forward as well: ``Detection.forward``, which the verdict needs.
     statistic : {"likelihood", "cut"}, default="likelihood"
-        The statistic of ``significance`` and ``verdict``, to be declared before the events are looked at; the other one
-        is computed as well. ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
+        The statistic of ``significance`` and ``verdict``, to be declared beforehand; the other one is computed as well.
+        ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
     n_repeats : int, default=1
         Repeat with other seeds, and with other folds where these are drawn. The median repetition is the result.
     n_permutations : int, default=0
@@ -141,8 +133,7 @@ def cross_val_detect(
     n_jobs : int or None, default=None
         Models that are fitted at the same time, on threads; -1 is all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seed of folds and permutations, of classifiers without their own seed, and of all classifiers from the
-        second repetition on.
+        Seed of folds, permutations, classifiers without a seed, and all classifiers from the second repetition on.
     return_estimator : bool, default=False
         Keep the fitted model of each fold in ``Detection.estimators``.
     verbose : int, default=0
@@ -158,10 +149,9 @@ def cross_val_detect(
     A group without On or without Off events is held out like any other if the training parts contain both. Where On
     and Off were observed in different groups, blocks of groups with equal shares of both are held out.
 
-    The threshold of a plain classifier, which would select hardly any event at a small ``alpha``, is tuned inside the
-    training part of each fold (see ``Detection.remarks``); pipelines and searches count as their last step. On/Off
-    classifiers, scikit-learn's ``TunedThresholdClassifierCV`` and ``FixedThresholdClassifier``, and classes with
-    the attribute ``has_own_threshold = True`` keep theirs.
+    The threshold of a plain classifier is tuned inside the training part of each fold (see ``Detection.remarks``);
+    pipelines and searches count as their last step. On/Off classifiers, ``TunedThresholdClassifierCV``,
+    ``FixedThresholdClassifier``, and classes with the attribute ``has_own_threshold = True`` keep theirs.
 
     Examples
     --------
@@ -188,46 +178,33 @@ def cross_val_detect(
         _check_ratios(models)
     n_repeats = checks.as_int("n_repeats", n_repeats, minimum=1)
     n_permutations = checks.as_int("n_permutations", n_permutations, minimum=0)
-    required = checks.as_scalar(
-        "required_significance", checks.as_counts("required_significance", required_significance)
-    )
-    events = check_events(X, y, alpha, groups, nearby, observations, time)
-    events = _with_error(events, alpha_error)
+    required = checks.as_count("required_significance", required_significance)
+    events = _with_error(check_events(X, y, alpha, groups, nearby, observations, time), alpha_error)
     events = _with_weights(_with_direction(events, runs, direction), sample_weight, models)
     pooled = "pooled" if strategy == "both" else strategy
     settings = (cv, pooled, n_repeats, n_permutations, n_jobs, random_state, return_estimator, verbose)
     found = _run_folds(models, events, *settings)
-    remarks: tuple[str, ...] = ()
-    if strategy == "forward" and _base.forward_blocks(events.on, events.groups, events.time, events.runs, cv)[1]:
-        remarks = (_DRAWN_BLOCKS,)
-    findings = _compare_features(events)
-    detections = {
-        name: replace(
-            _make_detection(events, runs, n_repeats, pooled, statistic, required),
-            findings=findings,
-            remarks=(*(() if models[name] is given[name] else (_describe_tuning(given[name]),)), *remarks),
-        )
-        for name, runs in found.items()
-    }
+    drawn = strategy == "forward" and _base.forward_blocks(events.on, events.groups, events.time, events.runs, cv)[1]
+    findings, detections = _compare_features(events), {}
+    for name, own in found.items():
+        one = _make_detection(events, own, n_repeats, pooled, statistic, required)
+        tuned = [] if models[name] is given[name] else [_describe_tuning(given[name])]
+        remarks = (*tuned, *((_DRAWN_BLOCKS,) if drawn else ()))
+        detections[name] = replace(one, findings=findings, remarks=remarks)
     if strategy == "both":
         detections = _confirm_forward(detections, models, events, n_jobs, random_state, verbose)
     return detections if isinstance(estimator, Mapping) else detections[""]
 
 
 def _confirm_forward(
-    detections: dict[str, Detection],
-    models: Mapping[str, Any],
-    events: Events,
-    n_jobs: int | None,
-    random_state: Any,
-    verbose: int,
+    detections: dict[str, Detection], models: Mapping[str, Any], events: Events, n_jobs: Any, seed: Any, verbose: int
 ) -> dict[str, Detection]:
     """Add the forward outcome to pooled detections that reach the required significance, or a remark why not."""
     own = {name: models[name] for name, one in detections.items() if one.significance >= one.required_significance}
     if not own:
         return detections
     try:
-        found = _run_folds(own, events, None, "forward", 1, 0, n_jobs, random_state, False, verbose)
+        found = _run_folds(own, events, None, "forward", 1, 0, n_jobs, seed, False, verbose)
     except ValueError as error:
         remark = f"There is no forward value: {error}"
         return {name: replace(one, remarks=(*one.remarks, remark)) for name, one in detections.items()}
@@ -256,8 +233,8 @@ def holdout_detect(
 ) -> Detection:
     """Predict new events by a fitted model, and compute the significance of a source.
 
-    The events, and all others of their nights, must be new to the model. Training events are recognised by a sample of
-    their hashes in the model, which makes the verdict doubtful; other events of their nights are not.
+    The events, and all others of their nights, must be new to the model. Training events among them, but not others of
+    their nights, are recognised by a sample of hashes in the model, and make the verdict doubtful.
 
     Parameters
     ----------
@@ -268,8 +245,7 @@ def holdout_detect(
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
     direction : Direction or None, default=None
-        Angle between each event and the centre of its own region. The likelihood ratio is multiplied by a point spread
-        function of the width for which the cut on theta^2 is the best one.
+        As for `cross_val_detect`, with a point spread function for which the cut on theta^2 is the best one.
 
     Returns
     -------
@@ -289,11 +265,8 @@ def holdout_detect(
     check_is_fitted(model)
     check_models(model)
     checks.as_choice("statistic", statistic, STATISTICS)
-    required = checks.as_scalar(
-        "required_significance", checks.as_counts("required_significance", required_significance)
-    )
-    events = check_events(X, y, alpha, groups, nearby, observations, classes=model.classes_)
-    events = _with_error(events, alpha_error)
+    required = checks.as_count("required_significance", required_significance)
+    events = _with_error(check_events(X, y, alpha, groups, nearby, observations, classes=model.classes_), alpha_error)
     check_references({"": model}, events.groups)
     rows = np.arange(len(events.labels))
     events = _with_direction(events, None, direction)
@@ -364,9 +337,7 @@ class Events(NamedTuple):
         alpha, off = self.alpha[rows], self.labels[rows] != self.on_class
         return float(alpha[off].mean() if off.any() else alpha.max())
 
-    def nearby_rows(
-        self, held_out: NDArray[np.intp], number: int, n_shares: int, *, by_group: bool
-    ) -> NDArray[np.intp]:
+    def nearby_rows(self, held_out: Any, number: int, n_shares: int, *, by_group: bool) -> NDArray[np.intp]:
         """Return the nearby events that a fold scores: those of its groups, or its share where there are no groups."""
         if self.groups is None or self.nearby_groups is None or not by_group:
             return np.arange(number, self.n_nearby, n_shares)
@@ -401,17 +372,13 @@ def check_events(
     labels = checks.as_binary_target(y) if classes is None else checks.as_labels(y)
     ratio = _check_alpha(alpha, labels)
     if classes is not None and not np.isin(labels, classes).all():
-        raise ValueError(
-            f"y must hold the classes that model was fitted on, {np.asarray(classes).tolist()}, got "
-            f"{np.unique(labels)[:5].tolist()}"
-        )
+        known, other = np.asarray(classes).tolist(), np.unique(labels)[:5].tolist()
+        raise ValueError(f"y must hold the classes that model was fitted on, {known}, got {other}")
     checks.check_same_length(X=X, y=labels)
-    known = _base.as_groups(groups, y=labels)
-    if classes is None and known is not None and len(distinct := np.unique(known)) < 2:
-        raise ValueError(
-            f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on when it is "
-            "held out; give at least two, or no groups ('none' on the command line) to cross-validate inside it"
-        )
+    by_group = _base.as_groups(groups, y=labels)
+    if classes is None and by_group is not None and len(distinct := np.unique(by_group)) < 2:
+        problem = f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on"
+        raise ValueError(f"{problem}; give at least two, or no groups ('none' on the command line)")
     X_nearby, nearby_groups = _check_nearby(nearby, with_groups=groups is not None)
     names = None if observations is None else checks.as_labels(observations, name="observations")
     moments = None if time is None else checks.as_column("time", np.asarray(time, dtype=np.float64))
@@ -419,12 +386,12 @@ def check_events(
         if column is not None:
             checks.check_same_length(y=labels, **{name: column})
     on_class = checks.binary_classes(labels)[1] if classes is None else classes[1]
-    return Events(indexable(X)[0], labels, on_class, ratio, known, X_nearby, nearby_groups, names, moments)
+    return Events(indexable(X)[0], labels, on_class, ratio, by_group, X_nearby, nearby_groups, names, moments)
 
 
 def _with_error(events: Events, alpha_error: AlphaError | None) -> Events:
     """Return events with a checked error of the exposure ratio."""
-    check_alpha_error(alpha_error, events.groups, len(events.labels))
+    as_nuisance(alpha_error, events.groups, len(events.labels))
     return events._replace(alpha_error=alpha_error)
 
 
@@ -457,7 +424,7 @@ def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction
             checks.check_same_length(y=events.labels, **{"covariate of direction": direction.covariate})
         if not direction.core.any():
             raise ValueError(
-                f"direction has no event inside the cut of {direction.cut:g} deg^2; check the units of theta"
+                f"direction has no event inside a cut of {direction.cut:g} deg^2; check the units of theta"
             )
         checks.binary_classes(events.labels[direction.core], name="y inside the cut on theta^2")
         if direction.training and not direction.core.all():
@@ -549,9 +516,8 @@ def check_references(models: Mapping[str, Any], groups: NDArray[Any] | None) -> 
 def _check_ratios(models: Mapping[str, Any]) -> None:
     """Raise ValueError for classifiers without a likelihood ratio."""
     for model in models.values():
-        if _base.score_method(model) != "predict_proba" and not any(
-            isinstance(part, OnOffMixin) for part in _nested(model)
-        ):
+        known = any(isinstance(part, OnOffMixin) for part in _nested(model))
+        if not known and _base.score_method(model) != "predict_proba":
             raise ValueError(f"{_NO_RATIO}; {type(model).__name__} has neither that nor predict_proba")
 
 
@@ -610,9 +576,8 @@ def _run_folds(
     n_jobs = n_threads(n_jobs)
     check_references(models, events.groups)
     seed = int(checks.as_random_state(random_state).randint(2**31 - 1))
-    folds_of = _base.fold_maker(
-        cv, strategy, events.X, events.labels, events.on_class, events.groups, events.time, events.runs
-    )
+    order = events.groups, events.time, events.runs
+    folds_of = _base.fold_maker(cv, strategy, events.X, events.labels, events.on_class, *order)
     models = {name: _base.with_alpha(model, events.mean_alpha()) for name, model in models.items()}
     repeated = [(p, r) for p in range(n_permutations + 1) for r in range(n_repeats)]
     n_folds = len(folds_of(events.labels, _seed(seed, 0, 0)))
@@ -634,10 +599,9 @@ def _run_folds(
                     if not permutation:
                         nearby = events.nearby_rows(held_out, number, len(folds), by_group=strategy == "pooled")
                     parts.append(_Part(train, held_out, nearby))
-                if strategy == "forward":
-                    yield partial(_fit_forward, seeded, events, labels, parts)
-                else:
-                    yield from (partial(_fit_pooled, seeded, events, labels, part) for part in parts)
+                forward = strategy == "forward"
+                for own in [parts] if forward else [[part] for part in parts]:
+                    yield partial(_fit_parts, seeded, events, labels, own, with_groups=not forward)
 
     found: dict[str, list[_Run]] = {name: [] for name in models}
     with progress_bar("Cross-validating", len(repeated) * len(models) * n_folds, shown=verbose > 0) as tick:
@@ -672,18 +636,13 @@ class _Choice(NamedTuple):
     spread: PointSpread | None
 
 
-def _fit_pooled(model: Any, events: Events, labels: NDArray[Any], part: _Part) -> list[_FoldResult]:
-    """Fit and predict one fold of a pooled validation."""
-    return [_fit_and_predict(model, events, labels, part, with_groups=True)[0]]
-
-
-def _fit_forward(model: Any, events: Events, labels: NDArray[Any], parts: list[_Part]) -> list[_FoldResult]:
-    """Fit and predict all blocks of a forward validation; configurations are chosen again as the events grow."""
+def _fit_parts(model: Any, events: Events, labels: Any, parts: list[_Part], *, with_groups: bool) -> list[_FoldResult]:
+    """Fit and predict a fold, or all blocks of a forward validation, with new configurations as the events grow."""
     found, chosen = [], None
     for part in parts:
         if chosen is not None and np.count_nonzero(events.core[part.train]) >= _GROWTH * chosen.n_train:
             chosen = None
-        result, chosen = _fit_and_predict(model, events, labels, part, with_groups=False, chosen=chosen)
+        result, chosen = _fit_and_predict(model, events, labels, part, with_groups=with_groups, chosen=chosen)
         found.append(result)
     return found
 
@@ -694,13 +653,7 @@ def _seed(seed: int, permutation: int, repeat: int) -> int:
 
 
 def _fit_and_predict(
-    estimator: Any,
-    events: Events,
-    labels: NDArray[Any],
-    part: _Part,
-    *,
-    with_groups: bool,
-    chosen: _Choice | None = None,
+    estimator: Any, events: Events, labels: Any, part: _Part, *, with_groups: bool, chosen: _Choice | None = None
 ) -> tuple[_FoldResult, _Choice | None]:
     """Fit on the training part of a fold, and predict its hold-out part and some nearby events."""
     core, on = events.core, labels == events.on_class
@@ -737,17 +690,11 @@ def _fit_and_predict(
 
 
 def _fit_forest(
-    forest: OnOffForestClassifier,
-    events: Events,
-    labels: NDArray[Any],
-    train: NDArray[np.intp],
-    groups: NDArray[Any] | None,
-    chosen: _Choice | None,
+    forest: OnOffForestClassifier, events: Events, labels: Any, train: Any, groups: Any, chosen: _Choice | None
 ) -> tuple[OnOffForestClassifier, NDArray[np.intp]]:
     """Fit a forest, also on events beyond the cut on theta^2 unless it is worse for that; return it with its events.
 
-    On events then count by the signal that is expected at their angle, Off events as background. Threshold, calibration
-    and configuration are those of the events inside the cut.
+    On events then count by the signal expected at their angle; threshold and calibration are those inside the cut.
     """
     on, share, core = labels == events.on_class, events.share, events.core[train]
     inside, rows = train[core], [train[core]]
@@ -809,24 +756,15 @@ def _learn_spread(
 def _predict_constant(events: Events, part: _Part) -> _FoldResult:
     """Predict events before there is a model: all are selected and alike, but for their direction."""
     rows = part.held_out
-    ratio = np.ones(len(rows))
+    ratio, unknown = np.ones(len(rows)), np.full(len(rows), np.nan)
     if events.direction is not None:
-        own = events.direction.take(rows)
-        ratio = own.ratio(PointSpread.expected(own.cut))
-    unknown = np.full(len(rows), np.nan)
+        ratio = events.direction.take(rows).ratio(PointSpread.expected(events.direction.cut))
     tuning = {"n_train": 0, "threshold": np.nan, "tuned": None, "reference_weights": None, "bins": ()}
     return _FoldResult(_Prediction(rows, unknown, events.core[rows], ratio), None, None, tuning)
 
 
 def _predict_fold(
-    model: Any,
-    events: Events,
-    X: Any,
-    rows: NDArray[np.intp],
-    nearby: NDArray[np.intp],
-    *,
-    n_train: int,
-    alpha: float | None,
+    model: Any, events: Events, X: Any, rows: Any, nearby: NDArray[np.intp], *, n_train: int, alpha: float | None
 ) -> _FoldResult:
     """Predict hold-out and nearby events by a model that was fitted with this exposure ratio; None if not known."""
     innermost, _ = _unwrap(model)
@@ -852,13 +790,10 @@ def _predict_fold(
 def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: float | None) -> _Prediction:
     """Score and select events, and compute their likelihood ratios."""
     score = score_events(model, X)
-    if not np.isfinite(score).all():
-        n_bad = np.count_nonzero(~np.isfinite(score))
+    if n_bad := np.count_nonzero(~np.isfinite(score)):
         raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(score)} events")
-    if isinstance(model, OnOffMixin):
-        selected = score > model.threshold_  # as predict does, without scoring again
-    else:
-        selected = np.asarray(model.predict(X)) == on_class
+    own = isinstance(model, OnOffMixin)  # whose predict would score again
+    selected = score > model.threshold_ if own else np.asarray(model.predict(X)) == on_class
     return _Prediction(rows, score, selected, _ratio(model, X, score, alpha))
 
 
@@ -959,9 +894,8 @@ def _make_detection(
         outcome = joined.outcome_of(joined.fold == number)
         likelihood = outcome.significances["likelihood"]
         n_held_out = int(np.count_nonzero(events.core[result.held_out.rows]))
-        folds.append(
-            Fold(n_held_out=n_held_out, held_out=outcome.counts, likelihood_significance=likelihood, **result.tuning)
-        )
+        held_out: dict[str, Any] = {"n_held_out": n_held_out, "held_out": outcome.counts}
+        folds.append(Fold(**held_out, likelihood_significance=likelihood, **result.tuning))
     spreads = [result.spread for result in results if result.spread is not None]
     importances = [result.importances for result in results if result.importances is not None]
     around = _scatter(events.n_nearby, [result.nearby for result in results if result.nearby is not None])
@@ -972,9 +906,7 @@ def _make_detection(
         strategy=strategy,
         statistic=statistic,
         repeats={name: values[0] for name, values in significances.items()},
-        permutations={
-            name: np.take_along_axis(values, median[:, None], axis=1)[1:, 0] for name, values in contrasts.items()
-        },
+        permutations={name: values[np.arange(1, len(values)), median[1:]] for name, values in contrasts.items()},
         required_significance=required_significance,
         nearby=Nearby(*around[:2]) if events.n_nearby else None,
         importances=np.mean(importances, axis=0) if importances else None,

@@ -15,21 +15,18 @@ from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray, as_array, as_column, as_floats, check_same_length
 from excess.estimators._base import groups_are_apart
-from excess.stats._significance import BestOf, OnOffCounts, best_of
+from excess.stats._significance import BestOf, best_of
 
 if TYPE_CHECKING:
     from excess.detection._null_test import NullTest
     from excess.detection._result import Detection, Outcome
 
 
-STATUSES = ("detected", "not confirmed", "no detection", "doubtful")
-"""Statuses of a verdict, the best first; doubtful if there are warnings, for any significance."""
+STATUSES = ("detected", "not confirmed", "no detection", "doubtful")  # doubtful if there are warnings
 _REQUIRED_IMPROVEMENT = 2.0  # by how many errors learning must improve upon all events without a cut
-_REQUIRED_CONTRAST = 2.0
-"""Significance with which features must separate On from Off, if only alpha supports an excess of all events."""
+_REQUIRED_CONTRAST = 2.0  # significance with which features must separate On from Off, if only alpha shows an excess
 _LARGEST_DEFICIT = -4.0  # signed significance below which a deficit is not chance
-_LARGE_EXCESS = 12.0
-"""Significance of all events from which features, or angles, show a source as well (studies/verdicts.py)."""
+_LARGE_EXCESS = 12.0  # significance of all events from which features or angles show a source (studies/verdicts.py)
 _SMALLEST_CONTRAST = 3.0  # significance from which features and angles separate the excess from the background
 _SWAPPED_FACTOR = 1.25  # how far On/Off may be from 1/alpha where the two are swapped
 _CERTAIN = 5.0  # significance from which selected events have more than 1/alpha On events for each Off event
@@ -84,11 +81,9 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
     detection : Detection
         Result of the search.
     forward : Outcome or None, default=None
-        Forward result next to a pooled detection, which must reach the required significance as well; by default that
-        of the detection, see ``strategy="both"`` of `cross_val_detect`.
+        Forward result, which must reach the required significance as well; by default that of the detection.
     null_test : NullTest or None, default=None
-        Result of searches where there is no source. A suspicious one makes the verdict doubtful; any other one confirms
-        alpha, so counts alone may be a detection.
+        A suspicious one makes the verdict doubtful; any other one confirms alpha, so counts alone may be a detection.
 
     Returns
     -------
@@ -98,8 +93,7 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
     Examples
     --------
     >>> from sklearn.datasets import make_classification
-    >>> from excess import OnOffTreeClassifier, cross_val_detect, inject_label_noise
-    >>> from excess import assess
+    >>> from excess import OnOffTreeClassifier, assess, cross_val_detect, inject_label_noise
     >>> X, y = make_classification(3000, weights=[0.9], class_sep=1.5, flip_y=0.0, random_state=0)
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> tree = OnOffTreeClassifier(max_depth=3, random_state=0)
@@ -112,8 +106,7 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
     warnings = _find_warnings(detection)
     forward = detection.forward if forward is None else forward
     if null_test is not None and null_test.suspicious:
-        farthest = float(np.abs(null_test.significances).max())
-        numbers = {"p_value": null_test.p_value, "largest_significance": farthest}
+        numbers = {"p_value": null_test.p_value, "largest_significance": float(np.abs(null_test.significances).max())}
         warnings += (WarningSign("null-test", null_test.verdict, numbers),)
     required, uncut = detection.required_significance, detection.uncut.significance
     quoted = detection.significance if forward is None else forward.significance
@@ -124,25 +117,19 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
         why = "the warning is" if len(warnings) == 1 else f"the {len(warnings)} warnings are"
         return Verdict("doubtful", f"{found}: doubtful. Claim nothing before {why} explained.", warnings)
     if not (quoted >= required or detection.significance >= required):
-        what = "nothing was selected" if detection.outcome.empty else "no detection"
-        return Verdict(
-            "no detection",
-            f"{found}: {what}. Learning from these labels is not shown to be feasible: On may have no more signal than "
-            "Off, or too few events.",
+        found += ": nothing was selected" if detection.outcome.empty else ": no detection"
+        why = (
+            "Learning from these labels is not shown to be feasible: On has too few events, or no more signal than Off."
         )
+        return Verdict("no detection", f"{found}. {why}")
     if not quoted >= required:
-        return Verdict(
-            "not confirmed",
-            f"{found}: not confirmed. The forward value is the one to quote, and it does not reach what is required.",
-        )
+        why = "The forward value is the one to quote, and it does not reach what is required."
+        return Verdict("not confirmed", f"{found}: not confirmed. {why}")
     contrast = _weigh_source(detection)
     if null_test is None and uncut >= required and contrast < _REQUIRED_CONTRAST:
-        return Verdict(
-            "not confirmed",
-            f"{found}: not confirmed. All events without a cut have {uncut:.1f} sigma, but the features do not tell it "
-            f"from the background ({max(contrast, 0.0):.1f} sigma), as with a wrong alpha: check it, or make a null "
-            "test.",
-        )
+        why = f"All events without a cut have {uncut:.1f} sigma, but the features do not tell it from the background"
+        remedy = f"({max(contrast, 0.0):.1f} sigma), as with a wrong alpha: check it, or make a null test."
+        return Verdict("not confirmed", f"{found}: not confirmed. {why} {remedy}")
     more = _describe_learning(detection), _describe_variability(detection), _describe_alpha(detection)
     return Verdict("detected", f"{found}: On has more signal than Off{''.join(more)}")
 
@@ -155,20 +142,18 @@ def assess_models(
     found = {name: assess(one, forward.get(name), null_tests.get(name, first)) for name, one in detections.items()}
     if len(found) > 1:
         best, [declared, verdict] = best_model(detections, forward), next(iter(found.items()))
-        found[declared] = replace(
-            verdict,
-            sentence=f"{verdict.sentence} This is the verdict on {declared}, the first of {best.n_trials} models. The "
-            f"best of them, {best.name}, has {best.significance:.1f} sigma, p = {best.p_value:.1g} after a correction "
-            f"for {best.n_trials} trials.",
+        first_of = f"This is the verdict on {declared}, the first of {best.n_trials} models. The best, {best.name},"
+        after = (
+            f"has {best.significance:.1f} sigma, p = {best.p_value:.1g} after a correction for {best.n_trials} trials."
         )
+        found[declared] = replace(verdict, sentence=f"{verdict.sentence} {first_of} {after}")
     return found
 
 
 def best_model(detections: Mapping[str, Detection], forward: Mapping[str, Outcome]) -> BestOf:
     """Return the model with the largest significance to quote, and its p-value after a correction for their number."""
-    return best_of(
-        {name: (forward.get(name) or found.forward or found).significance for name, found in detections.items()}
-    )
+    quoted = {name: forward.get(name) or found.forward or found for name, found in detections.items()}
+    return best_of({name: one.significance for name, one in quoted.items()})
 
 
 def _describe_learning(detection: Detection) -> str:
@@ -179,10 +164,8 @@ def _describe_learning(detection: Detection) -> str:
     gain, error = detection.significance - uncut, _improvement_error(detection)
     if gain > _REQUIRED_IMPROVEMENT * error:
         return ", and it could be learned from these labels."
-    return (
-        f", but learning added nothing beyond its error: all events without a cut have {uncut:.1f} sigma, and the "
-        f"difference is {gain:.1f} +- {error:.1f}."
-    )
+    difference = f"{gain:.1f} +- {error:.1f} more than the {uncut:.1f} sigma of all events without a cut"
+    return f", but learning added nothing beyond its error: {difference}."
 
 
 def _describe_variability(detection: Detection) -> str:
@@ -199,9 +182,9 @@ def _describe_alpha(detection: Detection) -> str:
 
     def significance(factor: float) -> float:
         found = detection.likelihood_of(detection.in_likelihood, ratio * factor)
-        by_cut = detection.statistic == "cut" or found is None
-        counts = detection.count(detection.selected, ratio * factor) if by_cut else None
-        return (counts.significance if counts is not None else found.significance) - required  # type: ignore[union-attr]
+        if detection.statistic == "cut" or found is None:
+            return detection.count(detection.selected, ratio * factor).significance - required
+        return found.significance - required
 
     if not significance(1.0) > 0:
         return ""
@@ -234,10 +217,8 @@ def fit_alpha(found: Detection) -> AlphaFit | None:
     curvature = (2 * best - _profile(found, mask, at - step) - _profile(found, mask, at + step)) / step**2
     fitted = found.likelihood_of(mask, found.exposure_ratio * np.exp(at))
     assert fitted is not None
-    error = curvature**-0.5 if curvature > 0 else np.inf
-    return AlphaFit(
-        float(np.exp(at)), float(error), max(fitted.n_signal, 0.0), float(np.sqrt(2 * max(best - without, 0)))
-    )
+    error, significance = curvature**-0.5 if curvature > 0 else np.inf, np.sqrt(2 * max(best - without, 0))
+    return AlphaFit(float(np.exp(at)), float(error), max(fitted.n_signal, 0.0), float(significance))
 
 
 def _profile(found: Detection, mask: BoolArray, scale: float) -> float:
@@ -255,9 +236,8 @@ def _background_log_likelihood(found: Detection, mask: BoolArray, scale: float) 
 
 def _best_scale(profile: Callable[[float], float]) -> tuple[float, float]:
     """Return the logarithm of the factor of alpha with the largest log-likelihood, and this."""
-    found = minimize_scalar(
-        lambda scale: -profile(scale), bounds=(-4.0, 4.0), method="bounded", options={"xatol": 1e-3}
-    )
+    options = {"xatol": 1e-3}
+    found = minimize_scalar(lambda scale: -profile(scale), bounds=(-4.0, 4.0), method="bounded", options=options)
     return float(found.x), -float(found.fun)
 
 
@@ -285,8 +265,7 @@ def _find_warnings(found: Detection) -> tuple[WarningSign, ...]:
 
 def _check_totals(found: Detection) -> WarningSign | None:
     """Check all events: On and Off swapped, a deficit, or an excess that is distributed like the background."""
-    counts = found.uncut
-    significance = counts.significance
+    counts, significance = found.uncut, found.uncut.significance
     if counts.n_on + counts.n_off == 0:
         return None
     ratio = counts.n_on / counts.n_off if counts.n_off else float("inf")
@@ -296,30 +275,20 @@ def _check_totals(found: Detection) -> WarningSign | None:
         abs(np.log(ratio * counts.alpha)) < width < abs(np.log(ratio / counts.alpha)) / 2  # 1/alpha rather than alpha
     )
     if swapped and abs(significance) > _LARGE_EXCESS and not _is_strong_source(found):
-        return WarningSign(
-            "swapped",
-            f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is "
-            f"{counts.alpha:.3g}: On and Off are swapped, or alpha is the inverse of what it should be. Swap them.",
-            numbers,
-        )
+        what = f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is"
+        why = f"{counts.alpha:.3g}: On and Off are swapped, or alpha is the inverse of what it should be. Swap them."
+        return WarningSign("swapped", f"{what} {why}", numbers)
+    check = f"Check alpha, which is {counts.alpha:.3g}, where On/Off is {ratio:.3g}"
     if significance < _LARGEST_DEFICIT:
-        return WarningSign(
-            "deficit",
-            f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha "
-            f"times Off is {counts.background:,.0f}, and no source makes a deficit. Check alpha, which is "
-            f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}; and whether a source lies in an Off region.",
-            numbers,
-        )
+        what = f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha"
+        why = f"times Off is {counts.background:,.0f}, and no source makes a deficit."
+        return WarningSign("deficit", f"{what} {why} {check}; and whether a source lies in an Off region.", numbers)
     if significance <= _LARGE_EXCESS or (contrast := _weigh_source(found)) >= _SMALLEST_CONTRAST:
         return None
     known = "feature" if found.theta is None else "feature or angle"
-    return WarningSign(
-        "unexplained-excess",
-        f"All events together have an excess of {significance:.1f} sigma, but no {known} tells it from the "
-        f"background ({max(contrast, 0.0):.1f} sigma): a wrong alpha looks like that. Check alpha, which is "
-        f"{counts.alpha:.3g}, where On/Off is {ratio:.3g}.",
-        {**numbers, "contrast": contrast},
-    )
+    what = f"All events together have an excess of {significance:.1f} sigma, but no {known} tells it from the"
+    why = f"background ({max(contrast, 0.0):.1f} sigma): a wrong alpha looks like that."
+    return WarningSign("unexplained-excess", f"{what} {why} {check}.", {**numbers, "contrast": contrast})
 
 
 def _check_alpha(found: Detection) -> WarningSign | None:
@@ -337,22 +306,13 @@ def _check_alpha(found: Detection) -> WarningSign | None:
         excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha of all
         if len(excess) > 2 and excess.sum() < _SMALLEST_CONTRAST * variance.sum() ** 0.5:
             return None
-    given = counts.alpha
-    ratio = counts.n_on / max(counts.n_off, 1)
+    ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    return WarningSign(
-        "alpha",
-        f"The fifth of the events that is least like signal suggests alpha = {ratio:.3g} +- {error:.2g}, and "
-        f"{given:.3g} is given: they differ by {counts.significance:.0f} sigma, and a source has few events there. "
-        "Check the exposure of On and Off, and whether both passed the same cuts.",
-        {
-            **everything.summary(),
-            "alpha": given,
-            "background_alpha": ratio,
-            "background_alpha_error": error,
-            "deviation": counts.significance,
-        },
-    )
+    what = f"The fifth of the events that is least like signal suggests alpha = {ratio:.3g} +- {error:.2g}, and"
+    why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and a source has few events there."
+    remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
+    numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}
+    return WarningSign("alpha", f"{what} {why} {remedy}", everything.summary() | numbers | {"deviation": deviation})
 
 
 def _is_strong_source(found: Detection) -> bool:
@@ -389,23 +349,15 @@ def _check_rejected(found: Detection) -> WarningSign | None:
     if worst is None:
         return None
     what, selected, rejected = worst
-    return WarningSign(
-        "rejected-deficit",
-        f"Events that {what} have an excess of {_excess_text(selected)}, all events together only "
-        f"{_excess_text(found.uncut)}: the others have a deficit of {-rejected.significance:.1f} sigma, and no source "
-        "makes one. A feature differs between On and Off for another reason than a source: compare its distributions, "
-        f"and leave it out; or alpha, which is {found.alpha:.3g}, is too large.",
-        {
-            "selected_excess": selected.excess,
-            "selected_excess_error": selected.excess_error,
-            "rejected_significance": rejected.significance,
-            **found.uncut.summary(),
-        },
+    excess, total = (f"{one.excess:,.0f} +- {one.excess_error:,.0f}" for one in (selected, found.uncut))
+    sentence = (
+        f"Events that {what} have an excess of {excess}, all events together only {total}: the others have a deficit "
+        f"of {-rejected.significance:.1f} sigma, and no source makes one. A feature differs between On and Off for "
+        f"another reason: compare its distributions and leave it out; or alpha, {found.alpha:.3g}, is too large."
     )
-
-
-def _excess_text(counts: OnOffCounts) -> str:
-    return f"{counts.excess:,.0f} +- {counts.excess_error:,.0f}"
+    numbers = {"selected_excess": selected.excess, "selected_excess_error": selected.excess_error}
+    numbers["rejected_significance"] = rejected.significance
+    return WarningSign("rejected-deficit", sentence, numbers | found.uncut.summary())
 
 
 def _check_groups(found: Detection) -> WarningSign | None:
@@ -424,20 +376,14 @@ def _check_groups(found: Detection) -> WarningSign | None:
         return None
     low, high = min(relative, key=relative.__getitem__), max(relative, key=relative.__getitem__)
     which = "" if found.ratio is None else "background "
-    return WarningSign(
-        "alpha-by-group",
-        f"The ratio of {which}On to Off events differs by group: it is {relative[low]:.2f} times the common one "
-        f"in {low} and {relative[high]:.2f} times in {high} (chi-squared {total:.0f} for {n_free} degrees of freedom, "
-        f"p = {p_value:.1g}), so one alpha is not right for all: give the exposure ratio of each group, or leave out "
-        "groups where the regions were not equally exposed.",
-        {
-            "chi_squared": total,
-            "n_degrees_of_freedom": n_free,
-            "p_value": p_value,
-            "smallest_ratio": relative[low],
-            "largest_ratio": relative[high],
-        },
+    sentence = (
+        f"The ratio of {which}On to Off events differs by group: it is {relative[low]:.2f} times the common one in "
+        f"{low} and {relative[high]:.2f} times in {high} (chi-squared {total:.0f} for {n_free} degrees of freedom, p = "
+        f"{p_value:.1g}). Give the exposure ratio of each group, or leave out groups that were not equally exposed."
     )
+    numbers = {"chi_squared": total, "n_degrees_of_freedom": n_free, "p_value": p_value}
+    ends = {"smallest_ratio": relative[low], "largest_ratio": relative[high]}
+    return WarningSign("alpha-by-group", sentence, numbers | ends)
 
 
 def _excess_by_group(found: Detection, used: BoolArray) -> tuple[FloatArray, FloatArray]:
@@ -522,11 +468,8 @@ def _compare_alphas(found: Detection, groups: NDArray[Any], used: BoolArray) -> 
         return 0.0, 0, {}
     common, value = _best_scale(lambda scale: sum(_profile(found, mask, scale) for _, mask in masks))
     own = {one: _best_scale(partial(_profile, found, mask)) for one, mask in masks}
-    relative = {
-        name: float(np.exp(own[one][0] - common))
-        for name, one in zip(names.tolist(), cell.tolist(), strict=True)
-        if one in own
-    }
+    cells = zip(names.tolist(), cell.tolist(), strict=True)
+    relative = {name: float(np.exp(own[one][0] - common)) for name, one in cells if one in own}
     return 2 * max(sum(best for _, best in own.values()) - value, 0.0), len(masks) - 1, relative
 
 
@@ -574,10 +517,8 @@ class Agreement(NamedTuple):
 
     Attributes
     ----------
-    pearson : float
-        Linear correlation; NaN where a score is constant.
-    spearman : float
-        Correlation of ranks, ties averaged; NaN where a score is constant.
+    pearson, spearman : float
+        Linear correlation, and that of ranks with ties averaged; NaN where a score is constant.
     n_events : int
         Events with both scores.
 

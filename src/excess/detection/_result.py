@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from excess._utils.checks import BoolArray, FloatArray, as_counts, as_scalar, check_same_length, number_groups
+from excess._utils.checks import BoolArray, FloatArray, as_count, check_same_length, number_groups
 from excess._utils.threads import Row, html_table
 from excess.detection._diagnostics import AlphaFit, Verdict, WarningSign, assess, fit_alpha
 from excess.detection._histograms import FeatureBinning, FeatureHistogram, SkyMap
@@ -38,15 +38,13 @@ if TYPE_CHECKING:
     from excess.detection._null_test import NullTest
 
 
-STATISTICS = ("likelihood", "cut")
-"""Statistics of a search: the On/Off likelihood of all events, or the counts of the selected ones."""
+STATISTICS = ("likelihood", "cut")  # the On/Off likelihood of all events, or the counts of the selected ones
 LONGEST_PAUSE = 900.0  # longest time in seconds between consecutive events that counts as observation time
 _MAX_PARTS = 1000  # largest number of distinct exposure ratios when events are counted
 _NAN = float("nan")
 _LONGEST_FORECAST = 1e4  # hours to a detection beyond which they are not in a sentence
 _ENDS = ("", "_low", "_high")  # of the names of a value and its interval
-_UNIX_EPOCH, _UNIX_RANGE = 40_587.0, (3e8, 1e10)
-"""1 January 1970 as a modified Julian date, and present times in seconds of Unix time; others are not absolute."""
+_UNIX_EPOCH, _UNIX_RANGE = 40_587.0, (3e8, 1e10)  # as a modified Julian date; seconds that count as absolute times
 
 
 @dataclass(frozen=True)
@@ -95,11 +93,6 @@ class Outcome:
         if significance is None or significance != significance:
             return cls(counts, None, statistic, limits)
         return cls(counts, OnOffLikelihood.from_summary({**numbers, "significance": significance}), statistic, limits)
-
-
-def check_alpha_error(alpha_error: AlphaError | None, groups: NDArray[Any] | None, n_events: int) -> None:
-    """Raise ValueError unless errors of the exposure ratio are known for all groups, and not negative."""
-    as_nuisance(alpha_error, groups, n_events)
 
 
 def count_events(
@@ -265,25 +258,22 @@ class DetectionBins:
 class Detection:
     """Hold-out events with the predictions of models that had not seen them, and the significance of a source.
 
-    There are two statistics: the likelihood of all events, and the counts of the events that pass a cut. One of them
-    was declared beforehand; ``significance``, ``p_value`` and ``verdict`` follow it. Where a cross-validation was
-    repeated, all but ``repeats`` is of the repetition with the median significance, the lower one of an even number.
+    ``significance``, ``p_value`` and ``verdict`` are by the statistic that was declared beforehand. Where a
+    cross-validation was repeated, all but ``repeats`` is of the repetition with the (lower) median significance.
 
     Attributes
     ----------
-    on : ndarray of bool of shape (n_events,)
-        True for On events.
+    on, selected : ndarray of bool of shape (n_events,)
+        On events, and selected events; the latter is False for events that were only trained on.
     score : ndarray of shape (n_events,)
         Scores by models that had not seen the event; NaN for events that were only trained on.
-    selected : ndarray of bool of shape (n_events,)
-        Selected events; False for events that were only trained on.
     ratio : ndarray of shape (n_events,) or None
-        Likelihood ratios, NaN for events that were only trained on; None if the model has none. Where exposure ratios
-        differ, they are multiplied by the event's own in units of the mean: a longer On exposure has more signal.
+        Likelihood ratios, times the exposure ratio in units of its mean where it differs; NaN for events that were only
+        trained on, None if the model has none.
     fold : ndarray of int64 of shape (n_events,)
         The fold that held the event out; -1 for events that were only trained on.
-    groups : ndarray of shape (n_events,) or None
-        The groups that were given.
+    groups, nights, observations : ndarray of shape (n_events,) or None
+        Group, night, and observation (such as a source or a telescope) of each event, where known.
     folds : tuple of Fold
         Tuning and hold-out events of each model.
     alpha : float
@@ -291,48 +281,33 @@ class Detection:
     strategy : {"pooled", "forward", "applied"}
         How training and hold-out events were chosen; ``"applied"`` is a model that had been fitted on other events.
     statistic : {"likelihood", "cut"}
-        The statistic that was declared beforehand.
-    repeats : dict of str to ndarray of shape (n_repeats,)
-        Signed significance of each repetition, by statistic.
-    permutations : dict of str to ndarray of shape (n_permutations,)
-        The ``contrasts`` after permutations of On and Off, by statistic.
+        The statistic that was declared beforehand: the likelihood of all events, or the counts of selected ones.
+    repeats, permutations : dict of str to ndarray
+        By statistic, the signed significance of each repetition, and the ``contrasts`` of permuted On and Off labels.
     event_alpha : ndarray of shape (n_events,) or None
         Exposure ratio of each event, where it differs.
     required_significance : float
         Significance from which a source counts as detected.
-    theta : ndarray of shape (n_events, n_regions) or None
-        Angle between each event and the centre of each region in deg, On first.
+    theta, own_theta : ndarray of shape (n_events, n_regions) and (n_events,), or None
+        Angle to the centre of each region in deg, On first, and of the own region; NaN for Off without a centre.
     theta_squared_cut : float or None
         Events are in a region when ``theta**2`` is below it, in deg^2.
     nearby : Nearby or None
         Events of no region, predicted like the others, but never trained on and never counted.
     time : ndarray of shape (n_events,) or None
         When the events were recorded, in seconds.
-    importances : ndarray of shape (n_features,) or None
-        Importance of each feature, the mean over the models of all folds; None where the models have none.
-    feature_names : tuple of str or None
-        Names of the features.
-    observations : ndarray of shape (n_events,) or None
-        The observation of each event, such as a source or a telescope, where there are several.
+    importances, feature_names : ndarray of shape (n_features,) and tuple of str, or None
+        Importance of each feature, the mean over the models of all folds, and the names of the features.
     features : tuple of FeatureHistogram or None
         On and scaled Off in each feature, before and after the selection.
-    exposure : Exposure or None
-        Observation time of each group and each night.
-    nights : ndarray of shape (n_events,) or None
-        The night of each event.
-    sky : SkyMap or None
-        Map of the sky around the source.
-    bins : DetectionBins or None
-        Both statistics in bins of a column, such as energy.
+    exposure, sky, bins : Exposure, SkyMap and DetectionBins, or None
+        Observation time of each group and night, map of the sky, and both statistics in bins of a column.
     alpha_error : float, mapping of group to float, or None
         Relative error of the exposure ratio: common to all events, or independent for each group.
     remarks : tuple of str
         Changes to the classifier before training, and blocks that were drawn at random.
-    own_theta : ndarray of shape (n_events,) or None
-        Angle to the centre of the event's own region in deg; NaN for Off events without a centre.
     core : ndarray of bool of shape (n_events,) or None
-        True for events inside the cut on theta^2; the others only enter the likelihood, by their direction. None where
-        directions were not used.
+        True for events inside the cut on theta^2, None without directions; the others only enter the likelihood.
     point_spread : PointSpread or None
         Mean point spread function of the folds.
     findings : tuple of WarningSign
@@ -412,29 +387,22 @@ class Detection:
         if theta is not None:
             found["theta"] = _as_theta("theta", theta, n_events)
         if theta_squared_cut is not None:
-            cut = as_scalar("theta_squared_cut", as_counts("theta_squared_cut", theta_squared_cut))
-            if cut == 0:
+            found["theta_squared_cut"] = as_count("theta_squared_cut", theta_squared_cut)
+            if found["theta_squared_cut"] == 0:
                 raise ValueError("theta_squared_cut must be positive, got 0")
-            found["theta_squared_cut"] = cut
         if nearby_theta is not None:
             if self.nearby is None:
                 raise ValueError("nearby_theta must not be given without nearby events; pass them to cross_val_detect")
-            angles, regions = (
-                _as_theta("nearby_theta", nearby_theta, len(self.nearby.score)),
-                found.get("theta", self.theta),
-            )
+            angles = _as_theta("nearby_theta", nearby_theta, len(self.nearby.score))
+            regions = found.get("theta", self.theta)
             if regions is not None and (n := regions.shape[1]) != angles.shape[1]:
                 raise ValueError(f"nearby_theta must have one column per region, {n} as theta, got {angles.shape[1]}")
             found["nearby"] = self.nearby._replace(theta=angles)
-        if own_theta is not None:
-            found["own_theta"] = np.asarray(own_theta, dtype=np.float64)
-            check_same_length(on=self.on, own_theta=found["own_theta"])
-        if time is not None:
-            found["time"] = np.asarray(time, dtype=np.float64)
-            check_same_length(on=self.on, time=found["time"])
-        if nights is not None:
-            found["nights"] = np.asarray(nights)
-            check_same_length(on=self.on, nights=found["nights"])
+        columns = ("own_theta", own_theta, np.float64), ("time", time, np.float64), ("nights", nights, None)
+        for name, values, dtype in columns:
+            if values is not None:
+                found[name] = np.asarray(values, dtype=dtype)
+                check_same_length(**{"on": self.on, name: found[name]})
         if feature_names is not None:
             names = found["feature_names"] = tuple(map(str, feature_names))
             if self.importances is not None and len(names) != len(self.importances):
@@ -443,9 +411,8 @@ class Detection:
             binning = FeatureBinning.of(features, found.get("feature_names", self.feature_names))
             if binning.n_events != n_events:
                 raise ValueError(f"features must have {n_events} rows, got {binning.n_events}")
-            found["features"] = binning.histograms(
-                self.on, self.held_out, self.selected, self.exposure_ratio, self.importances
-            )
+            masks = self.on, self.held_out, self.selected
+            found["features"] = binning.histograms(*masks, self.exposure_ratio, self.importances)
         return replace(self, **{name: value for name, value in found.items() if value is not None})
 
     def with_bins(self, column: str, edges: Sequence[float], number: NDArray[np.int64]) -> Detection:
@@ -698,9 +665,9 @@ class Detection:
     def groups_frame(self, by: str = "group") -> pd.DataFrame:
         """Return one row per group, or per night: both statistics, and the light curve.
 
-        ``relative_strength`` is the signal strength in units of its mean, with an interval of one sigma; NaN where the
-        mean strength is not positive. Where observation times are known, ``rate`` is the number of signal events per
-        hour by the likelihood, with its interval; ``mjd`` is the mean time of the events where times are absolute.
+        ``relative_strength`` is the strength in units of its mean, with an interval; NaN if that is not positive.
+        ``rate`` is the number of signal events per hour, with an interval, where observation times are known, and
+        ``mjd`` the mean time of the events where times are absolute.
         """
         if ("frame", by) not in self._by_label:
             self._by_label["frame", by] = self._make_groups_frame(by)
@@ -760,9 +727,8 @@ class Detection:
     def limits(self, hours: float | None = None, confidence_level: float = 0.95) -> dict[str, float]:
         """Return limits on the signal by name, by the declared statistic; empty where nothing is known about a signal.
 
-        Upper limits on signal events and strength are by CLs, those to expect without a source next to them. With
-        ``hours`` of observation, by default those of the ``exposure``, there are also rates per hour, the hours in
-        which the source is detected, and the weakest rate that is detected in 50 hours.
+        Upper limits are by CLs, next to those expected without a source. With ``hours``, by default those of the
+        ``exposure``, there are also rates per hour, hours to a detection, and the weakest rate detected in 50 hours.
         """
         signal = self._signal(np.ones(len(self.on), dtype=np.bool_))
         if signal is None:
@@ -791,9 +757,8 @@ class Detection:
     def bins_frame(self) -> pd.DataFrame:
         """Return one row per bin: exposure ratio, both statistics, and a note; empty where there are no bins."""
         found = () if self.bins is None else zip(self.bins.labels, self.bins.outcomes, self.bins.notes, strict=True)
-        return _frame(
-            {name: {"alpha": one.counts.alpha, **one.summary(), "note": note} for name, one, note in found}, "bin"
-        )
+        rows = {name: {"alpha": one.counts.alpha, **one.summary(), "note": note} for name, one, note in found}
+        return _frame(rows, "bin")
 
     def _with_relative_strength(self, numbers: dict[str, Any]) -> dict[str, Any]:
         """Add the signal strength in units of that of all events; NaN where the latter is not positive."""
@@ -811,8 +776,7 @@ class Detection:
             found = outcome.likelihood
             by_likelihood = "" if found is None else f"likelihood {found.significance:.1f} sigma, "
             lines.append(f"{name}: {by_likelihood}cut: {outcome.counts}")
-        if self._several_observations:
-            lines.append(self.best_observation)
+        lines += [self.best_observation] if self._several_observations else []
         if len(self.significances) > 1:
             lines.append(f"{len(self.significances)} repetitions scatter by {self.spread:.2f} sigma")
         lines.append(f"without a cut: {self.uncut.significance:.1f} sigma")
@@ -829,13 +793,12 @@ class Detection:
         notes += [*self._permutation_text, *self._trained_on_text]
         if verdict.feasible and self.strategy != "applied":
             quoted = quoted_significance(self)
-            notes.append(
-                f"The significance to quote is the forward one, {quoted.value:.1f} sigma."
-                if quoted.strategy != self.strategy
-                else "The significance in bold is the one to quote."
-                if quoted.quotable
-                else 'The pooled significance compares models; the one to quote is that of strategy="forward".'
-            )
+            note = 'The pooled significance compares models; the one to quote is that of strategy="forward".'
+            if quoted.strategy != self.strategy:
+                note = f"The significance to quote is the forward one, {quoted.value:.1f} sigma."
+            elif quoted.quotable:
+                note = "The significance in bold is the one to quote."
+            notes.append(note)
         caption = f"{self._strategy_text}, alpha {self.alpha:.4g}"
         columns = ("", "On", "Off", "excess", "significance")
         return html_table(columns, rows, caption=caption, notes=[*notes, f"{verdict.status}: {verdict.sentence}"])
@@ -886,11 +849,9 @@ def describe_limits(limits: Mapping[str, float], required: float) -> list[str]:
         return []
     per_hour = f", {limits['rate_limit']:.3g} per hour" if "rate_limit" in limits else ""
     band = f"{limits['n_signal_expected_low']:.1f} to {limits['n_signal_expected_high']:.1f}"
-    lines = [
-        f"Upper limit at {100 * limits['confidence_level']:g} % (CLs): {limits['n_signal_limit']:.1f} signal "
-        f"events{per_hour}, strength {limits['strength_limit']:.3g}; expected without a source: "
-        f"{limits['n_signal_expected']:.1f} ({band}) signal events."
-    ]
+    limit = f"{limits['n_signal_limit']:.1f} signal events{per_hour}, strength {limits['strength_limit']:.3g}"
+    expected = f"expected without a source: {limits['n_signal_expected']:.1f} ({band}) signal events"
+    lines = [f"Upper limit at {100 * limits['confidence_level']:g} % (CLs): {limit}; {expected}."]
     if "hours" in limits:
         if limits["hours_to_detection"] < _LONGEST_FORECAST:
             total, done = limits["hours_to_detection"], limits["hours"]
@@ -916,8 +877,7 @@ def quoted_significance(
     detection: Detection, forward: Outcome | None = None, statistic: str | None = None
 ) -> QuotedSignificance:
     """Return the significance to quote: the forward one next to a pooled detection, else that of the detection."""
-    by = detection.statistic if statistic is None else statistic
-    forward = detection.forward if forward is None else forward
+    by, forward = statistic or detection.statistic, detection.forward if forward is None else forward
     if detection.strategy == "pooled" and forward is not None and not np.isnan(forward.significances[by]):
         return QuotedSignificance(forward.significances[by], "forward")
     return QuotedSignificance(detection.outcome.significances[by], detection.strategy)
@@ -971,10 +931,8 @@ def _html_rows(outcome: Outcome, everything: OnOffCounts | None) -> list[Row]:
     """Return a row for each statistic; the likelihood is of all events, whose counts may not be known."""
     rows = []
     if outcome.likelihood is not None:
-        found = outcome.likelihood
-        counts = everything.texts()[:2] if everything is not None else ["", ""]
-        signal = f"{found.n_signal:.1f} ± {found.n_signal_error:.1f}"
-        cells = [*counts, signal, f"{found.significance:.1f} sigma"]
+        found, counts = outcome.likelihood, ["", ""] if everything is None else everything.texts()[:2]
+        cells = [*counts, f"{found.n_signal:.1f} ± {found.n_signal_error:.1f}", f"{found.significance:.1f} sigma"]
         rows.append(Row("likelihood", cells, outcome.statistic == "likelihood"))
     rows.append(Row("cut", outcome.counts.texts(), outcome.statistic == "cut"))
     return rows

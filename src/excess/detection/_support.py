@@ -1,8 +1,7 @@
 """Comparison of On and Off events in their features: differences that no source explains, and repeated events.
 
-A source adds events to On. It does not end the distribution of Off at a value where On continues, does not remove On
-events from a part of a feature, and does not give On events a value that all Off events lack, such as that of a missing
-measurement. Events of a source are independent draws, so they have no near-copies.
+A source adds events to On. It neither ends the distribution of Off where On continues, nor removes On from a part
+of a feature, nor gives On events a value that all Off events lack. Its events are independent, without near-copies.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ _FREQUENT = 0.01  # share of events with the same value, which is left out where
 _DISTINCT = 0.9  # share of distinct values among the others from which a feature is continuous
 _N_BINS = 20
 _EXPECTED_ON = (15.0, 30.0, 60.0)  # expected On events on the inner side of an edge
-_HARD = 0.63
-"""Mean distance from an edge in units of the window: 1/2 for a step, 0.75 and more for the tail of a density."""
+_HARD = 0.63  # mean distance from an edge in units of the window: 1/2 for a step, 0.75 and more for a tail
 _CONTINUES = 0.4  # On events beyond an edge, in units of those on its inner side
 _MAX_CHANCE = 1e-7  # that background events beyond an edge are all On
 _LONG_GAP = 25.0  # Off events that are expected in a gap
@@ -61,20 +59,18 @@ def check_features(
             if sign.code not in worst or sign.weight > worst[sign.code].weight:
                 worst[sign.code] = sign
     found = [WarningSign(sign.code, sign.sentence, sign.numbers) for sign in worst.values()]
-    copies = _find_copies(values, on)
-    return (*found, *(() if copies is None else (copies,)))
+    return (*found, *_find_copies(values, on))
 
 
 def recognise_events(sketch: NDArray[np.uint64], X: Any) -> tuple[WarningSign, ...]:
     """Return a warning if events of a sketch, those that a model was trained on, are among new events."""
     if (share := share_sketched(sketch, X)) < _LARGEST_OVERLAP:
         return ()
-    sentence = (
-        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among "
-        "them, and a model knows the labels of its training events. Give it events of other nights, or use "
-        "cross_val_detect."
+    what = (
+        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among them."
     )
-    return (WarningSign("training-events", sentence, {"share": share}),)
+    remedy = "Give it events of other nights, or use cross_val_detect."
+    return (WarningSign("training-events", f"{what} {remedy}", {"share": share}),)
 
 
 def _as_numbers(X: Any, names: Sequence[str] | None) -> tuple[FloatArray | None, list[str]]:
@@ -106,9 +102,7 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
     """Compare one feature of On and Off events."""
     known_on, known_off = on[np.isfinite(on)], off[np.isfinite(off)]
     atoms, number = np.unique(np.concatenate([known_on, known_off]), return_inverse=True)
-    n_on, n_off = (
-        np.bincount(part, minlength=len(atoms)) for part in (number[: len(known_on)], number[len(known_on) :])
-    )
+    n_on, n_off = (np.bincount(part, minlength=len(atoms)) for part in np.split(number, [len(known_on)]))
     frequent = n_on + n_off >= max(_MIN_ON, _FREQUENT * len(number))
     rest = n_off[~frequent & (n_off > 0)]
     continuous = len(rest) > _DISTINCT * rest.sum() > _MIN_ON
@@ -128,14 +122,13 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
         best = int(np.argmax(np.where(alone, significance, -np.inf)))
         what = "no value" if np.isnan(value[best]) else f"the value {value[best]:.6g}"
         share = 100 * own[best] / len(on)
-        yield _Sign(
-            "value-of-on",
-            float(significance[best]),
-            f"{own[best]:,} On events ({share:.1f} %) and {other[best]:,} Off events have {what} in feature {name!r}, "
-            "where a feature of a source would be spread: it stands for a missing measurement, a dead channel or a "
-            "rounded number in On alone. Treat both alike, or leave these events or the feature out.",
-            {"n_on": float(own[best]), "n_off": float(other[best]), "significance": float(significance[best])},
+        sentence = (
+            f"{own[best]:,} On events ({share:.1f} %) and {other[best]:,} Off events have {what} in feature {name!r}: "
+            "a missing measurement, a dead channel or a rounded number in On alone, for a source would be spread. "
+            "Treat both alike, or leave these events or the feature out."
         )
+        numbers = {"n_on": float(own[best]), "n_off": float(other[best]), "significance": float(significance[best])}
+        yield _Sign("value-of-on", float(significance[best]), sentence, numbers)
     yield from _find_missing(name, on, off, atoms[frequent], alpha)
     if continuous:
         atoms = atoms[frequent]
@@ -151,13 +144,8 @@ def _find_missing(name: str, on: FloatArray, off: FloatArray, atoms: FloatArray,
         return
     edges = np.unique(np.r_[np.quantile(finite, np.arange(1, _N_BINS) / _N_BINS), atoms, np.nextafter(atoms, np.inf)])
     # the last bin has the missing values
-    n_on, n_off = (
-        np.bincount(
-            np.where(np.isnan(part), len(edges) + 1, np.searchsorted(edges, part, side="right")),
-            minlength=len(edges) + 2,
-        )
-        for part in (on, off)
-    )
+    places = [np.searchsorted(edges, part, side="right") + np.isnan(part) for part in (on, off)]
+    n_on, n_off = (np.bincount(place, minlength=len(edges) + 2) for place in places)
     significance = np.atleast_1d(li_ma_significance(n_on, n_off, scaled, signed=True))
     worst = int(np.argmin(significance))
     if significance[worst] >= -_LIMIT:
@@ -165,14 +153,13 @@ def _find_missing(name: str, on: FloatArray, off: FloatArray, atoms: FloatArray,
     borders = np.r_[-np.inf, edges, np.inf, np.nan]
     low, high = borders[worst], borders[min(worst + 1, len(borders) - 1)]
     where = "where it is missing" if worst == len(edges) + 1 else f"from {low:.6g} to {high:.6g}"
-    yield _Sign(
-        "missing-on",
-        float(-significance[worst]),
+    sentence = (
         f"On events are missing in feature {name!r} {where}: {n_on[worst]:,} On events, where "
         f"{scaled * n_off[worst]:,.0f} are expected from Off ({significance[worst]:.1f} sigma), and no source removes "
-        "events. On and Off passed different cuts, or the feature has another scale in one of them.",
-        {"n_on": float(n_on[worst]), "n_off": float(n_off[worst]), "significance": float(significance[worst])},
+        "events. On and Off passed different cuts, or the feature has another scale in one of them."
     )
+    numbers = {"n_on": float(n_on[worst]), "n_off": float(n_off[worst]), "significance": float(significance[worst])}
+    yield _Sign("missing-on", float(-significance[worst]), sentence, numbers)
 
 
 def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterator[_Sign]:
@@ -217,28 +204,22 @@ def _window(values: FloatArray) -> float:
 
 
 def _edge_sign(name: str, where: str, n_on: int, weight: float) -> _Sign:
-    return _Sign(
-        "missing-off",
-        weight,
-        f"Off events are missing in feature {name!r} {where}, where {n_on:,} On events continue without a step: a "
-        "source adds On events, but does not remove Off events. Apply the same quality cuts, trigger and list of dead "
-        "channels to On and Off.",
-        {"n_on": float(n_on), "n_off": 0.0},
-    )
+    what = f"Off events are missing in feature {name!r} {where}, where {n_on:,} On events continue without a step, and"
+    remedy = "no source removes Off events. Apply the same cuts, trigger and list of dead channels to On and Off."
+    return _Sign("missing-off", weight, f"{what} {remedy}", {"n_on": float(n_on), "n_off": 0.0})
 
 
-def _find_copies(values: FloatArray, on: BoolArray) -> WarningSign | None:
+def _find_copies(values: FloatArray, on: BoolArray) -> tuple[WarningSign, ...]:
     """Compare the distances of On events to their nearest On events with those of Off events to Off events.
 
-    The distance to the nearest event in units of that to the 30th does not depend on the density of events, so a source
-    in a small part of the feature space does not change it.
+    In units of the distance to the 30th, it does not depend on the density, so a source does not change it.
     """
     n_distinct = np.array([len(np.unique(column[~on])) for column in values.T])
     fine = np.flatnonzero((n_distinct > np.count_nonzero(~on) / 2) & np.isfinite(values).all(axis=0))
     fine = fine[np.argsort(-n_distinct[fine], kind="stable")[:_MAX_DIMENSIONS]]
     n = min(int(np.count_nonzero(on)), int(np.count_nonzero(~on)), _MAX_NEIGHBOURS)
     if len(fine) < 2 or n < 10 * _N_NEAREST:
-        return None
+        return ()
     ranks = np.stack([rankdata(values[:, j], method="dense") / n_distinct[j] for j in fine], axis=1)
     ratios = []
     for own in (ranks[on], ranks[~on]):
@@ -249,17 +230,17 @@ def _find_copies(values: FloatArray, on: BoolArray) -> WarningSign | None:
         far = distance[:, -1] > 0
         ratios.append(distance[far, 1] / distance[far, -1])
     if min(map(len, ratios)) < _N_QUERIES / 10:
-        return None
+        return ()
     limit = max(float(np.quantile(ratios[1], _NEAR_SHARE)), _NEAR)
     shares = [float(np.mean(own <= limit)) for own in ratios]
     common = np.mean(np.concatenate(ratios) <= limit)
     error = float(np.sqrt(common * (1 - common) * sum(1 / len(own) for own in ratios)))
     if not shares[0] - shares[1] > max(_COPIED_SHARE, _COPIED_SIGNIFICANCE * error):
-        return None
-    return WarningSign(
-        "copies",
+        return ()
+    sentence = (
         f"{100 * shares[0]:.0f} % of On events have a near-copy among the On events, {100 * shares[1]:.0f} % of Off "
         "events among the Off events: On events were repeated, resampled or interpolated, and are not independent. "
-        "Give every event once, without oversampling; alpha accounts for the different numbers of On and Off events.",
-        {"share_on": shares[0], "share_off": shares[1], "n_compared": float(n)},
+        "Give every event once, without oversampling; alpha accounts for the different numbers of On and Off events."
     )
+    numbers = {"share_on": shares[0], "share_off": shares[1], "n_compared": float(n)}
+    return (WarningSign("copies", sentence, numbers),)

@@ -1,10 +1,9 @@
 r"""The point spread function, learned from On and Off events.
 
-Let theta be the angle between an event and the centre of its own region, On or Off. Without a source it has the same
-distribution in all regions, so it may enter the likelihood ratio: background is flat in :math:`\theta^2`, a source
-follows the point spread function. Profiles of a grid (Gaussian and King functions of several widths, and widths that
-fall with energy) are averaged with weights proportional to a prior times their On/Off likelihood. With few events the
-average is the prior, which is centred on the width for which the cut on :math:`\theta^2` would be the best one.
+Let theta be the angle between an event and the centre of its own region. Without a source it has the same distribution
+in all regions, so it may enter the likelihood ratio: background is flat in :math:`\theta^2`. Gaussian and King
+functions of several widths, and widths that fall with energy, are averaged with weights proportional to their On/Off
+likelihood times a prior, which is centred on the width for which the cut on :math:`\theta^2` would be the best one.
 """
 
 from __future__ import annotations
@@ -19,8 +18,7 @@ import numpy as np
 from excess._utils.checks import BoolArray, FloatArray
 from excess.stats._kernels import average_profiles, profile_gains
 
-_BEST_CUT = 1.585
-"""Radius in units of the width at which a cut on a Gaussian over a flat background has the largest significance."""
+_BEST_CUT = 1.585  # radius, in units of the width, at which a cut on a Gaussian over flat background is the best one
 _WIDTHS = np.geomspace(0.3, 4.0, 21)  # in units of the width that belongs to the cut
 _PRIOR_SPREAD = 0.5  # standard deviation of the prior of the logarithm of the width
 _INDICES = (math.inf, 3.0, 1.8)  # of King functions; infinite for a Gaussian
@@ -90,17 +88,10 @@ class PointSpread:
 
     @classmethod
     def fit(
-        cls,
-        on: BoolArray,
-        theta: FloatArray,
-        ratio: FloatArray,
-        alpha: FloatArray | float,
-        cut: float,
-        covariate: FloatArray | None = None,
+        cls, on: BoolArray, theta: FloatArray, ratio: FloatArray, alpha: Any, cut: float, covariate: Any = None
     ) -> PointSpread:
         """Learn the profile from events whose likelihood ratios come from models that had not seen them."""
-        known = ratio >= _SMALLEST_RATIO
-        pivot = 0.0
+        known, pivot = ratio >= _SMALLEST_RATIO, 0.0
         if covariate is not None:
             known &= np.isfinite(covariate)
             pivot = float(np.median(covariate[known])) if known.any() else 0.0

@@ -9,9 +9,8 @@ so that, given where the events are,
 and :math:`S = \mathrm{sign}(\hat\mu) \sqrt{2 (\ln L(\hat\mu) - \ln L(0))}`. Where r is the same for some events and
 0 for all others, this is the significance of Li & Ma.
 
-Limits on the signal follow from the same likelihood by the asymptotic formulae of Cowan et al. (2011), Eur. Phys. J.
-C 71, 1554: on the signal strength, for which the positions of the events are given, and on the number of signal events,
-for which all counts are Poisson numbers. With equal ratios the latter is WStat.
+Limits on a signal follow by the asymptotic formulae of Cowan et al. (2011), Eur. Phys. J. C 71, 1554: on its strength,
+given the positions of the events, and on the number of signal events, where all counts are Poisson numbers (WStat).
 
 An uncertain exposure ratio, :math:`\alpha_i (1 + \delta \eta)` with a relative error :math:`\delta`, adds
 :math:`-\eta^2 / 2` for each :math:`\eta`, and :math:`\ln L(\mu)` is its maximum over them.
@@ -33,19 +32,16 @@ from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
 from excess.stats import _kernels
 
-_MAX_FINE = 2000
-"""Cells beyond which maxima and interval are found with coarser ones; the best maximum is then followed with all."""
+_MAX_FINE = 2000  # cells beyond which maxima and interval are found with coarser ones; the best is followed with all
 _PER_DECADE = 4  # signal strengths per factor of ten at which the maxima are looked for
 _MAX_SORTED_APART = 100  # different exposure ratios up to which the events of each are sorted apart, which is faster
 _SMALLEST_RATIO = 1e-100  # smallest ratio in units of the largest; below it, sums would leave the range of floats
 _INFINITE = 1e12  # factor beyond the largest strength of the search that is as good as infinity
 _EPSILON = np.finfo(np.float64).eps
-LIMIT_METHODS = ("profile", "cls")
-"""Methods for upper limits: profile likelihood, and CLs, which never excludes a signal that cannot be seen."""
+LIMIT_METHODS = ("profile", "cls")  # upper limits by profile likelihood, or CLs, which are never negative
 _LARGEST_FACTOR = 1e6  # largest multiple of the exposure for which a significance is predicted
 
-AlphaError = float | Mapping[Any, float]
-"""Relative error of alpha: one for all events, which then are wrong by a common factor, or one for each group."""
+AlphaError = float | Mapping[Any, float] | None  # relative error of alpha: common to all events, or of each group
 
 
 @dataclass(frozen=True)
@@ -57,16 +53,13 @@ class OnOffLikelihood:
     significance : float
         Signed square root of twice the log-likelihood ratio, in sigma; negative for a deficit.
     strength : float
-        Signal strength at the maximum, in units of the signal ratio. For ratios of normalised densities, as
-        ``signal_ratio`` of the classifiers gives them, it is the number of signal events for each Off event. Infinite
-        where no Off event has a positive ratio.
+        Signal strength at the maximum; for ratios of normalised densities, as ``signal_ratio`` of the classifiers, the
+        number of signal events for each Off event. Infinite where no Off event has a positive ratio.
     strength_interval : tuple of float
         Signal strengths whose log-likelihood is at most 1/2 below the maximum: the interval of one sigma.
-    n_signal : float
-        Expected number of signal events among the On events.
-    n_signal_error : float
-        Its standard error: half the width of ``n_signal_interval``, or its upper part where the lower one is cut off at
-        the smallest possible number.
+    n_signal, n_signal_error : float
+        Expected number of signal events among the On events, and its standard error: half the width of the interval, or
+        its upper part where the lower one is cut off at the smallest possible number.
     n_signal_interval : tuple of float
         Numbers of signal events whose log-likelihood is at most 1/2 below the maximum.
     """
@@ -102,46 +95,36 @@ class OnOffLikelihood:
         return cls(significance, strength, (low, high), n_signal, error, (fewest, most))
 
     def __str__(self) -> str:
-        """Say signal events, strength and significance in one line."""
+        """Return signal events, strength and significance in one line."""
         low, high = self.strength_interval
-        return (
-            f"{self.n_signal:.1f} +- {self.n_signal_error:.1f} signal events, strength {self.strength:.3g} "
-            f"({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
-        )
+        signal = f"{self.n_signal:.1f} +- {self.n_signal_error:.1f} signal events"
+        return f"{signal}, strength {self.strength:.3g} ({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
 
 
 def on_off_likelihood(
-    y: ArrayLike,
-    ratio: ArrayLike,
-    alpha: ArrayLike,
-    *,
-    alpha_error: AlphaError | None = None,
-    groups: ArrayLike | None = None,
+    y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike, *, alpha_error: AlphaError = None, groups: ArrayLike | None = None
 ) -> OnOffLikelihood:
     """Significance and strength of a signal from all events, each by how signal-like it is.
 
     Parameters
     ----------
     y : array-like of shape (n_events,)
-        Noisy labels of at most two classes; the larger one in sorted order is On. Labels that are all the same must be
-        0 and 1, or bools.
+        Noisy labels of at most two classes, the larger one On; a single class must be 0 or 1, or a bool.
     ratio : array-like of shape (n_events,)
-        Signal ratio of each event: density of signal over that of the background, 0 or more, in any common unit. It
-        must not have been learned from these events; see ``signal_ratio`` of the classifiers.
+        Density of signal over that of the background at each event, in any common unit, not learned from these events;
+        see ``signal_ratio`` of the classifiers.
     alpha : float or array-like of shape (n_events,)
         Exposure ratio On/Off: of all events, or of each, such as that of its run.
     alpha_error : float or mapping of group to float, default=None
-        Relative error of alpha, such as 0.05, as a nuisance parameter with a normal distribution. One value is a factor
-        common to all events; a mapping has an independent one for each group. Events of ratio 0 then count as well:
-        they measure the background.
+        Relative error of alpha, such as 0.05, as a nuisance parameter with a normal distribution, common to all events
+        or independent for each group. Events of ratio 0 then count as well: they measure the background.
     groups : array-like of shape (n_events,), default=None
         Group of each event, for a mapping.
 
     Returns
     -------
     OnOffLikelihood
-        Significance, signal strength with its interval, and expected number of signal events. Without any event of
-        positive ratio the significance is 0 and the interval is not bounded.
+        The significance is 0, and the interval not bounded, without any event of positive ratio.
 
     Examples
     --------
@@ -155,7 +138,7 @@ def on_off_likelihood(
 
 
 def check_events(
-    y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike, alpha_error: AlphaError | None, groups: ArrayLike | None
+    y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike, alpha_error: AlphaError, groups: ArrayLike | None
 ) -> tuple[BoolArray, FloatArray, FloatArray, Nuisance | None]:
     """Return checked events as arguments of `compute_likelihood`."""
     on = _as_on(y)
@@ -179,7 +162,7 @@ class Nuisance(NamedTuple):
         return self._replace(number=None if self.number is None else self.number[mask])
 
 
-def as_nuisance(alpha_error: AlphaError | None, groups: ArrayLike | None, n_events: int) -> Nuisance | None:
+def as_nuisance(alpha_error: AlphaError, groups: ArrayLike | None, n_events: int) -> Nuisance | None:
     """Return checked errors of alpha; None if there are none."""
     if alpha_error is None:
         return None
@@ -367,10 +350,8 @@ class Curve:
         steps = np.geomspace(1e-6, 0.5, 12)
         below = self.lowest * np.concatenate([1 - steps, steps[::-1][1:]])
         grid = np.concatenate([[self.lowest], below, [0.0], np.geomspace(smallest, largest, n_above), [math.inf]])
-        if self.cells.profiled:
-            inner = [self.derivatives(strength)[0] for strength in grid[:-1].tolist()]
-        else:
-            inner = _kernels.slopes_on_grid(grid[:-1], *self.counts)
+        profiled = [self.derivatives(at)[0] for at in grid[:-1].tolist()] if self.cells.profiled else None
+        inner = _kernels.slopes_on_grid(grid[:-1], *self.counts) if profiled is None else profiled
         slopes = np.append(inner, -1.0)  # far out, the Off events decide
         down = np.flatnonzero((slopes[:-1] > 0) & (slopes[1:] <= 0))
         return [(_between(low, high), low, high) for low, high in zip(grid[down], grid[down + 1], strict=True)]
@@ -430,19 +411,16 @@ class Curve:
     def signal(self, strength: float) -> tuple[float, float]:
         """Return the largest log-likelihood for a number of signal events, and this number.
 
-        The background is fitted to On and Off counts for the given number of signal events, not for the given signal
-        strength, as for a number of counts without ratios (WStat). The number grows with ``strength``. Strengths below
-        the lowest one, by up to 1, are numbers between that of this border and the first number beyond it.
+        The background is fitted to On and Off counts for this number, not for the strength (as WStat). It grows with
+        ``strength``; strengths below the lowest, by up to 1, are numbers between that of this border and the next.
         """
         if strength >= self.lowest:
             return _kernels.balance_signal(strength, *self.cells)
-        value, n_signal, missing, _ = _kernels.signal_at(self.lowest, self.lowest, *self.cells)
         last = self.lowest
-        if missing > 0:
+        if _kernels.signal_at(last, last, *self.cells)[2] > 0:
             last = brentq(lambda k: _kernels.signal_at(self.lowest, k, *self.cells)[2], last, 0.0, xtol=1e-300)
         at = last + (self.lowest - strength) * (self.lowest - last)
-        value, n_signal, *_ = _kernels.signal_at(self.lowest, max(at, self.lowest), *self.cells)
-        return value, n_signal
+        return _kernels.signal_at(self.lowest, max(at, self.lowest), *self.cells)[:2]
 
     def find_signal_interval(self, strength: float, drop: float = 0.5) -> tuple[float, float]:
         """Return the numbers of signal events around the best, where the log-likelihood is lower by ``drop``."""
@@ -543,15 +521,13 @@ def signal_limits(
         Probability that the interval has the true value, and that the upper limit is above it; more than 0.5. The limit
         is gammapy's ``compute_upper_limit`` for ``n_sigma = norm.ppf(confidence_level)``.
     method : {"profile", "cls"}, default="profile"
-        Upper limits by the profile likelihood, which may be negative after a downward fluctuation; or by CLs, which are
-        larger and never negative.
+        Upper limits by the profile likelihood, which may be negative, or by CLs, which are larger and never negative.
 
     Returns
     -------
     SignalLimits
-        ``strength`` and ``n_signal``, each with ``low`` and ``high`` of the interval (possibly negative), the
-        limit ``upper``, and the limit to expect without a source: its median ``expected``, and the range of one sigma,
-        ``expected_low`` to ``expected_high``.
+        ``strength`` and ``n_signal``, each with the interval ``low`` to ``high``, the limit ``upper``, and the limit to
+        expect without a source: its median ``expected``, and one sigma, ``expected_low`` to ``expected_high``.
 
     Examples
     --------
@@ -567,7 +543,7 @@ def signal_limits(
         raise ValueError(f"confidence_level must be above 0.5 and below 1, got {confidence_level!r}")
     if method not in LIMIT_METHODS:
         raise ValueError(f"method must be one of {', '.join(LIMIT_METHODS)}, got {method!r}")
-    return _as_signal(y, ratio, alpha, alpha_error, groups).limits(confidence_level, method)
+    return Signal(*check_events(y, ratio, alpha, alpha_error, groups)).limits(confidence_level, method)
 
 
 def hours_to_significance(
@@ -586,10 +562,8 @@ def hours_to_significance(
     ----------
     y, ratio, alpha, alpha_error, groups
         As for `on_off_likelihood`. A relative error of alpha does not decrease with time.
-    hours : float
-        Time in which the events were recorded.
-    significance : float, default=5.0
-        Significance in sigma.
+    hours, significance : float
+        Time in which the events were recorded, and the significance in sigma.
 
     Returns
     -------
@@ -602,7 +576,7 @@ def hours_to_significance(
     >>> round(hours_to_significance([1] * 40 + [0] * 100, [1] * 140, 0.2, hours=10), 1)
     20.3
     """
-    return _as_signal(y, ratio, alpha, alpha_error, groups).hours_to(hours, significance)
+    return Signal(*check_events(y, ratio, alpha, alpha_error, groups)).hours_to(hours, significance)
 
 
 def sensitivity(
@@ -624,17 +598,13 @@ def sensitivity(
     ----------
     y, ratio, alpha, alpha_error, groups
         As for `on_off_likelihood`.
-    hours : float
-        Time in which the events were recorded.
-    target_hours : float, default=50.0
-        Time of the observation to predict.
+    hours, target_hours : float
+        Time in which the events were recorded, and that of the observation to predict.
     significance : float, default=5.0
         Significance in sigma.
-    min_signal : float, default=0.0
-        Smallest number of signal events; 10 by convention.
-    min_signal_to_background : float, default=0.0
-        Smallest number of signal events for each background event; 0.05 by convention. The background is that of a cut
-        with the same significance for weak signals.
+    min_signal, min_signal_to_background : float, default=0.0
+        Smallest number of signal events, by convention 10, and for each background event, by convention 0.05; the
+        background is that of a cut with the same significance for weak signals.
 
     Returns
     -------
@@ -647,7 +617,7 @@ def sensitivity(
     >>> round(sensitivity([1] * 20 + [0] * 100, [1] * 120, 0.2, hours=10).n_signal, 1)
     60.5
     """
-    signal = _as_signal(y, ratio, alpha, alpha_error, groups)
+    signal = Signal(*check_events(y, ratio, alpha, alpha_error, groups))
     return signal.sensitivity(hours, target_hours, significance, min_signal, min_signal_to_background)
 
 
@@ -713,17 +683,12 @@ class Signal:
         return hours * math.exp(brentq(missing, *ends, xtol=1e-6)) if missing(ends[1]) > 0 else math.inf
 
     def sensitivity(
-        self,
-        hours: float,
-        target_hours: float = 50.0,
-        significance: float = 5.0,
-        min_signal: float = 0.0,
-        min_signal_to_background: float = 0.0,
+        self, hours: float, target: float = 50.0, significance: float = 5.0, n_least: float = 0.0, least: float = 0.0
     ) -> Sensitivity:
-        """Return the weakest source that is detected in a time."""
+        """Return the weakest source, of some signal events and those per background event, detected in a time."""
         at = self._best if 0 < self._best < math.inf else 0.0
         alpha, ratio = self._curve.alpha_at(at), self._cells.ratio
-        off = (self._cells.n_on + self._cells.n_off) / (1 + alpha + at * ratio) * (target_hours / hours)
+        off = (self._cells.n_on + self._cells.n_off) / (1 + alpha + at * ratio) * (target / hours)
 
         def missing(log_strength: float) -> float:
             strength = math.exp(log_strength)
@@ -738,8 +703,8 @@ class Signal:
         while missing(low) > 0:
             low -= 1
         best = math.exp(brentq(missing, low, high, xtol=1e-9)) if high < 50 else math.inf
-        strength = max(best, min_signal / of_signal, min_signal_to_background * background / of_signal)
-        return Sensitivity(strength / self._unit, strength * of_signal, strength * of_signal / target_hours)
+        strength = max(best, n_least / of_signal, least * background / of_signal)
+        return Sensitivity(strength / self._unit, strength * of_signal, strength * of_signal / target)
 
     def _bounds(self, curve: Curve, best: float, n_sigma: float) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return the interval of both quantities."""
@@ -826,7 +791,3 @@ def compare_with_constant(signals: Sequence[Signal], hours: FloatArray | None = 
         mean, value = (float(found.x), float(found.fun)) if found.fun < value else (mean, value)
     n_free = len(signals) - 1
     return Constancy(mean, value, n_free, float(chdtrc(n_free, value)) if n_free else 1.0)
-
-
-def _as_signal(*events: Any) -> Signal:
-    return Signal(*check_events(*events))

@@ -67,10 +67,8 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
     ----------
     y : array-like of shape (n_events,)
         Clean labels of two classes; the larger one in sorted order is the signal.
-    p_plus : float
-        Probability that a signal event is labelled Off.
-    p_minus : float
-        Probability that a background event is labelled On.
+    p_plus, p_minus : float
+        Probability that a signal event is labelled Off, and that a background event is labelled On.
     random_state : int, RandomState instance or None, default=None
         Seed of the flips.
 
@@ -88,16 +86,12 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
     >>> print(noisy[y == 0].mean().round(1), noisy[y == 1].mean().round(1))
     0.5 0.9
     """
-    p_plus = checks.as_probability("p_plus", p_plus)
-    p_minus = checks.as_probability("p_minus", p_minus)
+    p_plus, p_minus = checks.as_probability("p_plus", p_plus), checks.as_probability("p_minus", p_minus)
     labels = checks.as_labels(y)
     off, on = checks.binary_classes(labels)
     is_signal = labels == on
     flip = checks.as_random_state(random_state).random_sample(len(labels)) < np.where(is_signal, p_plus, p_minus)
-    noisy = labels.copy()
-    noisy[is_signal & flip] = off
-    noisy[~is_signal & flip] = on
-    return noisy
+    return np.where(flip == is_signal, off, on).astype(labels.dtype)
 
 
 def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: float) -> tuple[Any, Any]:
@@ -124,10 +118,8 @@ def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: floa
     >>> [round(n, 6) for n in clean_counts(290, 310, p_plus=0.1, p_minus=0.4)]
     [100.0, 500.0]
     """
-    p_plus = checks.as_probability("p_plus", p_plus)
-    p_minus = checks.as_probability("p_minus", p_minus)
-    remaining = 1 - p_plus - p_minus
-    if remaining <= 0:
+    p_plus, p_minus = checks.as_probability("p_plus", p_plus), checks.as_probability("p_minus", p_minus)
+    if (remaining := 1 - p_plus - p_minus) <= 0:
         raise ValueError(f"p_plus + p_minus must be below 1, got {p_plus:g} + {p_minus:g}")
     on, off = checks.as_counts("n_on", n_on), checks.as_counts("n_off", n_off)
     checks.check_broadcast(n_on=on, n_off=off)
@@ -141,10 +133,8 @@ def count_selected(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> OnOffCounts
 
     Parameters
     ----------
-    y : array-like of shape (n_events,)
-        Noisy labels; the larger of the two classes in sorted order is On.
-    y_pred : array-like of shape (n_events,)
-        Predicted labels of the same classes; On means selected.
+    y, y_pred : array-like of shape (n_events,)
+        Noisy labels, the larger of the two classes being On, and predicted labels of the same classes; On is selected.
     alpha : float
         Exposure ratio On/Off.
 

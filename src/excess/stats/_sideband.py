@@ -24,9 +24,7 @@ MAX_DEGREE = 5
 _N_NODES = 64  # of the quadrature in each interval
 _LEVEL = 0.05  # p-value of the likelihood ratio below which further terms are taken
 _PER_TERM = 20  # events for each coefficient
-_PER_BIN = 20
-_MOST_BINS = 50
-_MIN_GOODNESS = 0.001
+_PER_BIN, _MOST_BINS, _MIN_GOODNESS = 20, 50, 0.001  # of the test of the fit
 _NODES, _WEIGHTS = legendre.leggauss(_N_NODES)
 
 
@@ -42,10 +40,8 @@ class SidebandFit:
         Degree of the polynomial in the logarithm of the density, and p-value of the fit in the Off intervals.
     shares : ndarray
         Integral over each Off interval, in units of that over all On intervals.
-    coefficients : ndarray
-        Coefficients of the Legendre polynomials from degree 1, in the column scaled to ``span``.
-    span : tuple of float
-        Values of the column that become -1 and 1.
+    coefficients, span : ndarray and tuple of float
+        Coefficients of the Legendre polynomials from degree 1, and the values of the column that become -1 and 1.
     """
 
     alpha: float
@@ -76,8 +72,7 @@ def fit_sidebands(
     on, off : sequence of pairs of float
         Lower and upper ends of the intervals.
     max_degree : int, default=5
-        Largest degree of the polynomial in the logarithm of the density. Degrees above 1 are taken as far as
-        likelihood ratios ask for them.
+        Largest degree of the polynomial in the logarithm of the density; likelihood ratios choose the degree.
     check : bool, default=True
         Raise an error where the fit does not describe the Off intervals.
 
@@ -110,8 +105,7 @@ def fit_sidebands(
     ends = np.array([*on, *off], dtype=np.float64)
     span = float(ends.min()), float(ends.max())
     nodes = [_quadrature(intervals) for intervals in (on, off)]
-    degree, tried = 1, {}
-    most = int(np.clip(len(x) // _PER_TERM, 1, max_degree))
+    degree, tried, most = 1, {}, int(np.clip(len(x) // _PER_TERM, 1, max_degree))
     while True:
         for more in range(3):
             if degree + more <= most and degree + more not in tried:
@@ -132,20 +126,11 @@ def fit_sidebands(
         weights.append(np.exp(tried[known][1] - known - tried[degree][1] + degree))
     goodness = _goodness(x, off, span, coefficients)
     if check and goodness < _MIN_GOODNESS:
-        raise ArgumentError(
-            "off",
-            f"is not described by a smooth density: p = {goodness:.1g} for the exponential of a polynomial of degree "
-            f"{degree}; choose narrower intervals without peaks or edges, or give alpha",
-        )
-    return SidebandFit(
-        alpha=alpha,
-        alpha_error=float(np.sqrt(np.average(variances, weights=weights))),
-        degree=degree,
-        goodness=goodness,
-        shares=density[1].reshape(len(off), -1).sum(axis=1) / density[0].sum(),
-        coefficients=coefficients,
-        span=span,
-    )
+        what = f"is not described by a smooth density (p = {goodness:.1g} for a polynomial of degree {degree})"
+        raise ArgumentError("off", f"{what}; choose narrower intervals without peaks or edges, or give alpha")
+    error = float(np.sqrt(np.average(variances, weights=weights)))
+    shares = density[1].reshape(len(off), -1).sum(axis=1) / density[0].sum()
+    return SidebandFit(alpha, error, degree, goodness, shares, coefficients, span)
 
 
 def _basis(x: FloatArray, span: tuple[float, float], degree: int) -> FloatArray:
@@ -230,8 +215,8 @@ _MIN_EXCEEDING = 10  # toys beyond the observed value from which their number is
 class GlobalSignificance:
     """The largest of several local significances, with its global p-value by toys and by upcrossings.
 
-    The p-value is the share of toys beyond the value where these are at least ten, else that of upcrossings (Gross and
-    Vitells 2010, Eur. Phys. J. C 70, 525) or, where positions have no order, of the effective number of positions.
+    The p-value is the share of toys beyond the value if at least ten are, else that of upcrossings (Gross and Vitells
+    2010, Eur. Phys. J. C 70, 525) or, where positions have no order, of the effective number of positions.
     """
 
     local: float

@@ -4,8 +4,7 @@ With ``q = alpha / (1 + alpha)`` and ``n = n_on + n_off``, formula (17) of Li & 
 
 .. math:: S^2 / 2 = n_{on} \ln\frac{n_{on}}{q n} + n_{off} \ln\frac{n_{off}}{(1 - q) n}
 
-(ApJ 272, 317), computed as the sum of two Poisson deviances, neither of which can be negative: nothing cancels near
-balance.
+(ApJ 272, 317), computed as a sum of two Poisson deviances, neither negative: nothing cancels near balance.
 """
 
 from __future__ import annotations
@@ -45,14 +44,12 @@ def li_ma_significance(
     signed : bool, default=False
         Whether a deficit (``n_on < alpha * n_off``) is negative; by default it counts as 0.
     alpha_error : array-like, default=None
-        Relative error of alpha, such as 0.05, as a nuisance parameter with a normal distribution (Vianello 2018,
-        ApJS 236, 17).
+        Relative error of alpha, such as 0.05, as a normal nuisance parameter (Vianello 2018, ApJS 236, 17).
 
     Returns
     -------
     float or ndarray of float64
-        Significance in sigma: 0 where there are no events and at exact balance, never NaN (for counts and ratios up
-        to 1e100).
+        Significance in sigma: 0 without events and at exact balance, never NaN (for counts and ratios up to 1e100).
 
     Examples
     --------
@@ -127,8 +124,7 @@ def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: Arra
     checks.check_broadcast(n_off=off, alpha=ratio, significance=wanted)
     n_off, alpha, wanted = np.broadcast_arrays(off, ratio, wanted)
 
-    # S grows with n_on from 0 at balance, and is largest where there are no Off events, for which the
-    # formula has a closed inverse: two lower bounds of the root.
+    # S grows with n_on from 0 at balance; without Off events the formula has a closed inverse: two lower bounds
     no_off = wanted**2 / (2 * np.log1p(1 / alpha))
     low = np.maximum(alpha * n_off, no_off)
     high = low + np.maximum(wanted, 1.0)
@@ -141,8 +137,7 @@ def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: Arra
             break
         short = signed_significance(middle, n_off, alpha) < wanted
         low, high = np.where(short, middle, low), np.where(short, high, middle)
-    exact = np.where(n_off == 0, no_off, np.where(wanted == 0, alpha * n_off, high))
-    return checks.as_result(exact)
+    return checks.as_result(np.where(n_off == 0, no_off, np.where(wanted == 0, alpha * n_off, high)))
 
 
 def joint_significance(
@@ -160,14 +155,12 @@ def joint_significance(
     Returns
     -------
     float
-        Signed significance in sigma, negative for a deficit. That of one measurement, or of measurements with the same
-        ratio, is Li & Ma's.
+        Signed significance in sigma, negative for a deficit; that of Li & Ma where the ratios are the same.
 
     Notes
     -----
-    Measurement k expects ``alpha_k (1 + mu)`` On events for each Off event, with a common ``mu``. At the best ``mu``,
-    expected On events m_k add up to the observed ones, and ``S^2 = sum S_k(m_k, n_k - m_k, alpha_k)^2`` with the
-    significances of Li & Ma.
+    Measurement k expects ``alpha_k (1 + mu)`` On events for each Off event. At the best ``mu``, expected On events m_k
+    add up to the observed ones, and ``S^2 = sum S_k(m_k, n_k - m_k, alpha_k)^2`` with the significances of Li & Ma.
 
     Examples
     --------
@@ -187,10 +180,7 @@ def joint_significance(
     n, n_on_all = on + off, float(on.sum())
     if (ratio == ratio[:1]).all():
         return float(signed_significance(on.sum(), off.sum(), ratio[0])) if len(ratio) else 0.0
-    if n_on_all == 0 or not off.any():  # no signal at all, or nothing else
-        expected = on
-    else:
-        expected = _expected_on(n_on_all, n, ratio)
+    expected = on if n_on_all == 0 or not off.any() else _expected_on(n_on_all, n, ratio)  # of one class, as observed
     squares = signed_significance(expected, n - expected, ratio) ** 2
     return math.copysign(math.sqrt(squares.sum()), n_on_all - float((n * ratio / (1 + ratio)).sum()))
 
@@ -290,8 +280,7 @@ class OnOffCounts:
     alpha : float
         Exposure ratio On/Off.
     parts : tuple of tuple of float, default=()
-        ``n_on``, ``n_off`` and ``alpha`` of the measurements that were stacked, where their exposure ratios differ; see
-        `OnOffCounts.stack`. Error and significance follow them.
+        ``n_on``, ``n_off`` and ``alpha`` of stacked measurements with different exposure ratios; see `stack`.
     alpha_error : float or tuple of float, default=0.0
         Relative error of alpha: common to all parts, or an independent one for each.
 
@@ -325,8 +314,8 @@ class OnOffCounts:
     def stack(cls, parts: Iterable[tuple[float, float, float]], alpha_error: float | Sequence[float] = 0.0) -> Self:
         """Stack measurements, given as ``n_on``, ``n_off`` and ``alpha`` of each; the significance is the joint one.
 
-        Expected backgrounds add up: the common exposure ratio is the mean, weighted with the Off events, as in gammapy,
-        or the largest ratio where there are no Off events. An ``alpha_error`` is common to all, or one of each.
+        The common exposure ratio is the mean, weighted with the Off events, or the largest where there are none. An
+        ``alpha_error`` is common to all, or one of each.
         """
         given = list(parts)
         if not isinstance(alpha_error, Sequence):  # those of the same ratio are one
@@ -340,8 +329,8 @@ class OnOffCounts:
                 return cls(counts[0], counts[1], alpha, alpha_error=alpha_error)
             given = [(n_on, n_off, alpha) for alpha, (n_on, n_off) in sorted(added.items())]
         total_on, total_off = (math.fsum(part[column] for part in given) for column in (0, 1))
-        background, largest = math.fsum(n_off * alpha for _, n_off, alpha in given), max(part[2] for part in given)
-        mean = background / total_off if total_off > 0 else largest
+        background = math.fsum(n_off * alpha for _, n_off, alpha in given)
+        mean = background / total_off if total_off > 0 else max(part[2] for part in given)
         return cls(total_on, total_off, mean, tuple(given), alpha_error)  # type: ignore[arg-type]
 
     @property
@@ -419,7 +408,7 @@ class OnOffCounts:
         return html_table(columns, [Row(on, [others[0], f"{self.alpha:.4g}", *others[1:]])])
 
     def __str__(self) -> str:
-        """Say counts, excess and significance in one line."""
+        """Return counts, excess and significance in one line."""
         on, off, excess, significance = self.texts()
         return f"On {on}, Off {off}, alpha {self.alpha:.4g}: excess {excess.replace('±', '+-')}, {significance}"
 
@@ -452,8 +441,7 @@ def best_of(significances: Mapping[Any, float] | ArrayLike) -> BestOf:
 
     Notes
     -----
-    The p-value is that of Sidak, ``1 - (1 - p)^n`` for the smallest p-value p of n trials: exact for independent
-    trials, and too large for those that share events.
+    The p-value, ``1 - (1 - p)^n`` (Sidak), is exact for independent trials, and too large if they share events.
 
     Examples
     --------
@@ -514,8 +502,7 @@ def weighted_chi2_sf(value: float, weights: ArrayLike) -> float:
     def slope(t: float) -> float:
         return float(np.sum(scaled / (1 - 2 * t * scaled)))
 
-    # the slope of the cumulant function grows from 0 to infinity as t goes from minus infinity to 1/2; these bounds
-    # enclose the t at which it is x: to the left all terms together, to the right the largest alone
+    # the slope of the cumulant function grows with t up to 1/2, and is x between these bounds: all terms, the largest
     low, high = min(0.0, (1 - len(scaled) / x) / 2) - 1.0 / scaled.min(), 0.5 - 0.25 / x
     while slope(low) > x:
         low *= 2
@@ -526,10 +513,8 @@ def weighted_chi2_sf(value: float, weights: ArrayLike) -> float:
     curvature = float(np.sum(2 * (scaled / (1 - 2 * t * scaled)) ** 2))
     root = float(np.sign(t) * np.sqrt(max(2 * (t * x - cumulant), 0.0)))
     if abs(root) < _NEAR_MEAN:
-        third = float(np.sum(8 * scaled**3))
-        return 0.5 - third / (6 * np.sqrt(2 * np.pi) * curvature**1.5)
-    corrected = root + np.log(t * np.sqrt(curvature) / root) / root
-    return float(ndtr(-corrected))
+        return 0.5 - float(np.sum(8 * scaled**3)) / (6 * np.sqrt(2 * np.pi) * curvature**1.5)
+    return float(ndtr(-(root + np.log(t * np.sqrt(curvature) / root) / root)))
 
 
 ONE_SIGMA = 0.6827  # probability within one standard deviation of a normal distribution

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,11 +30,9 @@ class ThresholdCurve:
     Attributes
     ----------
     scores : ndarray of shape (n_distinct,)
-        The distinct scores, ascending. The curve of a forest trained on more than 131,072 events has at most that
-        many cuts; it then holds the smallest score above each of them.
+        The distinct scores, ascending; for a forest trained on more than 131,072 events, at most so many of them.
     thresholds : ndarray of shape (n_distinct + 1,)
-        An event is selected when ``score > threshold``. The first threshold is -inf (all events), the last +inf (no
-        event); the others lie midway between neighbouring distinct scores.
+        An event is selected when ``score > threshold``: -inf (all), midway between neighbouring scores, +inf (none).
     n_on, n_off : ndarray of int64 of shape (n_distinct + 1,)
         Selected events; float64 where events have weights that are not whole numbers.
     significance : ndarray of shape (n_distinct + 1,)
@@ -78,7 +76,7 @@ class ThresholdCurve:
     @property
     def best(self) -> OnOffCounts:
         """Counts at the largest significance."""
-        return self._counts(self.best_index)
+        return self.at(self.best_threshold)
 
     def index_of(self, threshold: float) -> int:
         """Return the index of the cut that selects the same events as a given threshold."""
@@ -86,7 +84,8 @@ class ThresholdCurve:
 
     def at(self, threshold: float) -> OnOffCounts:
         """Return the counts of events with ``score > threshold``."""
-        return self._counts(self.index_of(threshold))
+        index = self.index_of(threshold)
+        return OnOffCounts(self.n_on[index], self.n_off[index], self.alpha)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the curve as a table, one row per cut."""
@@ -94,9 +93,6 @@ class ThresholdCurve:
 
         counted = {"n_on": self.n_on, "n_off": self.n_off, "significance": self.significance}
         return pd.DataFrame({"threshold": self.thresholds, **counted})
-
-    def _counts(self, index: int) -> OnOffCounts:
-        return OnOffCounts(self.n_on[index], self.n_off[index], self.alpha)
 
 
 def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> ThresholdCurve:
@@ -155,10 +151,7 @@ def sort_scores(score: FloatArray) -> tuple[NDArray[np.intp], FloatArray, NDArra
     """Return the order of scores, the distinct ones, and the first place of each of these in the order."""
     order = np.argsort(score)
     ordered = score[order]
-    is_start = np.empty(len(score), dtype=np.bool_)
-    is_start[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=is_start[1:])
-    starts = np.flatnonzero(is_start)
+    starts = np.flatnonzero(np.append([True] * (len(score) > 0), ordered[1:] != ordered[:-1]))
     return order, ordered[starts], starts
 
 
@@ -194,8 +187,7 @@ def strictest_argmax(objective: FloatArray) -> int:
 def f1_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatArray:
     """Estimate F1 at every cut: twice the signal events over the selected events plus all signal events."""
     excess = np.maximum(n_on - alpha * n_off, 0.0)
-    selected = n_on + n_off
-    return np.divide(2 * excess, selected + excess.max(), out=np.zeros(len(excess)), where=excess > 0)
+    return np.divide(2 * excess, n_on + n_off + excess.max(), out=np.zeros(len(excess)), where=excess > 0)
 
 
 def _near_best(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float, tolerance: float) -> int:
@@ -211,8 +203,7 @@ def _near_best(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float, tolerance:
 def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     """Select the cells of a partition that together have the largest significance (Eq. 5 of the paper).
 
-    The optimum over all ``2^k`` assignments is a prefix of the cells in descending order of their On fraction, so that
-    sorting and one sweep find it exactly, in O(k log k). The proof is in the documentation.
+    The optimum of all ``2^k`` assignments is a prefix of the cells, sorted by their On fraction, the largest first.
 
     Parameters
     ----------
@@ -224,7 +215,7 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     Returns
     -------
     ndarray of bool of shape (n_cells,)
-        True where a cell counts as signal. Empty cells never do; where no selection shows an excess, no cell does.
+        True where a cell counts as signal; empty cells never do, and none does where no selection has an excess.
 
     Examples
     --------
@@ -235,16 +226,15 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     on = checks.as_counts("n_on", checks.as_column("n_on", n_on))
     off = checks.as_counts("n_off", checks.as_column("n_off", n_off))
     checks.check_same_length(n_on=on, n_off=off)
-    ratio = checks.as_scalar_alpha(alpha)
     n = on + off
     fraction = np.divide(on, n, out=np.zeros_like(n), where=n > 0)
-    return (fraction > compute_cell_curve(fraction, on, off, ratio).best_threshold) & (n > 0)
+    curve = compute_cell_curve(fraction, on, off, checks.as_scalar_alpha(alpha))
+    return (fraction > curve.best_threshold) & (n > 0)
 
 
 MAX_EXACT = 1 << 17  # events up to which every distinct score is a cell of its own
 N_GRID = 1 << 17  # cells of the scale from 0 to 1 where there are more events
-_UNIT_BITS = 52
-"""Bits of the sum of all weights in units: a float64 holds it, and a sum of bootstrap resamples fits into 64 bits."""
+_UNIT_BITS = 52  # of the sum of all weights in units: a float64 holds it, and a sum of resamples fits into 64 bits
 
 
 @dataclass(frozen=True)
@@ -360,7 +350,6 @@ def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: A
 
 Metric = Literal["accuracy", "f1"]
 CutRule = Callable[[Any, Any, float], int]  # from counts at every cut, and alpha, to the number of one of them
-_METRICS = ("accuracy", "f1")
 
 
 def menon_threshold(
@@ -406,7 +395,7 @@ def menon_threshold(
     0.65
     """
     on, scores = _check_events(y, score, alpha)
-    checks.as_choice("metric", metric, _METRICS)
+    checks.as_choice("metric", metric, get_args(Metric))
     ends = [checks.as_probability("quantiles", q) for q in checks.as_column("quantiles", quantiles)]
     if len(ends) != 2 or ends[0] >= ends[1]:
         raise ValueError(f"quantiles must be two numbers in ascending order, got {quantiles!r}")
@@ -414,10 +403,8 @@ def menon_threshold(
     rate_minus = None if alpha is None or estimate_p_minus else p_minus_from_alpha(alpha)
     if rate_minus is None or rate_plus is None or metric == "accuracy":
         _check_probabilities(scores, "menon")
-    if rate_minus is None:
-        rate_minus = float(np.quantile(scores, ends[0]))
-    if rate_plus is None:
-        rate_plus = 1 - float(np.quantile(scores, ends[1]))
+    rate_minus = float(np.quantile(scores, ends[0])) if rate_minus is None else rate_minus
+    rate_plus = 1 - float(np.quantile(scores, ends[1])) if rate_plus is None else rate_plus
     if metric == "accuracy":
         return _accuracy_threshold(rate_plus, rate_minus)
     return _f1_threshold(on, scores, rate_plus, rate_minus)
@@ -426,15 +413,13 @@ def menon_threshold(
 def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.05) -> float:
     """Threshold that maximises an estimate of the clean G measure (RAPT, Mithal et al. 2017).
 
-    With ``beta`` the On fraction among the lowest scores, which are taken to be pure background, the rule maximises
-    ``max(P(On given score > t) - beta, 0)^2 P(score > t)``: precision times recall, up to a constant factor.
+    The rule maximises ``max(P(On given score > t) - beta, 0)^2 P(score > t)``, precision times recall up to a constant,
+    with ``beta`` the On fraction among the lowest scores, which are taken to be pure background.
 
     Parameters
     ----------
-    y, score : array-like of shape (n_events,)
-        As for `menon_threshold`, but the scores may have any scale.
-    alpha : float or None, default=None
-        Not used.
+    y, score, alpha
+        As for `menon_threshold`, but the scores may have any scale; alpha is not used.
     quantile : float, default=0.05
         Fraction of events that count as the lowest; ties are kept together.
 
@@ -464,15 +449,13 @@ def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None,
 def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.97) -> float:
     """Threshold of best clean accuracy, at noise rates estimated by the Dual T method (Yao et al. 2020).
 
-    The noise rates are a product of two transitions: from the clean class to an intermediate one (On where the score
-    exceeds 0.5), estimated from the scores of anchor events, and from the intermediate class to the label.
+    The rates are a product of two transitions: from the clean class to an intermediate one (On where the score exceeds
+    0.5), by the scores of anchor events, and from there to the label.
 
     Parameters
     ----------
-    y, score : array-like of shape (n_events,)
-        As for `menon_threshold`.
-    alpha : float or None, default=None
-        Not used.
+    y, score, alpha
+        As for `menon_threshold`; alpha is not used.
     quantile : float, default=0.97
         Quantile of the class probabilities at which the anchor of each class is taken.
 
@@ -499,10 +482,8 @@ def default_threshold(
 
     Parameters
     ----------
-    y, score : array-like of shape (n_events,)
-        As for `menon_threshold`; with ``metric="f1"`` the scores may have any scale.
-    alpha : float or None, default=None
-        Not used.
+    y, score, alpha
+        As for `menon_threshold`; with ``metric="f1"`` the scores may have any scale. Alpha is not used.
     metric : {"accuracy", "f1"}, default="accuracy"
         ``"accuracy"`` gives 0.5, ``"f1"`` the best noisy F1 by an exact sweep.
 
@@ -520,7 +501,7 @@ def default_threshold(
     0.25
     """
     on, scores = _check_events(y, score, alpha)
-    checks.as_choice("metric", metric, _METRICS)
+    checks.as_choice("metric", metric, get_args(Metric))
     if metric == "accuracy":
         _check_probabilities(scores, "default")
         return 0.5
@@ -529,16 +510,13 @@ def default_threshold(
 
 def _accuracy_threshold(p_plus: float, p_minus: float) -> float:
     """Return where P(signal given x) is 1/2, on the scale of P(On given x)."""
-    return (1 - p_plus + p_minus) / 2 if p_plus + p_minus < 1 else float("inf")
+    return (1 - p_plus + p_minus) / 2 if p_plus + p_minus < 1 else math.inf
 
 
 def _f1_threshold(on: BoolArray, scores: FloatArray, p_plus: float, p_minus: float) -> float:
     """Return the cut of the largest F1 on the clean labels, by an exact sweep."""
-    if p_plus + p_minus >= 1:
-        return float("inf")
     _, thresholds, n_on, n_off = sweep_cells(scores, on, ~on)
-    n_signal, _ = clean_counts(n_on, n_off, p_plus, p_minus)
-    if n_signal[0] <= 0:
+    if p_plus + p_minus >= 1 or (n_signal := clean_counts(n_on, n_off, p_plus, p_minus)[0])[0] <= 0:
         return math.inf
     f1 = 2 * n_signal / (n_signal[0] + n_on + n_off)
     return float(thresholds[strictest_argmax(np.maximum(f1, 0.0))])
@@ -590,20 +568,18 @@ def significance_threshold(
     alpha : float
         Exposure ratio On/Off.
     tolerance : float, default=0.0
-        Take the cut of largest F1, as `f1_threshold` estimates it, among those whose squared significance is at most
-        this much below the largest: 1 covers the cuts within one sigma of the best, and 4 those within two.
+        Take the cut of largest F1 (see `f1_threshold`) among those whose squared significance is at most this much
+        below the largest: 1 covers the cuts within one sigma of the best, and 4 those within two.
     n_bootstrap : int, default=0
-        With a positive number, return the median of the thresholds of so many bootstrap resamples (Poisson(1) weights;
-        at most 10,000 cuts, evenly spread over the ranks). Where the events themselves have no excess at the median,
-        nothing is selected.
+        If positive, return the median threshold of so many bootstrap resamples (Poisson(1) weights, at most 10,000
+        cuts, evenly spread over the ranks); +inf where the events themselves have no excess there.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
     Returns
     -------
     float
-        A threshold midway between two neighbouring scores; -inf where selecting all events is best, +inf
-        (select nothing) where no cut shows an excess.
+        Midway between neighbouring scores; -inf where selecting all events is best, +inf where no cut has an excess.
 
     Examples
     --------
@@ -620,8 +596,7 @@ def f1_threshold(
 ) -> float:
     """Threshold of largest F1 against the signal, as far as On and Off events tell it.
 
-    Selected signal events are the excess of selected events, ``n_on - alpha n_off``, and all signal events the largest
-    excess of any cut. Signal events that are labelled Off count as background.
+    Signal is the excess of selected events, ``n_on - alpha n_off``, and all signal the largest excess of any cut.
 
     Parameters
     ----------
@@ -655,7 +630,7 @@ def _largest_f1(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> int:
     return strictest_argmax(f1_of_cuts(n_on, n_off, alpha))
 
 
-THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
+THRESHOLD_METHODS: dict[str, Callable[..., float]] = {  # rules by the name that estimators accept as `method`
     "significance": significance_threshold,
     "f1": f1_threshold,
     "menon": menon_threshold,
@@ -663,7 +638,6 @@ THRESHOLD_METHODS: dict[str, Callable[..., float]] = {
     "yao": yao_threshold,
     "default": default_threshold,
 }
-"""Every threshold rule by the name that estimators accept as ``method``."""
 
 
 def threshold_rule(method: Any, n_bootstrap: int = 0, *, name: str = "method") -> Callable[..., float]:
@@ -675,8 +649,7 @@ def threshold_rule(method: Any, n_bootstrap: int = 0, *, name: str = "method") -
         return method
     if isinstance(method, str) and method in THRESHOLD_METHODS:
         return THRESHOLD_METHODS[method]
-    known = ", ".join(map(repr, THRESHOLD_METHODS))
-    raise ValueError(f"{name} must be one of {known}, or a function, got {method!r}")
+    raise ValueError(f"{name} must be one of {str([*THRESHOLD_METHODS])[1:-1]}, or a function, got {method!r}")
 
 
 def tune_threshold(
@@ -699,10 +672,8 @@ def tune_threshold(
 
     Returns
     -------
-    threshold : float
-        What the rule says.
-    curve : ThresholdCurve
-        The events at every cut.
+    threshold, curve : float and ThresholdCurve
+        The threshold of the rule, and the events at every cut.
 
     Examples
     --------
@@ -735,10 +706,9 @@ def _tune_cut(
         return float(curve.thresholds[rule(curve.n_on, curve.n_off, alpha)]), curve
     seed = np.uint64(checks.as_random_state(random_state).randint(2**31 - 1))
     keys = np.array([derive_key(seed, i) for i in range(n_bootstrap)], dtype=np.uint64)
-    kept = np.arange(len(cells.low))
-    if len(kept) > _MAX_RESAMPLED_CUTS:
-        kept = np.linspace(0, len(kept) - 1, _MAX_RESAMPLED_CUTS).astype(np.intp)
-    cuts = cells.low[kept]
+    cuts = cells.low
+    if len(cuts) > _MAX_RESAMPLED_CUTS:
+        cuts = cuts[np.linspace(0, len(cuts) - 1, _MAX_RESAMPLED_CUTS).astype(np.intp)]
     best = np.empty(n_bootstrap)
     for i, counts in enumerate(events.resampled(cuts, keys)):
         n_off, n_on = (selected_sums(column, np.arange(len(cuts))) for column in counts.T)
@@ -809,7 +779,5 @@ def out_of_bag_rule(estimator: Any) -> OutOfBagRule:
 def check_scored(n_on: int, n_off: int, n_on_scored: int, n_off_scored: int) -> None:
     """Raise ValueError unless On and Off events have out-of-bag scores."""
     if n_on_scored == 0 or n_off_scored == 0:
-        raise ValueError(
-            f"too few events for out-of-bag scores: of {n_on} On and {n_off} Off events, "
-            f"{n_on_scored} and {n_off_scored} were left out of a bag; give more events or estimators"
-        )
+        numbers = f"of {n_on} On and {n_off} Off events, {n_on_scored} and {n_off_scored} were left out of a bag"
+        raise ValueError(f"too few events for out-of-bag scores: {numbers}; give more events or estimators")
