@@ -19,14 +19,10 @@ from excess.estimators._hybrid import LABELS_AND_REFERENCES
 from excess.report._series import has_light_curve, has_score, light_curve
 from excess.stats._significance import OnOffCounts
 
-MAX_ROWS = 300
-"""Largest number of rows in a table of groups or folds; CSV files next to the report have all of them."""
-MAX_PANELS = 8
-"""Largest number of features of a simulated sample that are drawn; the table has all of them."""
-MAX_FEATURES, _MIN_FEATURES = 32, 5
-"""Features that are drawn for all models together, and at least for each model."""
-MAX_MAPS = 4
-"""Largest number of models with a map of the sky on the page."""
+MAX_ROWS = 300  # largest number of rows in a table of groups or folds; CSV files next to the report have all of them
+MAX_PANELS = 8  # largest number of features of a simulated sample that are drawn; the table has all of them
+MAX_FEATURES, _MIN_FEATURES = 32, 5  # features that are drawn for all models together, and at least for each model
+MAX_MAPS = 4  # largest number of models with a map of the sky on the page
 
 _LABELS = {
     "detected": ("found", "Source detected"),

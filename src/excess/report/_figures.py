@@ -22,13 +22,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_LOG_FROM = 100.0
-"""Ratio of the largest to the smallest non-zero count above which the axis is logarithmic."""
-_MAX_TICKS = 8
-"""Largest number of groups that are named below a figure; more than half of it are rotated."""
+_LOG_FROM = 100.0  # ratio of the largest to the smallest non-zero count above which the axis is logarithmic
+_MAX_TICKS = 8  # largest number of groups that are named below a figure; more than half of it are rotated
 _LONG_NAME = 12
-MAX_CIRCLES = 40
-"""Largest number of Off regions that are drawn into a map; of more, none is."""
+MAX_CIRCLES = 40  # largest number of Off regions that are drawn into a map; of more, none is
 _SKY_LABELS = {"significance": "significance / σ", "excess": "excess / events", "counts": "events"}
 _LOOKS = {
     "signal": (ON, OTHER, "On - α Off, by P(signal)", "simulated gammas, by P(signal)"),
@@ -38,13 +35,10 @@ _LOOKS = {
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours of lines that colour-blind readers can distinguish; further lines have the same ones and another marker."""
 _MARKERS = "osD^v<>"
-_LARGEST_DECLINATION = 80.0
-"""Declination of a source in deg up to which a map is labelled by right ascension."""
-_LIMITS = (-0.03, 1.03)
-"""Limits of an axis of fractions, so that points at 0 and 1 are not cut off."""
+_LARGEST_DECLINATION = 80.0  # declination of a source in deg up to which a map is labelled by right ascension
+_LIMITS = (-0.03, 1.03)  # limits of an axis of fractions, so that points at 0 and 1 are not cut off
 _FEW_DECADES = 3.5
-_SPREAD = 0.5
-"""Part of a bin over which the points of several lines are spread, so that their errors do not overlap."""
+_SPREAD = 0.5  # part of a bin over which the points of several lines are spread, so that their errors do not overlap
 
 
 @style.figure()

@@ -41,11 +41,9 @@ if TYPE_CHECKING:
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
 _UNKNOWN_RUN: dict[str, Any] = {"command": None, "command_line": None, "seed": None, "options": {}, "files": []}
 _MAX_IMPORTANCES = 20
-MAX_BYTES = 1_000_000
-"""Size of the slider's data of all models together."""
+MAX_BYTES = 1_000_000  # size of the slider's data of all models together
 _MAX_STOPS, _MIN_STOPS = 250, 25
-_BYTES_OF_TEXTS, _BYTES_OF_GROUP = 80, 50
-"""Size of one stop of the slider: its own counts, and those of each group."""
+_BYTES_OF_TEXTS, _BYTES_OF_GROUP = 80, 50  # size of one stop of the slider: its own counts, and those of each group
 _COLORS = {ON: "on", OFF: "off", OTHER: "other", GREY: "muted", "#000000": "text"}
 """Colours of figures, and the variables of the style sheet that take their place."""
 

@@ -17,14 +17,10 @@ from excess.stats._thresholds import ThresholdCurve
 
 _BINS_PER_CUT = 10
 _N_BINS = 12
-_N_PROFILE = 201
-"""Points of the fitted profile of squared angles."""
-_MIN_EVENTS = 20
-"""Smallest number of events in a bin of the signal ratio."""
-_MAX_POINTS = 2_000
-"""Points of a curve that are shown; more could not be distinguished."""
-_N_CUTS = 250
-"""Points of a curve whose events have exposure ratios of their own, because each point is then a fit."""
+_N_PROFILE = 201  # points of the fitted profile of squared angles
+_MIN_EVENTS = 20  # smallest number of events in a bin of the signal ratio
+_MAX_POINTS = 2_000  # points of a curve that are shown; more could not be distinguished
+_N_CUTS = 250  # points of a curve whose events have exposure ratios of their own, because each point is then a fit
 _N_MOMENTS = {"cut": 100, "likelihood": 50}
 _MANY_EVENTS = 200_000
 """Events above which the likelihood is computed at fewer moments, so that it takes seconds for a million of them."""

@@ -35,10 +35,8 @@ OTHER = "#009e73"
 GREY = "#666666"
 """Colour of marks and expectations."""
 
-FIGURE_SIZE = (3.4, 2.6)
-"""Width and height of a figure in inches: one column of a paper."""
-TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])
-"""Size of a figure with two panels."""
+FIGURE_SIZE = (3.4, 2.6)  # width and height of a figure in inches: one column of a paper
+TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])  # size of a figure with two panels
 
 PAPER_STYLE: Mapping[str, Any] = {
     **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8),
@@ -64,8 +62,7 @@ _FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}
 """Repeatable identifiers in SVG files; fonts in PDF files that journals accept."""
 _FORMULAS = {"σ": r"\sigma", "α": r"\alpha", "θ": r"\theta", "²": "^2", "×": r"\times", "±": r"\pm", "−": "-"}
 """Letters that LaTeX writes as formulas."""
-_MOST_TICKS = 3
-"""Largest number of tick labels of a logarithmic axis."""
+_MOST_TICKS = 3  # largest number of tick labels of a logarithmic axis
 _PANEL_WIDTH, _COLUMNS = 1.75, 4
 """Width of a panel in inches, and panels in a row: four are as wide as a page of a paper."""
 _LABEL_SIZE, _LONG_NAME = 7.0, 22
