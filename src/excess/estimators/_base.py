@@ -74,7 +74,7 @@ def check_weights(on: WeightSum, off: WeightSum, largest: float) -> WeightSum:
             raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
     both = on + off
     if not 2 <= both.total <= _MAX_TOTAL:
-        raise ValueError(f"sample_weight must add up to 2 to {_MAX_TOTAL}, got {float(both.total):g}")
+        raise ValueError(f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {float(both.total):g}")
     if not both.all_whole and both.largest > largest:
         most = f"at most {largest:g} where not all weights are whole numbers"
         raise ValueError(f"sample_weight must be {most}, got {both.largest:g}; divide or round all of them")

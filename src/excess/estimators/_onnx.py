@@ -43,7 +43,7 @@ _CLASS_LABELS = ("classlabels_ints", "classlabels_int64s", "classlabels_strings"
 _DAMAGED = "is damaged, or no ONNX model"
 _N_BATCH = 65536  # events that are scored at once: with dictionaries as output, each takes some 300 bytes
 _TOLERANCE = 1e-3  # how far the probabilities of float32 sums may be from 0 to 1, and two of them from adding up to 1
-_NO_PROBABILITIES = "no probabilities; export it with a sigmoid or softmax, or give its scores to a hybrid as a column"
+_NO_PROBABILITIES = "which are no probabilities; add a sigmoid or softmax, or give a hybrid the scores as a column"
 _IN_OTHER_FILES = "keeps values in other files, which are never opened; export it with save_as_external_data=False"
 
 

@@ -396,7 +396,9 @@ class Survey:
         if both.any_zero:
             raise ValueError("sample_weight must be positive for all events of chunks; leave out events of weight 0")
         if both.all_whole:
-            raise ValueError("sample_weight is all whole numbers; repeat events in the chunks, or fit in memory")
+            raise ValueError(
+                "sample_weight of whole numbers needs a fit in memory, or events that are repeated in the chunks"
+            )
         return on, off
 
     def edges(self) -> list[FloatArray]:

@@ -141,9 +141,11 @@ class Executor:
     def shuffle(self, shuffle: _Shuffle, parts: Sequence[Any]) -> Iterator[list[Any]]:
         """Yield the results of each job; one runs after the other, each on all threads."""
         for job in range(shuffle.n_jobs):
-            yield shuffle.run_job(
-                job, len(parts), lambda number, job=job: shuffle.select_rows(job, parts[number].load()), self._run_tasks
-            )
+
+            def piece_of(number: int, job: int = job) -> Any:
+                return shuffle.select_rows(job, parts[number].load())
+
+            yield shuffle.run_job(job, len(parts), piece_of, self._run_tasks)
 
     def _run_tasks(self, n_tasks: int, function: Callable[[int], Any]) -> list[Any]:
         """Return the results of a function for the numbers of tasks, on threads; there may be many short tasks."""

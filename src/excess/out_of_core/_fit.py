@@ -543,11 +543,11 @@ def fit_forest(
     estimator : OnOffForestClassifier
         The forest to fit; it is not changed. ``max_bins=None``, which needs all distinct values, is an error.
     chunks : iterable of (X, y), (X, y, groups) or (X, y, groups, sample_weight), or a dataset
-        The events, with groups (or None) and weights as for ``estimator.fit``, or without. Weights must not be 0, nor all
-        whole numbers: leave out or repeat such events. An iterable, such as a list, gives the same chunks each time; a
+        Events, with groups (or None) and weights as for ``estimator.fit``, or without. Weights must not be 0, or all
+        integers: leave out or repeat those. An iterable, such as a list, gives the same chunks each time; a
         dataset, such as `EventFiles`, has partitions that workers read. The result depends on the order of events only.
     executor : None, dask.distributed.Client, str or Executor, default=None
-        Threads of this process (``estimator.n_jobs``) by default; the client or address of a Dask cluster; or an executor.
+        By default threads of this process (``estimator.n_jobs``); the client or address of a Dask cluster; an executor.
     memory : int, default=2**30
         Bytes that a worker may use for histograms and for events that are moved, besides the events it keeps.
     oob_scores : bool, default=True
