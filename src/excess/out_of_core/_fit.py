@@ -545,7 +545,7 @@ def fit_forest(
     chunks : iterable of (X, y), (X, y, groups) or (X, y, groups, sample_weight), or a dataset
         Events, with groups (or None) and weights as for ``estimator.fit``, or without. Weights must not be 0, or all
         integers: leave out or repeat those. An iterable, such as a list, gives the same chunks each time; a
-        dataset, such as `EventFiles`, has partitions that workers read. The result depends on the order of events only.
+        dataset, such as `EventFiles`, has partitions that workers read. The order of events matters, chunks do not.
     executor : None, dask.distributed.Client, str or Executor, default=None
         By default threads of this process (``estimator.n_jobs``); the client or address of a Dask cluster; an executor.
     memory : int, default=2**30

@@ -124,9 +124,8 @@ class ModelContent:
         self.significances = found.outcome.significances
         self.n_features = max(_MIN_FEATURES, MAX_FEATURES // self.n_models)
         self.tuned = counts_text(found.counts)
-        self.tables = {
-            table.label: shorten(table, f"{table.label}.csv", self.max_rows) for table in _tables(found) if table.rows
-        }
+        tables = [shorten(own, f"{own.label}.csv", self.max_rows) for own in _tables(found) if own.rows]
+        self.tables = {own.label: own for own in tables}
 
     @property
     def rates(self) -> str:
@@ -200,10 +199,8 @@ class ModelContent:
         if self.strategy == "forward":
             what = f"Quote this value, {value}" if self.quotable else f"This value, {value}, is a forward one"
             return [f"{what}: {fixed}, {normal}."]
-        pooled = (
-            f"The pooled value, {value}, compares models: it uses all events, but its models were trained on each "
-            "other's hold-out events, so without a source it scatters a little more than a significance should."
-        )
+        pooled = f"The pooled value, {value}, compares models: these were trained on each other's hold-out events"
+        pooled += ", so without a source it scatters a little more than a significance should."
         ahead = self._ahead(self.statistic)
         if ahead is None:
             what = "The value to quote would be the forward one" if self.quotable else "There is no forward value"
@@ -225,12 +222,9 @@ class ModelContent:
         if len(known) == 0:
             return "The models select events by their own rules, without a threshold on the score."
         low, high = _threshold_text(known.min()), _threshold_text(known.max())
-        if len(known) == 1:
-            where = low
-        elif low == high:
-            where = f"{low} in all {len(known)} folds"
-        else:
-            where = f"each of {len(known)} folds its own, {low} to {high}"
+        where = f"each of {len(known)} folds its own, {low} to {high}"
+        if low == high:
+            where = low if len(known) == 1 else f"{low} in all {len(known)} folds"
         return f"The cut uses thresholds that were tuned on training events only ({where})."
 
     @property

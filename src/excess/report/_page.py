@@ -238,7 +238,7 @@ def _feature_table(found: Detection) -> pd.DataFrame:
     )
 
 
-_TABLES: dict[str, Callable[[Detection, Any], Any]] = {
+_TABLES: dict[str, Callable[[Detection, Any], Any]] = {  # numbers of each figure of a model, for a CSV file
     "likelihood": lambda found, _: _binned(**series.likelihood_bins(found)._asdict()),
     "light_curve": lambda found, _: series.light_curve(found).rename_axis("group").reset_index(),
     "theta_squared": lambda found, _: _binned(**series.theta_squared_histogram(found)._asdict()),
@@ -253,7 +253,6 @@ _TABLES: dict[str, Callable[[Detection, Any], Any]] = {
         for name, value in series.largest_importances(found, _MAX_IMPORTANCES).items()
     ],
 }
-"""Numbers of each figure of a model, for a CSV file."""
 
 
 def _make_slider(model: ModelContent) -> dict[str, Any] | None:
@@ -404,11 +403,9 @@ def _as_svg(figure: Any, name: str) -> str:
         for color, variable in _COLORS.items():
             parts[number] = parts[number].replace(color, f"var(--{variable}, {color})")
     width, height = figure.get_size_inches() * 72
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'viewBox="0 0 {width:g} {height:g}" style="fill: var(--text, #000000); stroke-linejoin: round">'
-        f"{''.join(parts)}</svg>"
-    )
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    look = f'viewBox="0 0 {width:g} {height:g}" style="fill: var(--text, #000000); stroke-linejoin: round"'
+    return f"<svg {spaces} {look}>{''.join(parts)}</svg>"
 
 
 def locate(ax: Axes, x: Any, y: Any) -> list[list[float]]:
