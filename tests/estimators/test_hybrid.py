@@ -213,7 +213,7 @@ class TestInput:
         X, _, on, _ = events
         model = hybrid({"simulation": simulated}, estimator=OnOffKMeansClassifier(16, random_state=0, alpha=1.0), cv=3)
         assert model.fit(X, on).trust_["simulation"] > 0.5
-        with pytest.raises(ValueError, match="cv='oob' needs an ensemble"):
+        with pytest.raises(ValueError, match="cv='oob' needs out-of-bag scores"):
             model.set_params(cv="oob").fit(X, on)
 
     @pytest.mark.parametrize(

@@ -386,7 +386,7 @@ def test_other_estimators_are_refused(events, tmp_path):
     meta = SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(*events)
     impostor = type("OnOffTreeClassifier", (OnOffTreeClassifier,), {})(alpha=1.0).fit(*events)
     for model in (meta, Sapling(alpha=1.0).fit(*events), impostor, LogisticRegression(), None):
-        with pytest.raises(TypeError, match="use joblib for other estimators, at your own risk"):
+        with pytest.raises(TypeError, match="use joblib for others, at your own risk"):
             save(model, tmp_path / "model")
     with pytest.raises(TypeError, match="not SignificanceThresholdClassifier"):
         meta.save(tmp_path / "model")

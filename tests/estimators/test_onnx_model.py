@@ -495,7 +495,7 @@ class TestHostileFiles:
             OnnxClassifier(tmp_path / "nowhere.onnx")
         with pytest.raises(ModelFileError, match="is a folder; name the files in it"):
             OnnxClassifier(tmp_path)
-        with pytest.raises(TypeError, match=r"got ModelProto; a ModelProto gives them by SerializeToString"):
+        with pytest.raises(TypeError, match=r"got ModelProto; give SerializeToString"):
             OnnxClassifier(onnx.ModelProto.FromString(content))
         monkeypatch.setattr(_onnx, "MAX_SIZE", 100)
         (tmp_path / "large.onnx").write_bytes(content)

@@ -263,7 +263,7 @@ def test_what_is_missing_is_listed(detections):
         ({"nearby": None}, "the θ² plot ends at the cut"),
         ({"time": None}, "Times of the events are not known"),
         ({"importances": None}, "no importances of features"),
-        ({"features": None}, "folders of older runs do not hold them"),
+        ({"features": None}, "older runs lack them"),
         ({"sky": None}, "There is no map of the sky"),
         ({"sky": replace(detection.sky, layers={"all": detection.sky.layers["all"]})}, "Too few events are selected"),
         ({"exposure": None}, "there are no signal events per hour"),

@@ -74,13 +74,10 @@ def check_weights(on: WeightSum, off: WeightSum, largest: float) -> WeightSum:
             raise ValueError(f"sample_weight is zero for all {name} events, but events of both classes are needed")
     both = on + off
     if not 2 <= both.total <= _MAX_TOTAL:
-        total = float(both.total)
-        raise ValueError(f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {total:g}")
+        raise ValueError(f"sample_weight must add up to at least 2 and at most {_MAX_TOTAL}, got {float(both.total):g}")
     if not both.all_whole and both.largest > largest:
-        raise ValueError(
-            f"sample_weight must be at most {largest:g} where not all weights are whole numbers, got "
-            f"{both.largest:g}; divide all of them by a number, or round them"
-        )
+        most = f"at most {largest:g} where not all weights are whole numbers"
+        raise ValueError(f"sample_weight must be {most}, got {both.largest:g}; divide or round all of them")
     return both
 
 
@@ -137,9 +134,7 @@ def counted_weights(sample_weight: ArrayLike | None, on: BoolArray, largest: flo
 
 
 def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]:
-    """Weights with which events of different exposure ratios have one, for any classifier that takes weights.
-
-    `cross_val_detect` and `train` do so by themselves.
+    """Weights that give events of different exposure ratios one; `cross_val_detect` and `train` use them by default.
 
     Parameters
     ----------
@@ -157,9 +152,8 @@ def exposure_weights(y: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, float]
 
     Notes
     -----
-    With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``,
-    so that background is On with the probability ``q_mean`` at every x, for any mix of observations. These are
-    the overlap weights of Li, Morgan & Zaslavsky (2018, J. Am. Stat. Assoc. 113, 390).
+    With ``q = alpha / (1 + alpha)``, On events get the weight ``(1 - q) / (1 - q_mean)`` and Off events ``q / q_mean``:
+    the overlap weights of Li, Morgan & Zaslavsky (2018). So background is On with the probability ``q_mean`` at any x.
 
     Examples
     --------
@@ -246,11 +240,9 @@ def make_bag(groups: ArrayLike | None, weights: EventWeights, n_events: int) -> 
     return Bag(numbers.astype(np.int32), len(names), weights.weights)
 
 
-MOST_FOLDS = 20
-"""Folds that leave out a group each; more groups are merged."""
+MOST_FOLDS = 20  # folds that leave out a group each; more groups are merged
 _N_FOLDS = 5
-_MIN_CHANCE = 1e-6
-"""Probability that a group has no On or no Off events by chance, below which they were observed separately."""
+_MIN_CHANCE = 1e-6  # of a group without On or without Off events, below which On and Off were observed separately
 
 
 def make_folds(cv: Any, X: Any, labels: NDArray[Any], split_params: dict[str, Any]) -> list[Any]:
@@ -292,10 +284,8 @@ def check_folds(folds: list[Any], labels: NDArray[Any], groups: NDArray[Any] | N
     for train, held_out in folds:
         shared = np.intersect1d(numbers[train], numbers[held_out])
         if len(shared) > 0:
-            raise ValueError(
-                f"{what} puts events of group {names[shared].tolist()[0]!r} on both sides of a fold; use a splitter "
-                "that keeps groups apart, or leave groups out"
-            )
+            where = f"group {names[shared].tolist()[0]!r} on both sides of a fold"
+            raise ValueError(f"{what} puts events of {where}; use a splitter that keeps groups apart, or no groups")
 
 
 def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = None) -> NDArray[Any]:
@@ -310,11 +300,8 @@ def block_groups(groups: NDArray[Any], on: BoolArray, n_blocks: int | None = Non
             return block[number]
     which = "On" if np.count_nonzero(n_on) < np.count_nonzero(n_off) else "Off"
     only = names[n_on > 0] if which == "On" else names[n_off > 0]
-    raise ValueError(
-        f"On and Off events are in different groups, and all {which} events in one ({only.tolist()[0]!r}), so that "
-        "no fold can hold both; give more groups, or no groups ('none' on the command line) to cross-validate inside "
-        "them"
-    )
+    problem = f"On and Off events are in different groups, and all {which} events in one ({only.tolist()[0]!r})"
+    raise ValueError(f"{problem}; give more groups, or none ('none' on the command line) to split them")
 
 
 def merge_groups(groups: NDArray[Any], most: int = MOST_FOLDS) -> NDArray[Any]:
@@ -357,8 +344,7 @@ def _share_groups(on: FloatArray, off: FloatArray, n_blocks: int) -> NDArray[np.
         own = np.array([on[group], off[group]])
         block[group] = np.argmin(np.sum((filled + own - 1 / n_blocks).clip(min=0) ** 2, axis=1) + filled @ own)
         filled[block[group]] += own
-    # numbered by their first groups
-    order = np.unique(block, return_index=True)
+    order = np.unique(block, return_index=True)  # numbered by their first groups
     return np.argsort(np.argsort(order[1]))[np.searchsorted(order[0], block)]
 
 
@@ -441,17 +427,14 @@ def forward_blocks(
 ) -> tuple[NDArray[np.intp], bool]:
     """Return consecutive blocks of about equally many events, and whether they were drawn at random instead.
 
-    Events are sorted by time, else by group; runs are not split where there are as many of them as blocks. Without a
-    source, labels are independent of all earlier events, so borders of blocks may split groups. Where On and Off were
-    observed at different times, a block has the exposure ratio of all events only if its events are drawn at random.
+    Events are sorted by time, else by group; runs are not split where there are as many of them as blocks. Where On and
+    Off were observed at different times, a block has the exposure ratio of all events only if it is drawn at random.
     """
     n = len(on)
     n_blocks = min(N_BLOCKS if n_blocks is None else n_blocks, n)
-    if time is not None and np.isfinite(time).all():
-        rank = np.argsort(np.argsort(time, kind="stable"), kind="stable")
-    else:
-        key = np.zeros(n) if groups is None else checks.number_groups(groups)[1]
-        rank = np.argsort(np.argsort(key, kind="stable"), kind="stable")
+    key = np.zeros(n) if groups is None else checks.number_groups(groups)[1]
+    key = time if time is not None and np.isfinite(time).all() else key
+    rank = np.argsort(np.argsort(key, kind="stable"), kind="stable")
     block = rank * n_blocks // n
     if runs is not None:
         number = checks.number_groups(runs, time)[1]
@@ -504,16 +487,12 @@ def score_method(estimator: Any) -> str:
     for name in ("predict_proba", "decision_function"):
         if hasattr(estimator, name):
             return name
-    raise TypeError(
-        f"estimator must score events with predict_proba or decision_function; {type(estimator).__name__} has neither"
-    )
+    raise TypeError(f"estimator must have predict_proba or decision_function; {type(estimator).__name__} has neither")
 
 
-def _fit_and_score(
-    estimator: Any, X: Any, y: NDArray[Any], train: Any, held_out: Any, fit_params: dict[str, Any]
-) -> FloatArray:
-    """Fit a clone on the training part of a fold and score its hold-out part."""
-    return score_events(*fit_part(estimator, X, y, train, held_out, fit_params))
+def _fit_and_score(*fold: Any) -> FloatArray:
+    """Fit a clone on the training part of a fold and score its hold-out part; the arguments are those of `fit_part`."""
+    return score_events(*fit_part(*fold))
 
 
 def fit_part(
@@ -539,9 +518,7 @@ def out_of_bag_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[
             raise
         raise ValueError(f"cv='oob' needs an estimator that draws bootstrap samples: {error}") from error
     if not hasattr(model, "oob_decision_function_"):
-        raise ValueError(
-            f"cv='oob' needs an ensemble with out-of-bag scores; {type(model).__name__} has none, use folds"
-        )
+        raise ValueError(f"cv='oob' needs out-of-bag scores; {type(model).__name__} has none, use folds")
     shares = np.asarray(model.oob_decision_function_, dtype=np.float64)
     # ensembles mark a missing score by NaN or by a row of zeros
     return model, np.where(shares.sum(axis=1) > 0, shares[:, 1], np.nan)
@@ -570,10 +547,8 @@ def learn_and_score(
         if cv != "oob":
             raise ValueError(f"cv must be 'oob', a number or a splitter, got {cv!r}")
         if "groups" in split_params and not has_fit_parameter(estimator, "groups"):
-            raise ValueError(
-                f"groups cannot be kept apart out of the bag of {type(estimator).__name__}; give cv a number of "
-                "folds or a splitter, or leave groups out"
-            )
+            apart = f"groups cannot be kept apart out of the bag of {type(estimator).__name__}"
+            raise ValueError(f"{apart}; give cv a number of folds or a splitter, or leave groups out")
         return out_of_bag_scores(estimator, X, labels, {**fit_params, **split_params})
     folds = make_folds(cv, X, labels, split_params)
     scores = np.empty(len(labels))
@@ -588,25 +563,20 @@ def prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str,
     try:
         check_is_fitted(estimator)
     except NotFittedError as error:
-        raise NotFittedError(
-            "estimator must be fitted before it is used with cv='prefit'. Where it was, it has been cloned since, as "
-            "cross-validation does; wrap it in sklearn.frozen.FrozenEstimator to keep it fitted"
-        ) from error
+        remedy = "wrap it in sklearn.frozen.FrozenEstimator if it is cloned, as in cross-validation"
+        raise NotFittedError(f"estimator must be fitted before it is used with cv='prefit'; {remedy}") from error
     if fit_params:
         raise ValueError(f"cv='prefit' fits nothing, so {', '.join(fit_params)} cannot be passed on")
     if not np.array_equal(estimator.classes_, checks.binary_classes(y)):
-        raise ValueError(
-            f"y must hold the classes that estimator was fitted on, {estimator.classes_.tolist()}, "
-            f"got {np.array(checks.binary_classes(y)).tolist()}"
-        )
+        known, given = estimator.classes_.tolist(), np.array(checks.binary_classes(y)).tolist()
+        raise ValueError(f"y must hold the classes that estimator was fitted on, {known}, got {given}")
     return estimator, score_events(estimator, X)
 
 
 MIN_EVENTS = 20  # fewest events in a step of the calibration, so that one of them does not make a score mean certainty
 _MAX_STEPS = 1000
 _STEPS_TO_COMPARE = 200  # steps that are enough where likelihoods are compared, of which a fit computes many
-_HALF_EVENT = 0.5
-"""Off events that are added to each step, with as many On events as the background has for them: it bounds the odds."""
+_HALF_EVENT = 0.5  # Off events added to each step, with as many On as the background has for them, to bound the odds
 _LEAST = 1e-6
 _CLOSEST_TO_CERTAIN = 1e-4
 _LARGEST_EXPONENT = 40.0
@@ -759,13 +729,9 @@ def _smooth(steps: _Steps, alpha: float, tolerance: float = 1e-9) -> FloatArray:
     columns = np.column_stack([np.ones(len(s)), (terms - mean) / np.where(spread > 0, spread, 1.0)])
 
     fitted = _fit_signal(columns, steps.n_on, n, alpha, tolerance)
-    odds = np.minimum(_signal(columns, fitted) + alpha, MIN_EVENTS / _HALF_EVENT)
+    signal = np.exp(np.clip(columns @ fitted, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
+    odds = np.minimum(signal + alpha, MIN_EVENTS / _HALF_EVENT)
     return odds / (1 + odds)
-
-
-def _signal(columns: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """Return the density of signal in On, over that of Off events, in each step."""
-    return np.exp(np.clip(columns @ coefficients, -_LARGEST_EXPONENT, _LARGEST_EXPONENT))
 
 
 def _fit_signal(columns: FloatArray, n_on: NDArray[Any], n: NDArray[Any], alpha: float, tolerance: float) -> FloatArray:
@@ -814,14 +780,11 @@ class OnOffMixin:
     def save(self, path: str | os.PathLike[str], metadata: Mapping[str, Any] | None = None) -> None:
         """Write the fitted model to a file that holds no code; `load` reads it.
 
-        ``metadata`` is kept with the model, such as units, training groups or the configuration of the analysis: text
-        as keys; text, finite numbers, bools, None, lists and further mappings as values. A file that exists is
-        replaced, at once and only when the new one is complete; otherwise the error is a ModelFileError. TypeError
-        names what a file cannot hold: another classifier inside, or a parameter that is an object.
-
-        The loaded model scores, selects and explains events to the same bits. It lacks ``oob_decision_function_``,
-        which is as large as the training set; ``curve_`` is kept. The same fit with the same versions of the packages
-        gives the same bytes, because the file has no date. The parameters are in the file as they are now.
+        ``metadata``, such as units or training groups, has text as keys, and text, finite numbers, bools, None, lists
+        and mappings as values. An existing file is replaced only when the new one is complete; otherwise the error is a
+        ModelFileError. TypeError names what a file cannot hold: another classifier inside, or a parameter that is an
+        object. The loaded model scores, selects and explains events to the same bits, but has no
+        ``oob_decision_function_``. The same fit with the same versions of the packages gives the same bytes.
         """
         save_model(self, path, metadata=metadata)
 
@@ -833,9 +796,8 @@ class OnOffMixin:
     def signal_ratio(self, X: Any) -> FloatArray:
         """Return the likelihood ratio of events: the density of signal over that of the background; shape (n_events,).
 
-        Both densities are normalised to 1, so its mean over background events is about 1. It is finite and at least 0;
-        1 for all events means that nothing was learned. For events that the model has not seen, it is what
-        `on_off_likelihood` takes.
+        Both densities are normalised to 1. It is finite, at least 0, and 1 for all events if nothing was learned.
+        `on_off_likelihood` takes that of events which the model has not seen.
         """
         check_is_fitted(self)
         return self.calibration_of(X).ratio(score_events(self, X))
@@ -843,8 +805,7 @@ class OnOffMixin:
     def predict_signal_proba(self, X: Any) -> FloatArray:
         """Return the probability that an event is signal, given its features alone; shape (n_events,).
 
-        Probabilities are below 1, for signal that is as frequent as among the On and Off events of the training. They
-        come from a monotone calibration of scores by models that had not seen the event (out of bag, or out of fold).
+        It is for signal as frequent as in the training, by a monotone calibration of out-of-bag or out-of-fold scores.
         """
         check_is_fitted(self)
         return self.calibration_of(X).signal_probability(score_events(self, X))
@@ -852,8 +813,7 @@ class OnOffMixin:
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Return how much likelier the labels are than without signal: the mean log-likelihood ratio per event.
 
-        An event is On with the calibrated probability of its score, and with alpha / (1 + alpha) without signal. So 0
-        means that nothing was learned, and less that it does not apply to these events. Accuracy, which other
+        0 means that nothing was learned, and less that it does not apply to these events. Accuracy, which other
         classifiers return, counts labels that are noisy by construction.
         """
         check_is_fitted(self)
@@ -875,10 +835,7 @@ class OnOffMixin:
 
 
 class BaseOnOffClassifier(OnOffMixin, ClassifierMixin, BaseEstimator):
-    """Base of the classifiers that learn from On and Off events themselves and score an event from 0 to 1.
-
-    Subclasses have ``_plan()``, which checks all parameters, ``_fit(plan, X, on)`` and ``_score(X)``.
-    """
+    """Base of classifiers with ``_plan()``, which checks parameters, ``_fit(plan, X, on)`` and ``_score(X)``."""
 
     _takes_missing = False
 
@@ -930,10 +887,8 @@ def with_alpha(estimator: Any, alpha: float, *, only_missing: bool = False) -> A
     nested = {"": copy, **{f"{name}__": value for name, value in parameters.items() if not name.startswith(frozen)}}
     if isinstance(copy, FrozenEstimator):
         return copy
-    set_in = [name for name, value in nested.items() if isinstance(value, OnOffMixin)]
-    return copy.set_params(
-        **{f"{name}alpha": alpha for name in set_in if not only_missing or parameters[f"{name}alpha"] is None}
-    )
+    names = [f"{name}alpha" for name, value in nested.items() if isinstance(value, OnOffMixin)]
+    return copy.set_params(**{name: alpha for name in names if not only_missing or parameters[name] is None})
 
 
 def weight_parameter(estimator: Any) -> str | None:
@@ -956,11 +911,7 @@ class ExposedEstimator(NamedTuple):
 
 
 def with_exposure(estimator: Any, on: BoolArray, alpha: FloatArray | float) -> ExposedEstimator:
-    """Return a clone that learns from events with one exposure ratio for all, or one for each.
-
-    Where ratios differ, the events of an estimator that counts weights are weighted, see `exposure_weights`. Another
-    one gets the mean ratio over the Off events.
-    """
+    """Return a clone for one exposure ratio, or one per event: by weights, or the mean over Off events without them."""
     if not isinstance(alpha, np.ndarray):
         return ExposedEstimator(with_alpha(estimator, alpha), alpha, {})
     ratios, name = ExposureRatios.of(on, alpha), weight_parameter(estimator)

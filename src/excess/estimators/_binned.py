@@ -57,9 +57,8 @@ class BinnedCalibration(NamedTuple):
         for number, (own, tuned) in enumerate(zip(self.bins, self.tuned, strict=True)):
             rows = self.number == number
             if own.strength > 0:
-                low, high = score_ends(tuned.threshold)
-                moved = score[rows]
-                moved_back = np.where(moved > CUT, high + (moved - CUT) / (1 - CUT) * (1 - high), moved / CUT * low)
+                end, moved = score_end(tuned.threshold), score[rows]
+                moved_back = np.where(moved > CUT, end + (moved - CUT) / (1 - CUT) * (1 - end), moved / CUT * end)
                 found[rows] = of_bin(own, moved_back)
         return found
 
@@ -102,9 +101,9 @@ def move_by_bin(score: FloatArray, number: NDArray[np.int64], tuned: Sequence[Tu
     moved = np.full(len(score), np.nan)
     for own, one in enumerate(tuned):
         rows = (number == own) & ~np.isnan(score)  # a score may be NaN, for none
-        known, (low, high) = score[rows], score_ends(one.threshold)
-        lower = CUT * known / low if low > 0 else np.zeros(len(known))
-        upper = CUT + (1 - CUT) * (known - high) / (1 - high) if high < 1 else np.ones(len(known))
+        known, end = score[rows], score_end(one.threshold)
+        lower = CUT * known / end if end > 0 else np.zeros(len(known))
+        upper = CUT + (1 - CUT) * (known - end) / (1 - end) if end < 1 else np.ones(len(known))
         # rounding must not move an event across
         within = np.minimum(lower, CUT), np.maximum(upper, np.nextafter(CUT, 1.0))
         moved[rows] = np.where(known > one.threshold, within[1], within[0])
@@ -119,10 +118,9 @@ def blend(own: float, common: float, share: float) -> float:
     return float(share * low + (1 - share) * high)
 
 
-def score_ends(threshold: float) -> tuple[float, float]:
-    """Return where scores below the threshold end, and where those above it begin."""
-    end = min(max(threshold, 0.0), 1.0)  # beyond, all events are selected, or none is
-    return end, end
+def score_end(threshold: float) -> float:
+    """Return where scores below the threshold end and those above it begin; beyond, all events are selected or none."""
+    return min(max(threshold, 0.0), 1.0)
 
 
 class _BinnedState(NamedTuple):
@@ -141,10 +139,9 @@ class _BinnedState(NamedTuple):
 class OnOffBinnedClassifier(BaseMetaClassifier):
     """One On/Off classifier with a threshold and a calibration for each bin of a column, such as energy.
 
-    One estimator learns from the events of all bins. Then each bin gets the threshold that is best for its own events,
-    and its own calibration. A bin with too few events is tuned together with its neighbours. Where thresholds of bins
-    would select events of smaller significance than a common one, they are moved towards it, by as much as is best for
-    events that they were not tuned on.
+    One estimator learns from the events of all bins. Then each bin gets its own best threshold and its own calibration;
+    one with too few events is tuned together with its neighbours. Where thresholds of bins would select events of
+    smaller significance than a common one, they are moved towards it, as is best for events they were not tuned on.
 
     Parameters
     ----------
@@ -153,18 +150,15 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     column : int or str, default=0
         The column of X that the bins are of: its number, or its name in a DataFrame.
     edges : sequence of float, default=()
-        Edges between the bins, ascending: two edges make three bins. An event at an edge belongs to the bin above it.
-        Without edges there is one bin.
+        Edges between the bins, ascending; an event at an edge belongs to the bin above it. No edges make one bin.
     alpha : float or None, default=None
         Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     passthrough : bool, default=True
         Whether the estimator learns from the column, too.
     min_events : int, default=1000
-        Events that a bin needs for a threshold and a calibration of its own. Where it has fewer, or fewer than 20 On or
-        Off events, it is tuned with the events of its neighbours, and of theirs, until there are enough.
+        Events, with at least 20 On and 20 Off among them, without which a bin is tuned with those of its neighbours.
     cv : "auto", "oob", int, splitter or iterable, default="auto"
-        Where the scores come from on which thresholds are tuned: out of the bag of the estimator where it has such
-        scores, else out of five folds.
+        Where scores for the thresholds come from: out of the bag of the estimator if it has such, else five folds.
     threshold, threshold_tolerance, n_threshold_bootstrap
         As for `OnOffForestClassifier`, in each bin; the bins share the tolerance.
     n_jobs, random_state
@@ -187,8 +181,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
 
     Notes
     -----
-    The edges are part of the model, so choose them before labels are looked at. A column that knows where an event
-    comes from, such as an angle to the source, must not be binned, as it must not be a feature.
+    Choose the edges before labels are looked at. A column with the direction of an event must not be binned.
 
     Examples
     --------
@@ -229,11 +222,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     def fit(
         self, X: Any, y: ArrayLike, *, groups: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from the events of all bins, and tune each bin.
-
-        X is a DataFrame where ``column`` is a name. Labels, ``groups``, which are not split between training and
-        tuning, and ``sample_weight`` are those of `OnOffHybridClassifier`.
-        """
+        """Learn from all bins, and tune each; labels, groups and weights are those of `OnOffHybridClassifier`."""
         alpha, rule, random = self._check_settings()
         edges = as_edges(self.edges)
         enough = as_int("min_events", self.min_events, minimum=1)
@@ -279,10 +268,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     def _choose_share(
         tune: Any, on: BoolArray, score: FloatArray, number: NDArray[np.int64], alpha: float, events: Any, seed: int
     ) -> float:
-        """Return the share of bins' own thresholds for which the events that each half is not tuned on count most.
-
-        Thresholds that are the best in each bin need not be the best together: a bin without signal adds background.
-        """
+        """Return the share of bins' own thresholds for which the events that each half is not tuned on count most."""
         half = np.random.default_rng(seed).random(len(on)) < 0.5
         weights = np.ones(len(on)) if events.weights is None else events.weights
         counts = np.zeros((len(_SHARES), 2))
@@ -296,11 +282,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         return _SHARES[int(np.argmax(found))] if found.max() > found[-1] + _MIN_GAIN else _SHARES[-1]
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return scores of Off and On, the *noisy* classes; shape (n_events, 2).
-
-        The second column is the score of the estimator, moved so that the threshold of each bin is at 0.5. It is no
-        probability of On; ``predict_signal_proba`` is a probability.
-        """
+        """Return scores of Off and On, with the threshold of each bin moved to 0.5; shape (n_events, 2)."""
         check_is_fitted(self)
         features, number = self._split(self._validated(X, reset=False))
         score = move_by_bin(score_events(with_threads(self.estimator_, self.n_jobs), features), number, self.bins_)
@@ -365,7 +347,6 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         return _safe_indexing(X, kept, axis=1), number
 
     def _column_in_training(self) -> int:
-        """Return the number of the column of the bins among the features of the training."""
         return column_number("column", self.column, getattr(self, "feature_names_in_", None), self.n_features_in_)
 
 

@@ -38,9 +38,8 @@ class BoostedTrees(ScoringTrees):
             raise TypeError("boosted trees must have two classes and no categorical features")
         together = np.concatenate(nodes)
         cuts = together[(together["is_leaf"] == 0) & np.isfinite(together["num_threshold"])]
-        edges = [
-            np.unique(cuts["num_threshold"][cuts["feature_idx"] == feature]) for feature in range(model.n_features_in_)
-        ]
+        feature, values = cuts["feature_idx"], cuts["num_threshold"]
+        edges = [np.unique(values[feature == number]) for number in range(model.n_features_in_)]
         orders = [_breadth_first(own) for own in nodes]
         flat = flatten([_to_table(own, order, edges) for own, order in zip(nodes, orders, strict=True)])
         ordered = np.concatenate([own[order] for own, order in zip(nodes, orders, strict=True)])

@@ -20,10 +20,8 @@ from excess.stats._thresholds import events_curve
 
 DROP = "drop"  # in place of an estimator: references alone
 LABELS = "On/Off"  # name of the member that learns from labels alone
-LABELS_AND_REFERENCES = "On/Off with references"
-"""Name of the member that learns from labels, with the scores of references as features."""
-_TEMPERATURE = 8.0
-"""A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
+LABELS_AND_REFERENCES = "On/Off with references"  # name of the member that has scores of references as features, too
+_TEMPERATURE = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
 
 
 class HybridMember(NamedTuple):
@@ -50,20 +48,17 @@ class _HybridState(NamedTuple):
 class OnOffHybridClassifier(BaseMetaClassifier):
     """On/Off learning with references, each weighted by how well it explains the labels.
 
-    A reference is a classifier that was trained on something else, such as simulated gammas and protons, or a column of
-    scores, such as the gammaness of another analysis. References, a learner of the labels alone, and one that has the
-    references as further features are averaged, weighted by how likely they make the labels of events that they have
-    not seen.
+    A reference is a classifier that was trained on something else, such as simulations, or a column of scores, such as
+    the gammaness of another analysis. References, a learner of the labels alone, and one that has the references as
+    further features are averaged, weighted by how likely they make the labels of events that they have not seen.
 
     Parameters
     ----------
     references : mapping of str to classifier, str or int, or None, default=None
-        By name: a fitted classifier, which stays as it is; or the name, or number, of the column of X that holds a
-        score. Such columns are no features of the learner of labels alone. A model file keeps columns, classifiers of
-        this package, ONNX models, and `sklearn.ensemble.HistGradientBoostingClassifier` of numerical features.
+        By name: a fitted classifier, or the name or number of a column of X with a score, which is then no feature. A
+        model file keeps columns, classifiers of this package, ONNX models, and `HistGradientBoostingClassifier`.
     estimator : classifier, "drop" or None, default=None
-        What learns from the labels; by default an `OnOffForestClassifier`. It is cloned. With ``"drop"`` nothing does:
-        labels only weight the references.
+        What learns from labels, by default an `OnOffForestClassifier`; with ``"drop"`` labels only weight references.
     alpha : float or None, default=None
         Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     cv : "oob", int, splitter or iterable, default="oob"
@@ -73,8 +68,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     threshold, threshold_tolerance, n_threshold_bootstrap
         As for `OnOffForestClassifier`, on the scores by which members are assessed.
     n_jobs : int or None, default=None
-        Folds that are fitted at the same time; threads of the default estimator, and of all On/Off classifiers when
-        events are scored.
+        Folds that are fitted at the same time, and threads of On/Off classifiers.
     random_state : int, RandomState instance or None, default=None
         Seed of everything random.
 
@@ -91,8 +85,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
 
     Notes
     -----
-    A reference must not have been trained on events that it is assessed by, nor on any of their groups: not here, nor
-    by `cross_val_detect`. Give ``trained_on`` where it has seen observed events, so that this is checked.
+    A reference must not have been trained on events, or their groups, that it is assessed by; ``trained_on`` checks it.
 
     Examples
     --------
@@ -139,11 +132,10 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     ) -> Self:
         """Learn from On and Off events, and how far to trust each reference.
 
-        X is a DataFrame where references are columns by name, or know their features by name. Labels are of two
-        classes; the larger one in sorted order is On. ``groups``, such as nights, are not split between training and
-        assessment: with ``cv="oob"``, out of the bag means out of the group. ``sample_weight`` is the number of events
-        that each event stands for, at least 0. Trust, threshold and calibration count them, and so does the learner, if
-        its ``fit`` takes a ``sample_weight``; ``threshold`` must be ``"significance"``, ``"f1"`` or a number.
+        X is a DataFrame where references are columns by name, or know their features by name. The larger of two labels
+        in sorted order is On. ``groups``, such as nights, are not split between training and assessment: out of the bag
+        means out of the group. ``sample_weight`` is the number of events that each event stands for; the learner counts
+        it if its ``fit`` takes it, and ``threshold`` must then be ``"significance"``, ``"f1"`` or a number.
         """
         alpha, rule, random = self._check_settings()
         references = self._checked_references()
@@ -182,10 +174,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         return {member.name: member.trust for member in self.members_}
 
     def predict_proba(self, X: Any) -> FloatArray:
-        """Return probabilities of the *noisy* classes, Off and On; shape (n_events, 2).
-
-        The second column is the score: the mean over the members' probabilities of On, by their trust.
-        """
+        """Return the probabilities of Off and On, the *noisy* classes: means over members by trust; (n_events, 2)."""
         check_is_fitted(self)
         features, scores = self._split(self._validated(X, reset=False), self._checked_references())
         for name, own in self._inputs(features, scores).items():
@@ -205,8 +194,9 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         for name, seen in (self.trained_on or {}).items():
             shared = sorted(present & set(np.asarray(seen).tolist()))
             if shared:
-                seen_group = f"was trained on events of group {shared[0]!r}"
-                raise ValueError(f"reference {name!r} {seen_group}, which is among these")
+                raise ValueError(
+                    f"reference {name!r} was trained on events of group {shared[0]!r}, which is among these"
+                )
 
     def _get_state(self) -> _HybridState:
         instead = "; or export it to ONNX, and give it as an OnnxClassifier"
@@ -267,8 +257,9 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 check_classifier(reference, f"reference {name!r}")
                 check_is_fitted(reference)
         if isinstance(self.estimator, str) and (self.estimator != DROP or not references):
-            choices = f"a classifier, None, or {DROP!r} with references"
-            raise ValueError(f"estimator must be {choices}; got {self.estimator!r}")
+            raise ValueError(
+                f"estimator must be a classifier, None, or {DROP!r} with references; got {self.estimator!r}"
+            )
         unknown = sorted(set(self.trained_on or {}) - set(references))
         if unknown:
             raise ValueError(f"trained_on names {unknown[0]!r}, which is none of the references")
@@ -305,9 +296,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 known = _features_of(name, reference, X, features)
                 found = score_events(with_threads(reference, self.n_jobs), known)
             if n_bad := np.count_nonzero(~np.isfinite(found)):
-                raise ValueError(
-                    f"reference {name!r} has no finite score for {n_bad} of {len(found)} events; drop them"
-                )
+                raise ValueError(f"reference {name!r} has no finite score for {n_bad} of {len(X)} events; drop them")
             scores[name] = found
         return check_array(features, dtype=np.float64, ensure_all_finite=self._finite, input_name="X"), scores
 
@@ -328,12 +317,9 @@ def _features_of(name: str, reference: Any, X: Any, features: Any) -> Any:
         if missing:
             raise ValueError(f"reference {name!r} needs features that X does not have: {', '.join(map(str, missing))}")
         return X[list(wanted)]
-    n_wanted = getattr(reference, "n_features_in_", None)
-    n_given = features.shape[1]
+    n_wanted, n_given = getattr(reference, "n_features_in_", None), features.shape[1]
     if n_wanted is not None and n_wanted != n_given:
-        raise ValueError(
-            f"reference {name!r} needs {n_wanted} features, but X has {n_given} without the columns of references; "
-            "give a DataFrame with the names that it was trained on"
-        )
+        given = f"X has {n_given} without the columns of references; give a DataFrame with the names of its training"
+        raise ValueError(f"reference {name!r} needs {n_wanted} features, but {given}")
     # a reference that was trained without names would wonder about them
     return np.asarray(features) if wanted is None else features

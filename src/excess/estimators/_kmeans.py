@@ -181,8 +181,7 @@ class _BaseOnOffKMeans(BaseOnOffClassifier):
 class OnOffKMeansClassifier(_BaseOnOffKMeans):
     """K-means clusters that are assigned to signal or background so that the significance is largest.
 
-    Labels take no part in the clustering. The assignment of clusters (Eq. 5 of the paper) is the exact optimum over all
-    ``2^k``; see `assign_cells`.
+    Labels take no part in the clustering. The assignment (Eq. 5 of the paper) is the exact optimum; see `assign_cells`.
 
     Parameters
     ----------
@@ -191,8 +190,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
     alpha : float or None, default=None
         Exposure ratio On/Off. ``fit`` needs it; `cross_val_detect` and `null_test` set it.
     algorithm : {"auto", "lloyd", "mini_batch"}, default="auto"
-        Scikit-learn's ``KMeans`` or ``MiniBatchKMeans``, either with k-means++; ``"auto"`` takes mini-batches above
-        100,000 events.
+        ``KMeans`` or ``MiniBatchKMeans`` of scikit-learn; ``"auto"`` takes mini-batches above 100,000 events.
     random_state : int, RandomState instance or None, default=None
         Seed of the first centres.
 
@@ -215,8 +213,7 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
 
     Notes
     -----
-    Features are scaled to unit variance. The score of an event is the On fraction of its cluster, or that of all events
-    for a cluster without training events. A clustering runs on one thread, so a seed gives the same bits everywhere.
+    Features are scaled to unit variance. The score of an event is the On fraction of its cluster.
 
     Examples
     --------
@@ -286,8 +283,7 @@ class OnOffKMeansEnsembleClassifier(_BaseOnOffKMeans):
     max_features : int, float, "sqrt", "log2" or None, default=1/3
         Features of a clustering, drawn anew for each; None is all of them.
     output : {"fraction", "assignment"}, default="fraction"
-        What a clustering gives for an event: the On fraction of its cluster, or 0 and 1 by the cluster's assignment, as
-        in the paper's ensembles.
+        What a clustering gives: the On fraction of a cluster, or 0 and 1 by its assignment, as in the paper.
     algorithm : {"auto", "lloyd", "mini_batch"}, default="auto"
         As for `OnOffKMeansClassifier`.
     threshold, threshold_tolerance, n_threshold_bootstrap, n_jobs, random_state, verbose

@@ -54,8 +54,7 @@ PathLike = str | os.PathLike[str]
 Estimator = TypeVar("Estimator", bound=type)
 State = tuple[dict[str, Any], dict[str, NDArray[Any]]]  # numbers and arrays, by name
 
-FORMAT_VERSION = 4
-"""Version of what a header and its arrays mean; to be raised when an older package would misread them."""
+FORMAT_VERSION = 4  # of what a header and its arrays mean; to be raised when an older package would misread them
 SAVEABLE: dict[str, Any] = {}  # classes of estimators that a model file may hold, by name
 _FIELDS: dict[str, tuple[type, ...]] = {  # what a header holds besides its format version
     **dict.fromkeys(("class", "classes_dtype"), (str,)),
@@ -219,10 +218,8 @@ def cut_array(array: NDArray[Any], lengths: NDArray[np.int64]) -> list[NDArray[A
 def save(model: Any, path: PathLike, *, metadata: Mapping[str, Any] | None = None) -> None:
     """Write a fitted estimator to a file, as its method ``save`` does."""
     if SAVEABLE.get(type(model).__name__) is not type(model):
-        raise TypeError(
-            f"a model file holds one of {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}; use joblib for "
-            "other estimators, at your own risk, because loading its files runs code from them"
-        )
+        known = f"a model file holds one of {', '.join(sorted(SAVEABLE))}, not {type(model).__name__}"
+        raise TypeError(f"{known}; use joblib for others, at your own risk: loading its files runs code from them")
     tuned = _is_tuned(type(model))
     check_is_fitted(model, "curve_" if tuned else None)
     dtype = model.classes_.dtype.newbyteorder("<").str
@@ -264,14 +261,12 @@ def load(path: PathLike) -> Any:
     Returns
     -------
     estimator
-        Fitted, of the class and with the parameters that were saved, except ``n_jobs``, which has its default. It lacks
-        ``oob_decision_function_``.
+        Fitted, with the parameters that were saved, except ``n_jobs``, and without ``oob_decision_function_``.
 
     Raises
     ------
     ModelFileError
-        If there is no such file, it is not a model file, a single bit of it has changed, or it was written in another
-        format. No code from the file is ever run.
+        If it is not a model file, has another format, or a bit of it has changed. No code from the file is ever run.
 
     Examples
     --------
@@ -292,10 +287,8 @@ def load(path: PathLike) -> Any:
     header, arrays = _read(Path(path))
     name = header["class"]
     if name not in SAVEABLE:
-        raise ModelFileError(
-            f"{path} holds a model of the class {name!r:.40}, which excess {__version__} does not know, only "
-            f"{', '.join(sorted(SAVEABLE))}; upgrade excess"
-        )
+        problem = f"a model of the class {name!r:.40}, which excess {__version__} does not know"
+        raise ModelFileError(f"{path} holds {problem}, only {', '.join(sorted(SAVEABLE))}; upgrade excess")
     try:
         return _restore(SAVEABLE[name], header, arrays)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
@@ -375,8 +368,9 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     except FileNotFoundError as error:
         raise ModelFileError(f"{path} does not exist") from error
     except SafetensorError as error:
-        damage = "is damaged or incomplete: its arrays do not fit into it"
-        raise ModelFileError(f"{path} {damage}; copy or save it again") from error
+        raise ModelFileError(
+            f"{path} is damaged or incomplete: its arrays do not fit; copy or save it again"
+        ) from error
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{path} cannot be read: {first_line(error)}") from error
     if not np.array_equal(arrays.pop("sha256", np.empty(0)), _checksum(text, arrays)):
@@ -441,8 +435,7 @@ def _restore(estimator: Any, header: dict[str, Any], arrays: dict[str, NDArray[A
         return model
     unknown = set(header["parameters"]) - set(estimator._get_param_names())
     ensure(not unknown, f"this release does not know its parameters {', '.join(sorted(unknown))}; upgrade excess")
-    # a parameter that an older release did not have yet takes its default; how many threads are started is not for the
-    # file to decide
+    # a parameter that an older release did not have yet takes its default; the file does not decide on threads
     model = estimator(**{name: value for name, value in header["parameters"].items() if name != "n_jobs"})
     ensure(n_features >= 1, f"n_features is {n_features}")
     model.n_features_in_, model.classes_ = n_features, classes
@@ -535,9 +528,9 @@ def _as_parameter(name: str, value: Any) -> Any:
         return _as_number(value)
     except TypeError as error:
         new = _REPLACEMENTS.get(name, "...")
+        problem = f"{name} is a {type(value).__name__}, which a model file cannot hold"
         raise TypeError(
-            f"{name} is a {type(value).__name__}, which a model file cannot hold; call "
-            f"model.set_params({name}={new}) before saving, which leaves the fitted model as it is"
+            f"{problem}; call model.set_params({name}={new}) first, which leaves the fit as it is"
         ) from error
 
 

@@ -25,7 +25,7 @@ from excess._utils.errors import first_line, prefix_errors, require
 from excess._utils.files import replacing
 from excess._utils.version import __version__
 from excess.estimators._base import OnOffMixin, SignalCalibration
-from excess.estimators._binned import CUT, OnOffBinnedClassifier, score_ends
+from excess.estimators._binned import CUT, OnOffBinnedClassifier, score_end
 from excess.estimators._boosting import BoostedClassifier
 from excess.estimators._hybrid import LABELS, OnOffHybridClassifier
 from excess.estimators._kmeans import OnOffKMeansClassifier, OnOffKMeansEnsembleClassifier
@@ -43,16 +43,8 @@ _CLASS_LABELS = ("classlabels_ints", "classlabels_int64s", "classlabels_strings"
 _DAMAGED = "is damaged, or no ONNX model"
 _N_BATCH = 65536  # events that are scored at once: with dictionaries as output, each takes some 300 bytes
 _TOLERANCE = 1e-3  # how far the probabilities of float32 sums may be from 0 to 1, and two of them from adding up to 1
-_NO_PROBABILITIES = (
-    "which are no probabilities; export the model with a sigmoid or softmax at its end, or give its scores to "
-    "OnOffHybridClassifier as a column"
-)
-
-
-_IN_OTHER_FILES = (
-    "keeps values in other files, which are never opened; save it as a single file, with "
-    "onnx.save_model(model, path, save_as_external_data=False)"
-)
+_NO_PROBABILITIES = "which are no probabilities; add a sigmoid or softmax, or give a hybrid the scores as a column"
+_IN_OTHER_FILES = "keeps values in other files, which are never opened; export it with save_as_external_data=False"
 
 
 class _Value(NamedTuple):
@@ -137,18 +129,16 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
     """A classifier from an ONNX file, such as one that was trained on simulations by others.
 
     It is fitted from the beginning and stays as it is: ``fit`` and `sklearn.base.clone` return the classifier itself.
-    As a reference of `OnOffHybridClassifier` it goes into the model file, so that the hybrid can be applied anywhere.
+    A model file holds it as a reference of `OnOffHybridClassifier`.
 
     Parameters
     ----------
     model : path or bytes
-        An ONNX model of two classes, in a single file. It takes the features as one matrix, or as several inputs side
-        by side, of float32 or float64. It gives probabilities: as skl2onnx writes them, with or without ``zipmap``, or
-        as one output with a column for each class, or with that of the signal alone.
+        An ONNX model of two classes, in a single file. It takes features of float32 or float64, as one matrix or as
+        several inputs, and gives probabilities as skl2onnx does, or a column for each class or for the signal alone.
     feature_names : sequence of str or None, default=None
-        Names of the features, in the order of the model. With them, tables are checked, and a hybrid takes the right
-        columns from them. By default those that the file lists, as files of `export_onnx` do, or the names of the
-        inputs, if each is one feature.
+        Names of the features, in the order of the model, by which tables are checked and a hybrid takes columns. By
+        default those that the file lists, as files of `export_onnx` do, or of the inputs, if each is one feature.
 
     Attributes
     ----------
@@ -166,12 +156,10 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
 
     Notes
     -----
-    The larger class in sorted order is the signal. Predictions use one thread, so they do not depend on the number of
-    cores; most models compute with float32, so an event next to a cut may be on its other side. Missing values
-    are an error where a file has no rule for them (skl2onnx 1.20 exports forests of scikit-learn without one).
-
-    It needs ``pip install 'excess[onnx]'``. An ONNX model holds no code of Python, no library of operators is loaded
-    for it, and values in other files are an error. onnxruntime may take any time and memory to interpret it.
+    It needs ``pip install 'excess[onnx]'``. The larger class in sorted order is the signal. Predictions use one thread,
+    so they do not depend on the number of cores; most models compute with float32, so an event next to a cut may be on
+    its other side. Missing values are an error where a file has no rule for them. An ONNX model holds no code of
+    Python, and no library of operators is loaded for it, but onnxruntime may take any time and memory to apply it.
 
     Examples
     --------
@@ -330,10 +318,8 @@ class OnnxClassifier(ClassifierMixin, BaseEstimator):
 def _read_file(path: Any) -> bytes:
     """Return the bytes of a file that may be an ONNX model."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(
-            f"model must be the path of an ONNX file, or its bytes, got {type(path).__name__}; a ModelProto gives them "
-            "by SerializeToString()"
-        )
+        remedy = "give SerializeToString() of a ModelProto"
+        raise TypeError(f"model must be the path of an ONNX file, or its bytes, got {type(path).__name__}; {remedy}")
     try:
         with _named(os.fspath(path)):
             ensure((kind := kind_of_file(Path(path))) is None, f"is {kind}")
@@ -409,8 +395,7 @@ def _find_classes(nodes: Any, output: _Value) -> NDArray[Any]:
     return np.array(labels)
 
 
-_OPSET, _ML_OPSET, _IR_VERSION = 17, 3, 8
-"""Versions of 2022, which present software reads; trees in float64 need the third of ``ai.onnx.ml``."""
+_OPSET, _ML_OPSET, _IR_VERSION = 17, 3, 8  # of 2022, which present software reads; trees in float64 need the 3
 _ML = "ai.onnx.ml"
 PRECISIONS = ("float64", "float32")
 _BITS_OF_FLOAT32 = 24  # whole numbers up to 2 to this power are exact in float32, and so are their sums
@@ -503,19 +488,12 @@ class _Graph:
         if events.dtype == np.float64:
             to_tensor = self._onnx.numpy_helper.from_array
             attributes = {f"{name}_as_tensor": to_tensor(values, name) for name, values in numbers.items()}
-        return self.add(
-            "TreeEnsembleRegressor",
-            events.name,
-            domain=_ML,
-            n_targets=n_targets,
-            aggregate_function="SUM",
-            post_transform="NONE",
-            target_treeids=np.repeat(nodes["nodes_treeids"][own], n_targets).tolist(),
-            target_nodeids=np.repeat(nodes["nodes_nodeids"][own], n_targets).tolist(),
-            target_ids=np.tile(np.arange(n_targets), len(own)).tolist(),
-            **{name: values.tolist() for name, values in nodes.items()},
-            **attributes,
-        )
+        for name in ("treeids", "nodeids"):
+            nodes[f"target_{name}"] = np.repeat(nodes[f"nodes_{name}"][own], n_targets)
+        nodes["target_ids"] = np.tile(np.arange(n_targets), len(own))
+        attributes |= {name: values.tolist() for name, values in nodes.items()}
+        how = {"n_targets": n_targets, "aggregate_function": "SUM", "post_transform": "NONE"}
+        return self.add("TreeEnsembleRegressor", events.name, domain=_ML, **how, **attributes)
 
     def interpolate(self, value: str, x: FloatArray, y: FloatArray) -> str:
         """Return `numpy.interp` of float64 values, for ascending ``x``."""
@@ -524,8 +502,7 @@ class _Graph:
         below = self.add("Sub", self._segment(value, x), np.int64(1))
         inside = self.add("Max", self.add("Min", value, x[-1]), x[0])
         distance = self.add("Sub", inside, self.add("Gather", x, below))
-        slope = self.add("Gather", np.diff(y) / np.diff(x), below)
-        start = self.add("Gather", y, below)
+        slope, start = self.add("Gather", np.diff(y) / np.diff(x), below), self.add("Gather", y, below)
         return self.add("Add", self.add("Mul", slope, distance), start)
 
     def _segment(self, value: str, x: FloatArray) -> str:
@@ -550,13 +527,9 @@ class _Graph:
         shape = ["n_events", events.n_columns]
         inputs = [helper.make_tensor_value_info(events.name, self._kind(events.dtype), shape, doc_string=described)]
         graph = helper.make_graph(self._nodes, "excess", inputs, self._outputs, list(self._constants.values()))
-        model = helper.make_model(
-            graph,
-            opset_imports=[helper.make_opsetid("", _OPSET), helper.make_opsetid(_ML, _ML_OPSET)],
-            ir_version=_IR_VERSION,
-            producer_name="excess",
-            producer_version=__version__,
-        )
+        opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_ML, _ML_OPSET)]
+        producer = {"producer_name": "excess", "producer_version": __version__}
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=_IR_VERSION, **producer)
         helper.set_model_props(model, dict(metadata))
         self._onnx.checker.check_model(model)
         return bytes(model.SerializeToString(deterministic=True))
@@ -572,9 +545,8 @@ def export_onnx(
 ) -> bytes:
     """Export a fitted On/Off classifier to ONNX, so that it can be applied without this package, or without Python.
 
-    The model takes one matrix, ``features``, and gives three values for each event: ``score``, the probability of
-    being On that the threshold cuts; ``signal_probability``, as `predict_signal_proba`; and ``selected``, whether the
-    score exceeds the threshold.
+    The model takes a matrix, ``features``, and gives ``score``, ``signal_probability``, as `predict_signal_proba`, and
+    ``selected``, whether the score exceeds the threshold.
 
     Parameters
     ----------
@@ -585,8 +557,7 @@ def export_onnx(
     feature_names : sequence of str or None, default=None
         Names of the features, for the metadata; by default those that the model was fitted with.
     precision : {"float64", "float32"}, default="float64"
-        Type of the features and of the results. With float32, cuts of trees are rounded down to float32, so that an
-        event whose features are float32 numbers goes the same way as in the model itself.
+        Type of features and results. For ``"float32"``, cuts are rounded so that float32 events go the same way.
     metadata : mapping of str to str or None, default=None
         Further metadata of the file.
 
@@ -597,9 +568,8 @@ def export_onnx(
 
     Notes
     -----
-    The metadata of the file has ``feature_names``, as JSON, if they are known, ``threshold``, ``alpha`` and
-    ``classes``. All arithmetic is in float64, for any precision of the features. Trees and forests treat missing
-    values (NaN) as the model does; k-means has no rule for them. Building needs ``pip install 'excess[onnx]'``.
+    It needs ``pip install 'excess[onnx]'``. The metadata have ``feature_names``, if they are known, ``threshold``,
+    ``alpha`` and ``classes``. All arithmetic is in float64. Trees treat NaN as the model does; k-means has no rule.
 
     Examples
     --------
@@ -624,12 +594,10 @@ def export_onnx(
     events = _Matrix("features", dtype, n_features)
     score, probability = _add_results(model, graph, events)
     selected = graph.add("Greater", score, float(model.threshold_))
-    for output in (
-        ("score", score, dtype, "Estimated probability that an event is On; the threshold cuts it."),
-        ("signal_probability", probability, dtype, "Probability that an event of the On and Off regions is signal."),
-        ("selected", selected, np.bool_, "Whether the score exceeds the threshold."),
-    ):
-        graph.output(*output)
+    graph.output("score", score, dtype, "Estimated probability that an event is On; the threshold cuts it.")
+    meaning = "Probability that an event of the On and Off regions is signal."
+    graph.output("signal_probability", probability, dtype, meaning)
+    graph.output("selected", selected, np.bool_, "Whether the score exceeds the threshold.")
     described = {
         **({} if names is None else {"feature_names": json.dumps(names)}),
         "threshold": repr(float(model.threshold_)),
@@ -678,10 +646,10 @@ def _add_results(model: Any, graph: _Graph, events: _Matrix) -> tuple[str, str]:
 
 def _add_moved(graph: _Graph, score: str, threshold: float) -> str:
     """Return scores with a threshold at 0.5, as `OnOffBinnedClassifier` moves them."""
-    low, high = score_ends(threshold)
-    lower = graph.scale(score, CUT / low if low > 0 else 0.0, 0.0)
-    slope = (1 - CUT) / (1 - high) if high < 1 else 0.0
-    upper = graph.scale(score, slope, CUT - slope * high if high < 1 else 1.0)
+    end = score_end(threshold)
+    lower = graph.scale(score, CUT / end if end > 0 else 0.0, 0.0)
+    slope = (1 - CUT) / (1 - end) if end < 1 else 0.0
+    upper = graph.scale(score, slope, CUT - slope * end if end < 1 else 1.0)
     # rounding must not move an event across
     lower, upper = graph.add("Min", lower, CUT), graph.add("Max", upper, np.nextafter(CUT, 1.0))
     return graph.add("Where", graph.add("Greater", score, float(threshold)), upper, lower)
@@ -799,8 +767,7 @@ def _(model: OnOffHybridClassifier, graph: _Graph, events: _Matrix) -> str:
         if name in columns:
             scores[name] = graph.column(events, columns[name])
             continue
-        wanted = getattr(reference, "feature_names_in_", None)
-        known = features
+        wanted, known = getattr(reference, "feature_names_in_", None), features
         if wanted is not None and names is not None:
             known = graph.select(events, [list(names).index(feature) for feature in wanted])
         try:

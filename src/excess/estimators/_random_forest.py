@@ -1,14 +1,9 @@
 """A random forest on On and Off events, with a threshold tuned on its out-of-bag scores.
 
-It averages over configurations of trees, its members, weighted by how likely they make the labels out of bag. A small
-forest of every member is grown first, on a sample of the events. Its out-of-bag likelihood gives the number of trees of
-the final forest that the member gets, and the uninformative features that are left out: these are eliminated step by
-step, by what they contribute to the likelihood, and the best set of features on that path is kept. All trees count the
-same, so the whole is one forest.
-
-Where many forests are fitted on similar events, such as growing blocks of an observation, one of them can choose for
-all: ``configuration_`` is its choice of members and features as text, and a forest with this text as its parameter
-``configuration`` grows its trees at once.
+It averages over configurations of trees, its members. A small forest of every member is grown first, on a sample of the
+events. Its out-of-bag likelihood gives the number of trees that the member gets, and the uninformative features that
+are left out: these are eliminated step by step, by what they contribute to the likelihood, and the best set of features
+on that path is kept. ``configuration_`` is this choice as text, with which other forests grow their trees at once.
 """
 
 from __future__ import annotations
@@ -38,28 +33,25 @@ from excess.stats._kernels import count_labels, count_labels_without
 from excess.stats._thresholds import OutOfBagRule, ThresholdCurve, out_of_bag_rule
 
 PILOT_TREES = 30  # trees of a member's first small forest
-ASSESSING_TREES = 60
-"""Trees of each member that assesses features: a feature adds little, which 30 trees are too few to measure."""
+ASSESSING_TREES = 60  # of each member that assesses features: a feature adds little, for which 30 trees are too few
 N_CELLS = 1 << 16  # cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood
 _STEPS = 1024  # steps of an event in which the weights of events are counted in these cells
-_TEMPERATURE = _CLEARLY = 8.0
-"""A member that makes the labels less likely by so many units of the log-likelihood has 1/e of the weight."""
-_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25
-"""What the log-likelihood has to gain when features are left out, and for each of them: they were chosen by it."""
-CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000
-"""Events on which features and members are chosen, also where the signal is too weak for the former."""
+_TEMPERATURE = _CLEARLY = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
+_LEAST_GAIN, _GAIN_PER_FEATURE = (
+    8.0,
+    0.25,
+)  # in log-likelihood, to leave out features, and for each: they are chosen by it
+CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000  # events on which is chosen, also where the signal is weak
 BAG_EVENTS = 50_000  # a tree sees the geometric mean of this number and that of all events, if that is more
 MAX_LEAVES = 2048  # of a tree of a chosen member
 _WEAK_GAIN = 20.0  # in log-likelihood
 _FEWEST_TREES = 120  # unless fewer are wanted, on any number of events
 _SHARE_DROPPED = 0.3  # of the features that are left, in each step of their elimination
-N_SCANNED, _N_CELLS = 8, 16
-"""Features with which the elimination starts where the signal is weak, and cells of a feature in a scan of pairs."""
+N_SCANNED, _N_CELLS = 8, 16  # features that are left by a scan of pairs, where the signal is weak, and cells of each
 _MOST_SCANNED = 64  # features whose pairs are scanned
 _LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination ends
 
-LabelCounts = NDArray[Any]
-"""Off and On events in each cell of scores: the last two axes are (2, N_CELLS). Floats where events have weights."""
+LabelCounts = NDArray[Any]  # Off and On in each cell of scores: (..., 2, N_CELLS); floats where events have weights
 
 
 class Member(NamedTuple):
@@ -146,9 +138,8 @@ class Configuration(NamedTuple):
             if not members or not features or list(features) != sorted(set(features)):
                 raise ValueError("no trees, or features that do not ascend")
         except (TypeError, ValueError, LookupError) as error:
-            raise ValueError(
-                f"configuration must be the configuration_ of a fitted forest, got {text!r:.80} ({error})"
-            ) from error
+            wanted = "the configuration_ of a fitted forest"
+            raise ValueError(f"configuration must be {wanted}, got {text!r:.80} ({error})") from error
         return cls(members, n_trees, features)
 
     def text(self) -> str:
@@ -440,23 +431,19 @@ class OnOffForestClassifier(BaseOnOffTrees):
     splitter : {"auto", "best", "random"}, default="auto"
         What a node tries on each of its features: all cuts, to find the best, or a single one that is drawn at random.
     min_samples_leaf : int or "auto", default="auto"
-        Fewest events in a leaf, bootstrap weights included. ``"auto"`` averages over trees of several leaf sizes, and,
-        where these are ``"auto"`` too, with both splitters and several numbers of features per node: the more likely a
-        configuration makes the labels of events out of its bags, the more trees it gets. With a number, all trees are
-        alike, and ``"auto"`` is ``"best"`` for the splitter and ``"sqrt"`` for the features.
+        Fewest events in a leaf, bootstrap weights included. ``"auto"`` averages over several leaf sizes, and splitters
+        and features per node that are ``"auto"``: the more likely a configuration makes the labels of events out of its
+        bags, the more trees it gets. With a number, ``"auto"`` is ``"best"`` for splitters and ``"sqrt"`` for features.
     max_features : "auto", int, float, "sqrt", "log2" or None, default="auto"
         Features that a node looks at, drawn anew for each; None is all of them. ``"auto"``, with leaf sizes that are
         ``"auto"`` too, also leaves out uninformative features.
     max_bins : int or None, default=255
-        Bins of a feature, at most 255. A feature with no more distinct values than that is searched exactly; None
-        searches every distinct value of all features.
+        Bins of a feature, at most 255; with fewer distinct values, or None, every distinct value is searched.
     output : {"fraction", "assignment"}, default="fraction"
-        The score of an event from a tree: the On fraction of its leaf, or 0 and 1 by the leaf's assignment, as in the
-        paper's ensembles.
+        The score from a tree: the On fraction of a leaf, or 0 and 1 by its assignment, as in the paper.
     threshold : str, callable or float, default="significance"
-        Rule for the threshold on the out-of-bag scores, ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``,
-        ``"yao"``, ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``; or the
-        threshold itself.
+        The threshold, or its rule for out-of-bag scores: ``"significance"``, ``"f1"``, ``"menon"``, ``"mithal"``,
+        ``"yao"``, ``"default"`` or a function of ``(y, score, alpha)``, which gets True for On as ``y``.
     threshold_tolerance : float, default=9.0
         With ``threshold="significance"``, take the cut of largest F1 among those whose squared significance is within
         this of the best, three sigma by default; 0 is the best cut itself. See `significance_threshold`.
@@ -469,9 +456,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     verbose : int, default=0
         With 1, show a progress bar.
     configuration : str or None, default=None
-        The ``configuration_`` of a forest that was fitted on similar events with the same features: its choice of
-        leaf sizes, splitters and features is used again, in place of ``splitter``, ``min_samples_leaf`` and
-        ``max_features``, so this fit takes a fraction of the time.
+        The ``configuration_`` of a forest on similar events with the same features, in place of ``splitter``,
+        ``min_samples_leaf`` and ``max_features``, so this fit takes a fraction of the time.
 
     Attributes
     ----------
@@ -480,16 +466,13 @@ class OnOffForestClassifier(BaseOnOffTrees):
     threshold_ : float
         An event is selected when its score exceeds it.
     oob_decision_function_ : ndarray of shape (n_events, 2)
-        Out-of-bag probabilities of the noisy classes; NaN for an event that is in the bag of every tree, or has the
-        weight 0. That of an event of a larger weight is the mean over its copies.
+        Out-of-bag probabilities of the noisy classes; NaN for events in the bag of every tree, or of weight 0.
     oob_significance_ : float
-        Significance of the training events by their out-of-bag scores, at ``threshold_``. The threshold was chosen on
-        these events, so this is not a result to quote; cross-validate the whole for that.
+        Significance of the training events by out-of-bag scores; not a result to quote, as it chose ``threshold_``.
     curve_ : ThresholdCurve
         The training events at every cut of their out-of-bag scores.
     calibration_ : SignalCalibration
-        The probability of signal as a function of the score, from these events; ``signal_ratio`` and
-        ``predict_signal_proba`` use it.
+        The probability of signal as a function of the score, from these events.
     members_ : tuple of MemberShare
         The configurations of trees that were tried: ``splitter``, ``min_samples_leaf``, ``max_features``, the
         out-of-bag ``log_likelihood`` of a small forest (NaN where none was grown: one configuration only, or leaves
@@ -502,11 +485,6 @@ class OnOffForestClassifier(BaseOnOffTrees):
         Number of features, and their names if X had any.
     feature_importances_ : ndarray of shape (n_features,)
         Information gain through each feature, summed over all trees and normalised to 1.
-
-    See Also
-    --------
-    OnOffTreeClassifier : A single tree, to be read.
-    SignificanceThresholdClassifier : Tunes the threshold of any other classifier.
 
     Notes
     -----
@@ -586,15 +564,13 @@ class OnOffForestClassifier(BaseOnOffTrees):
 
         NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categories.
 
-        ``groups`` is what differs from training to use, such as nights. With two groups or more, an event is out of the
-        bag of a tree when the tree has seen nothing of its group, so configurations, threshold and calibration are
+        ``groups``, such as nights, are left out of bags as a whole, so configurations, threshold and calibration are
         tuned for events of groups that the forest has not seen.
 
         ``sample_weight`` is the number of events that each event stands for, at least 0. Whole numbers are repeated
         events, bit for bit; the copies of an event fall into different bags, unless they have a group of their own.
         With other weights, at most 16, an event counts in a bag by its bootstrap weight times this, rounded up or down
-        at random; the out-of-bag curve counts weights, and ``threshold`` must be ``"significance"``, ``"f1"`` or a
-        number.
+        at random; ``threshold`` must then be ``"significance"``, ``"f1"`` or a number.
         """
         return self._fit_weighted(X, y, groups, sample_weight)
 

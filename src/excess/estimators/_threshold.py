@@ -163,25 +163,21 @@ def _delegates(name: str) -> Any:
 class SignificanceThresholdClassifier(BaseMetaClassifier):
     """Any classifier, with the decision threshold at which a detection is most significant.
 
-    It is tuned on out-of-bag or out-of-fold scores, *pooled* over all events, so one significance is maximised and not
-    a mean over folds. ``predict_proba`` and ``decision_function`` are those of ``estimator_``.
+    It maximises the significance of out-of-bag or out-of-fold scores, *pooled* over all events. ``predict_proba`` and
+    ``decision_function`` are those of ``estimator_``.
 
     Parameters
     ----------
     estimator : classifier
         With ``predict_proba`` or ``decision_function``. It is cloned; the given object stays as it is.
     alpha : float or None, default=None
-        Exposure ratio On/Off, also of On/Off classifiers in ``estimator`` that have none. ``fit`` needs it;
-        `cross_val_detect` and `null_test` set it.
+        Exposure ratio On/Off, also of On/Off classifiers inside without one. `cross_val_detect` and `null_test` set it.
     method : str or callable, default="significance"
-        Threshold rule: ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``, ``"default"``, or a
-        function of ``(y, score, alpha)``.
+        Rule: ``"significance"``, ``"menon"``, ``"mithal"``, ``"yao"``, ``"default"``, or ``f(y, score, alpha)``.
     cv : int, splitter, iterable, "oob" or "prefit", default=5
-        Where the tuning scores come from. A number of folds (stratified, and by group where ``groups`` are given, then
-        no more than there are groups) or any splitter of scikit-learn that tests each event once; ``"oob"`` takes the
-        out-of-bag scores of a bagging ensemble, at no further cost; ``"prefit"`` tunes a fitted ``estimator`` on the
-        events given to ``fit``, which must be new to it (to cross-validate that, wrap the estimator in
-        ``sklearn.frozen.FrozenEstimator``, because clones are not fitted).
+        Where the tuning scores come from: a number of folds (stratified, and by group, at most one for each) or any
+        splitter that tests each event once; ``"oob"``, the out-of-bag scores of a bagging ensemble; ``"prefit"``, a
+        fitted ``estimator``, to which the events are new (wrapped in a ``FrozenEstimator`` for cross-validation).
     n_bootstrap : int, default=0
         Take the median threshold over so many resamples; see `significance_threshold`.
     n_jobs : int or None, default=None
@@ -252,12 +248,10 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
     ) -> Self:
         """Fit the classifier and tune its threshold.
 
-        X may be sparse if the estimator takes that. Labels are of two classes; the larger one in sorted order is On.
-        ``groups``, such as nights, are not split between the folds. ``event_weight`` is the number of events that each
-        event stands for: threshold, curve and calibration count them, and so does the estimator if its ``fit`` takes a
-        ``sample_weight``; ``method`` must be ``"significance"`` or ``"f1"``. Further parameters are passed to the
-        ``fit`` of the estimator, by metadata routing where that is enabled. A ``sample_weight`` reaches the estimator
-        alone.
+        The larger of two labels in sorted order is On. ``groups``, such as nights, are not split between the folds.
+        ``event_weight`` is the number of events that each event stands for; the estimator counts it if it takes a
+        ``sample_weight``, and ``method`` must be ``"significance"`` or ``"f1"``. Further parameters, also a
+        ``sample_weight``, reach the ``fit`` of the estimator alone, by metadata routing where that is enabled.
         """
         alpha, rule, _ = self._check_settings()
         _base.check_classifier(self.estimator)
@@ -266,10 +260,8 @@ class SignificanceThresholdClassifier(BaseMetaClassifier):
         if named and self.cv not in ("oob", "prefit"):
             raise ValueError(f"cv must be 'oob', 'prefit', a number or a splitter, got {self.cv!r}")
         if named and events.groups is not None:
-            raise ValueError(
-                f"groups cannot be kept apart with cv={self.cv!r}; give cv a number of folds or a splitter such as "
-                "LeaveOneGroupOut(), or leave groups out"
-            )
+            remedy = "give cv a number of folds or a splitter such as LeaveOneGroupOut(), or leave groups out"
+            raise ValueError(f"groups cannot be kept apart with cv={self.cv!r}; {remedy}")
         params, split_params = self._route(events.groups, fit_params)
         _check_weights(params.get("sample_weight"), events.labels)
         weights = None
@@ -365,23 +357,19 @@ def supervised_reference(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> SignificanceThresholdClassifier:
-    """Train a classifier on simulated events; what is returned only tunes its threshold on On and Off events.
-
-    That is the usual method of the field (Eq. 3 of the paper), with which learning from On and Off labels is compared.
+    """Train a classifier on simulations; only its threshold is tuned on On and Off events (Eq. 3 of the paper).
 
     Parameters
     ----------
     X : array-like of shape (n_events, n_features)
         Simulated events, with the features of the On and Off events.
     y : array-like of shape (n_events,)
-        True labels; the larger of the two classes in sorted order is the signal. They must be the two classes by which
-        On and Off events are labelled later, such as 0 and 1.
+        True labels, the two classes of On and Off later; the larger one in sorted order is the signal.
     estimator : classifier or None, default=None
-        Any classifier. By default the forest of the open Crab analysis: 200 trees of depth 15 by entropy. An On/Off
-        classifier without ``alpha`` gets 1: true labels have no exposure, and its own threshold is not used.
+        By default the forest of the open Crab analysis: 200 trees of depth 15 by entropy. An On/Off classifier without
+        ``alpha`` gets 1, because true labels have no exposure.
     alpha : float or None, default=None
-        Exposure ratio On/Off, for the threshold; simulated events have none. `cross_val_detect` sets it, and ``fit`` of
-        what is returned needs it.
+        Exposure ratio On/Off, which the later ``fit`` needs; `cross_val_detect` sets it.
     n_jobs, random_state
         Cores and seed of the default forest.
 

@@ -87,10 +87,9 @@ class BaseOnOffTrees(BaseOnOffClassifier):
         """Return what each feature contributes to the score of events; shape (n_events, n_features + 1).
 
         The last column is the mean score at the roots of the trees; with it, a row adds up to the score of the event,
-        ``predict_proba(X)[:, 1]``, up to rounding. A cut contributes the difference of the On fractions below and above
-        it to its feature. The result has the layout of ``shap_values`` with the expected value appended:
-        ``shap.Explanation(found[:, :-1], found[:, -1], X)`` is what the plots of shap take. With
-        ``output="assignment"``, inner nodes have the score 0, so contributions have no meaning of their own.
+        ``predict_proba(X)[:, 1]``. A cut contributes the difference of the On fractions below and above it to its
+        feature; with ``output="assignment"`` that has no meaning. Plots of shap take
+        ``shap.Explanation(found[:, :-1], found[:, -1], X)``.
 
         Parameters
         ----------
@@ -121,8 +120,7 @@ class BaseOnOffTrees(BaseOnOffClassifier):
     def to_shap(self) -> dict[str, Any]:
         """Return the trees as the dictionary that ``shap.TreeExplainer`` takes in place of a model.
 
-        ``shap.TreeExplainer(forest.to_shap()).shap_values(X)`` are Shapley values of the score, which need a time that
-        grows with the square of the depth; `contributions` is much faster. TypeError for a model of categories.
+        Its ``shap_values(X)`` take much longer than `contributions`. TypeError for a model of categories.
 
         Returns
         -------
@@ -167,18 +165,13 @@ def _find_categories(X: Any, y: Any, max_bins: int | None) -> dict[int, list[Any
         if getattr(dtype, "name", "") == "category":
             found[number] = _order_categories(X.iloc[:, number], is_on)
             if max_bins is not None and len(found[number]) > max_bins:
-                raise ValueError(
-                    f"X has {len(found[number])} categories in the column {name!r}, above max_bins, {max_bins}; join "
-                    "some, encode them as numbers, or set max_bins=None"
-                )
+                problem = f"X has {len(found[number])} categories in the column {name!r}, above max_bins, {max_bins}"
+                raise ValueError(f"{problem}; join some, encode them as numbers, or set max_bins=None")
     return found
 
 
 def _order_categories(column: Any, on: BoolArray) -> list[Any]:
-    """Return categories by On fraction, where these differ clearly, so that one cut can take any set of similar ones.
-
-    Otherwise they keep their order: one by noise would make a feature look informative out of bag, where it is not.
-    """
+    """Return categories by On fraction where these differ clearly, else as given: noise would look informative."""
     values, codes = column.cat.categories.tolist(), column.cat.codes.to_numpy()
     n, n_on = (np.bincount(codes[own], minlength=len(values)) for own in (codes >= 0, (codes >= 0) & on))
     frequent, mean = n >= _FREQUENT, n_on.sum() / max(n.sum(), 1)
@@ -271,9 +264,8 @@ def check_growth(estimator: Any, criteria: tuple[str, ...]) -> None:
     if estimator.max_depth is not None:
         as_int("max_depth", estimator.max_depth, minimum=1)
     if estimator.max_bins is not None and as_int("max_bins", estimator.max_bins, minimum=2) > MAX_NARROW_BINS:
-        raise ValueError(
-            f"max_bins must be at most {MAX_NARROW_BINS}, or None for every distinct value, got {estimator.max_bins}"
-        )
+        most = f"at most {MAX_NARROW_BINS}, or None for every distinct value"
+        raise ValueError(f"max_bins must be {most}, got {estimator.max_bins}")
 
 
 def resolve_max_features(max_features: Any, n_features: int) -> int:
@@ -468,21 +460,14 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     curve_ : ThresholdCurve
         The training events at every cut of their leaf's score.
     calibration_ : SignalCalibration
-        The probability of signal as a function of the score, by five trees that were each grown on four fifths of the
-        events and scored the rest; ``signal_ratio`` and ``predict_signal_proba`` use it.
+        The probability of signal as a function of the score, by trees on four fifths of the events for the rest.
     classes_, n_features_in_, feature_names_in_, feature_importances_
         As for `OnOffForestClassifier`.
 
-    See Also
-    --------
-    OnOffForestClassifier : Many such trees, with an out-of-bag threshold.
-    assign_cells : How leaves are assigned.
-
     Notes
     -----
-    ``predict`` selects the leaves that together have the largest significance on the training events: the exact
-    assignment, for either output. Labels are noisy, so a tree without limits fits the noise; give it a depth or a
-    leaf size.
+    ``predict`` selects the leaves that together have the largest significance on the training events; see
+    `assign_cells`. Labels are noisy, so a tree without limits fits the noise; give it a depth or a leaf size.
 
     Examples
     --------
@@ -530,10 +515,8 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         """Learn from events and their noisy labels of two classes, of which the larger one in sorted order is On.
 
         NaN in X is a missing value, and columns of a data frame with the dtype ``category`` are categories.
-        ``sample_weight`` is the number of events that each event stands for, at least 0.
-        Whole numbers are repeated events, bit for bit; others are rounded to a multiple of about 10^-9 of their sum.
-        Counts and ``min_samples_leaf`` are sums of weights; bins are cut by events that are not weighted, unless all
-        weights are whole numbers.
+        ``sample_weight`` is the number of events that each event stands for, at least 0. Whole numbers are repeated
+        events, bit for bit; others are rounded to about 10^-9 of their sum, and edges of bins do not depend on them.
         """
         return self._fit_weighted(X, y, None, sample_weight)
 
@@ -562,13 +545,9 @@ class OnOffTreeClassifier(BaseOnOffTrees):
         leaf_size = min(min_samples_leaf, len(X))
         if weights is not None:
             leaf_size = math.ceil(min(min_samples_leaf, weights.sum()) * factor * (1 - _ROUNDED))
-        tree = ensemble.TreeSettings(
-            ensemble.tree_keys(seed, 1)[0],
-            CRITERIA[self.criterion],
-            SPLITTERS[self.splitter],
-            leaf_size,
-            resolve_max_features(self.max_features, X.shape[1]),
-        )
+        kind = CRITERIA[self.criterion], SPLITTERS[self.splitter]
+        sizes = leaf_size, resolve_max_features(self.max_features, X.shape[1])
+        tree = ensemble.TreeSettings(ensemble.tree_keys(seed, 1)[0], *kind, *sizes)
         settings = ensemble.GrowthSettings(max_depth, alpha, np.arange(X.shape[1]), bootstrap=False)
         events = self._bin_events(X, on, 1, bag)
         tables = ensemble.grow_trees(events, [tree], settings, n_threads=1)
@@ -593,16 +572,14 @@ class OnOffTreeClassifier(BaseOnOffTrees):
     def export_text(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = None) -> str:
         """Return the tree as text: one line per node, with its cut, counts and significance.
 
-        ``feature_names`` are by default those that ``fit`` saw, else ``x0``, ``x1``, and so on; ``max_depth`` is the
-        deepest level to show. A leaf is assigned to signal or background.
+        ``feature_names`` are by default those of ``fit``, else ``x0``, ``x1``, and so on; ``max_depth`` limits levels.
         """
         return self._view(feature_names).text(max_depth)
 
     def plot_tree(self, feature_names: ArrayLike | None = None, *, max_depth: int | None = 4, ax: Any = None) -> Any:
         """Draw the tree, each node with its cut and counts, coloured by its significance, and return the axes.
 
-        Arguments are those of `export_text`; all levels (None) are too many to read in a tree that was grown without
-        limits. The default for ``ax`` is a new figure.
+        Arguments are those of `export_text`; the default for ``ax`` is a new figure.
         """
         return self._view(feature_names).draw(max_depth, ax)
 

@@ -1,8 +1,7 @@
 """Chunks of events: files and tables as partitions, the survey that finds edges of bins, and the records of codes.
 
-The edges follow from the distinct values of a feature, as long as there are few, and otherwise from a sample: the
-``N_SAMPLED`` rows whose numbers among all events have the smallest hashes. Both are sets that do not depend on how
-events are divided into chunks, so the edges are those of the fit in memory, to the bit.
+Edges follow from the distinct values of a feature if these are few, else from the ``N_SAMPLED`` rows with the smallest
+hashes of their numbers. Neither depends on the chunks, so the edges are those of the fit in memory, to the bit.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ class ObservedFiles:
     groups : str, default="none"
         Column of the groups, such as nights; ``"none"`` for none.
     exposure : ExposureRatios or None, default=None
-        Exposure ratios of all events, by which events have weights; `train_in_chunks` finds them where they differ.
+        Exposure ratios of all events, for weights; `train_in_chunks` finds them where they differ.
 
     Examples
     --------
@@ -192,10 +191,8 @@ def partitions_of(chunks: Any) -> list[Partition]:
         return list(chunks.partitions())
     # a collection of Dask has partitions, which cannot be called
     if isinstance(chunks, Iterator) or not isinstance(chunks, Iterable) or hasattr(chunks, "partitions"):
-        raise TypeError(
-            "chunks must be a list of (X, y) pairs or a dataset of files such as EventFiles, to be read several times, "
-            f"got {'an iterator' if isinstance(chunks, Iterator) else type(chunks).__name__}"
-        )
+        got = "an iterator, which is read only once" if isinstance(chunks, Iterator) else type(chunks).__name__
+        raise TypeError(f"chunks must be a list of (X, y) pairs or a dataset of files such as EventFiles, got {got}")
     return [Pairs(chunks)]
 
 
@@ -272,10 +269,8 @@ def _items_of(chunk: Any) -> tuple[Any, Any, Any, Any]:
     items = list(chunk) if isinstance(chunk, Iterable) else []
     # four rows in a list are more likely a mistake than a chunk with weights
     if not 2 <= len(items) <= (4 if isinstance(chunk, tuple) else 3):
-        raise TypeError(
-            "a chunk must be a pair of features and labels, or these with groups, or a tuple of these with groups (or "
-            f"None) and weights, got {type(chunk).__name__}"
-        )
+        pair = "a pair of features and labels, or a tuple of these with groups (or None) and weights"
+        raise TypeError(f"a chunk must be {pair}, got {type(chunk).__name__}")
     X, y, groups, weights = (*items, None, None)[:4]
     return X, y, groups, weights
 
@@ -290,8 +285,7 @@ def _name_column(X: Any) -> str:
     return ""
 
 
-PartitionRows = tuple[Partition, int, int]
-"""A partition, the number of its first event among all events, and the number of its events."""
+PartitionRows = tuple[Partition, int, int]  # a partition, the number of its first event among all, and its length
 _BLOCK_ROWS = 1 << 17  # rows of a part
 
 
@@ -324,8 +318,7 @@ class Survey:
         too_many = [j for j, values in enumerate(self.distinct) if values is None]
         distinct = [None if j in too_many else few_distinct(chunk.X[:, j], self.limit) for j in range(n_features)]
         found, counts = np.unique(chunk.labels, return_counts=True)
-        labels = found.tolist()
-        weights = None
+        labels, weights = found.tolist(), None
         if chunk.weights is not None:
             weights = {label: WeightSum.of(chunk.weights[chunk.labels == label]) for label in labels}
         groups = None if chunk.groups is None else frozenset(chunk.groups.tolist())
@@ -403,8 +396,9 @@ class Survey:
         if both.any_zero:
             raise ValueError("sample_weight must be positive for all events of chunks; leave out events of weight 0")
         if both.all_whole:
-            whole = "sample_weight of whole numbers stands for repeated events"
-            raise ValueError(f"{whole}; repeat them in the chunks, or fit in memory")
+            raise ValueError(
+                "sample_weight of whole numbers needs a fit in memory, or events that are repeated in the chunks"
+            )
         return on, off
 
     def edges(self) -> list[FloatArray]:

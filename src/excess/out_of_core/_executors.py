@@ -1,8 +1,4 @@
-"""Executors: they run the work of a fit on parts of the events, on threads of this process or on Dask workers.
-
-A fit does not need to know where its parts are. `Executor` keeps them in this process; `Dask` keeps them on workers,
-and sends only totals and the events of small nodes.
-"""
+"""Executors: they run the work of a fit on parts of the events, on threads of this process or on Dask workers."""
 
 from __future__ import annotations
 
@@ -33,8 +29,7 @@ from excess.estimators._forest.ensemble import Tick
 _logger = logging.getLogger("excess")
 
 Arguments = Sequence[tuple[Any, ...]]
-MapTasks = Callable[[int, Callable[[int], Any]], list[Any]]
-"""Returns the results of a function for the numbers of tasks."""
+MapTasks = Callable[[int, Callable[[int], Any]], list[Any]]  # the results of a function for the numbers of tasks
 
 _CONNECTING = 10.0  # seconds for a scheduler to answer for the first time, and for workers to return their versions
 _POLL = 1.0  # seconds between two checks of the cluster while tasks run
@@ -194,10 +189,8 @@ class Dask(Executor):
         if self._is_own:
             client = _connect(self._distributed, client, min(self._patience, _CONNECTING))
         elif not isinstance(client, self._distributed.Client):
-            raise TypeError(
-                f"executor must be a dask.distributed.Client, the address of a scheduler, an Executor or None, got "
-                f"{type(client).__name__}"
-            )
+            kinds = "a dask.distributed.Client, the address of a scheduler, an Executor or None"
+            raise TypeError(f"executor must be {kinds}, got {type(client).__name__}")
         elif client.asynchronous:
             raise ArgumentError("executor", "must be a client that waits for results, without asynchronous=True")
         self._client = client
@@ -383,8 +376,9 @@ class Dask(Executor):
             for where, answer in {"scheduler": found["scheduler"], **found["workers"]}.items():
                 theirs = answer["packages"].get("excess")
                 if theirs != ours:
-                    problem = f"{where} has excess {theirs}, here it is {ours}; install the same"
-                    raise self._error(f"does not match: {problem}")
+                    raise self._error(
+                        f"does not match: {where} has excess {theirs}, here it is {ours}; install the same"
+                    )
 
     def _check_connected(self) -> None:
         if self._client.status != "running":
@@ -422,9 +416,9 @@ def _connect(distributed: Any, address: str, seconds: float) -> Any:
         problem = f"{address!r} is no address of a Dask scheduler, such as tcp://host:8786: {first_line(error):.200}"
         raise ArgumentError("executor", problem) from error
     except Exception as error:  # any server may answer, and libraries raise any error then
+        remedy = "start one with 'dask scheduler', check the address and, for tls://, distributed.comm.tls of Dask"
         raise DistributedError(
-            f"no Dask scheduler answers at {address!r} ({_reason(error, seconds)}); start one with 'dask scheduler', "
-            "check the address and, for tls://, distributed.comm.tls in the configuration of Dask"
+            f"no Dask scheduler answers at {address!r} ({_reason(error, seconds)}); {remedy}"
         ) from error
 
 

@@ -5,13 +5,10 @@ a node that is small enough are moved into one place, where the rest of the tree
 
 The trees are those of the fit in memory, to the bit, because
 
-- the random choices of a node follow from its key, and that from the key of its tree and its path from the root, not
-  from the order in which nodes are searched;
-- the bootstrap weight of an event follows from the key of the tree and the number of the event among all events, and
-  from the weight of the event itself, if it has one;
+- the random choices of a node follow from its key, and that from the key of its tree and its path from the root;
+- the bootstrap weight of an event follows from the key of the tree, and from the number and weight of the event;
 - whether a tree may see a group follows from its key and the number of the group among all groups;
-- histograms are integers, so their sum does not depend on how events are divided into parts;
-- the search of a node depends on the counts of its events only, not on their order.
+- histograms are integers, so their sum does not depend on the parts; nor does the search of a node on their order.
 """
 
 from __future__ import annotations
@@ -392,14 +389,11 @@ class OutOfBag:
 
     def __call__(self, events: EventRecords) -> ScoredPart:
         """Return the events of a part with their scores."""
-        forests = [_read_only_trees(self.forest)]
+        # read-only, as arrays are in other processes: kernels are compiled for either kind
+        flat, values, keys = FlatTrees(*map(read_only, self.forest.flat)), self.forest.values, self.forest.keys
+        forests = [BaggedTrees(flat, read_only(values), read_only(keys))]
         score = ensemble.score_out_of_bag(events.codes, events.first_row, forests, 1, events.bag)[0]
         return ScoredPart(events.on, score, events.first_row, events.bag.weights)
-
-
-def _read_only_trees(forest: BaggedTrees) -> BaggedTrees:
-    """Return trees whose arrays are read-only, as they are in other processes: kernels are compiled for either kind."""
-    return BaggedTrees(FlatTrees(*map(read_only, forest.flat)), read_only(forest.values), read_only(forest.keys))
 
 
 def _count_units(events: ScoredPart, unit: CountUnit | None) -> NDArray[np.int64] | None:
@@ -536,8 +530,7 @@ def _count_scored(events: ScoredPart) -> _Scored:
     return _Scored(events.first_row, n_on, int(np.count_nonzero(scored)) - n_on, weight)
 
 
-MAX_EVENTS = 2_000_000_000
-"""The counts of On and of Off events, with bootstrap weights, have 32 bits each in a histogram."""
+MAX_EVENTS = 2_000_000_000  # counts of On and of Off, with bootstrap weights, have 32 bits each in a histogram
 
 
 def fit_forest(
@@ -550,14 +543,11 @@ def fit_forest(
     estimator : OnOffForestClassifier
         The forest to fit; it is not changed. ``max_bins=None``, which needs all distinct values, is an error.
     chunks : iterable of (X, y), (X, y, groups) or (X, y, groups, sample_weight), or a dataset
-        The events, with the groups and weights of ``estimator.fit`` or without; groups may be None with weights,
-        such as those of `exposure_weights`. Weights must not be 0, nor all whole numbers: leave out or repeat such
-        events. An iterable must give the same chunks each time it is iterated over, such as a list; a dataset, such as
-        `EventFiles`, has partitions that workers read. The result depends on the order of events, but
-        not on how they are divided into chunks.
+        Events, with groups (or None) and weights as for ``estimator.fit``, or without. Weights must not be 0, or all
+        integers: leave out or repeat those. An iterable, such as a list, gives the same chunks each time; a
+        dataset, such as `EventFiles`, has partitions that workers read. The order of events matters, chunks do not.
     executor : None, dask.distributed.Client, str or Executor, default=None
-        Where the work runs: None for threads of this process (``estimator.n_jobs``); the client of a Dask cluster, or
-        the address of its scheduler; or an executor, such as ``Dask(client, max_moved=10_000)``.
+        By default threads of this process (``estimator.n_jobs``); the client or address of a Dask cluster; an executor.
     memory : int, default=2**30
         Bytes that a worker may use for histograms and for events that are moved, besides the events it keeps.
     oob_scores : bool, default=True

@@ -19,32 +19,26 @@ from excess.estimators._hybrid import LABELS_AND_REFERENCES
 from excess.report._series import has_light_curve, has_score, light_curve
 from excess.stats._significance import OnOffCounts
 
-MAX_ROWS = 300
-"""Largest number of rows in a table of groups or folds; CSV files next to the report have all of them."""
-MAX_PANELS = 8
-"""Largest number of features of a simulated sample that are drawn; the table has all of them."""
-MAX_FEATURES, _MIN_FEATURES = 32, 5
-"""Features that are drawn for all models together, and at least for each model."""
-MAX_MAPS = 4
-"""Largest number of models with a map of the sky on the page."""
+MAX_ROWS = 300  # largest number of rows in a table of groups or folds; CSV files next to the report have all of them
+MAX_PANELS = 8  # largest number of features of a simulated sample that are drawn; the table has all of them
+MAX_FEATURES, _MIN_FEATURES = 32, 5  # features that are drawn for all models together, and at least for each model
+MAX_MAPS = 4  # largest number of models with a map of the sky on the page
 
-_LABELS = {
+_LABELS = {  # class of the verdict, which sets its colour, and its title, by the status
     "detected": ("found", "Source detected"),
     "not confirmed": ("unconfirmed", "Not confirmed"),
     "no detection": ("nothing", "No detection"),
     "doubtful": ("doubt", "Do not trust this"),
 }
-"""Class of the verdict, which sets its colour, and its title, by the status."""
 _TO_QUOTE = "the one to quote"
 _COMPARES = "compares models"
-_MEANINGS = {
+_MEANINGS = {  # of the value that could be quoted, by the status of the verdict; "compared": found by another model
     "detected": _TO_QUOTE,
     "compared": "for comparison with the first model",
     "not confirmed": "not confirmed",
     "no detection": "no detection",
     "doubtful": "not to be quoted before the warnings are explained",
 }
-"""Meaning of the value that could be quoted, by the status of the verdict; "compared": detected by another model."""
 _NOTHING_TO_QUOTE = {
     "not confirmed": "There is no confirmed detection to quote.",
     "no detection": "There is no detection to quote.",
@@ -62,12 +56,11 @@ _KINDS = {
     LABELS_AND_REFERENCES: "learned from the labels, with the references as further features",
 }
 _SAMPLES = {"signal": ("Simulated gammas", "gammas"), "background": ("Simulated protons", "protons")}
-_TIMES = {
+_TIMES = {  # origin of observation times
     "livetime": "livetime of the files",
     "ontime": "observation time of the files, dead time included",
     "events": "first to last event of each run, so a little too short, dead time included",
 }
-"""Origin of observation times."""
 
 
 class Table(NamedTuple):
@@ -131,9 +124,8 @@ class ModelContent:
         self.significances = found.outcome.significances
         self.n_features = max(_MIN_FEATURES, MAX_FEATURES // self.n_models)
         self.tuned = counts_text(found.counts)
-        self.tables = {
-            table.label: shorten(table, f"{table.label}.csv", self.max_rows) for table in _tables(found) if table.rows
-        }
+        tables = [shorten(own, f"{own.label}.csv", self.max_rows) for own in _tables(found) if own.rows]
+        self.tables = {own.label: own for own in tables}
 
     @property
     def rates(self) -> str:
@@ -186,14 +178,10 @@ class ModelContent:
         parts = [_NOTHING_TO_QUOTE.get(self.status, ""), *self._values()]
         if self.detection.likelihood is not None:
             other = "cut" if self.statistic == "likelihood" else "likelihood"
-            parts.append(
-                f"The {self.statistic} was declared beforehand; the {other} stands beside it. To quote the larger of "
-                "the two would be biased."
-            )
+            parts.append(f"The {self.statistic} was declared beforehand; the {other} stands beside it.")
+            parts.append("To quote the larger of the two would be biased.")
         if self.detection.n_permutations:
-            parts.append(
-                "The permutation p-value tests something else: whether the features separate On from Off at all."
-            )
+            parts.append("The permutation p-value tests whether the features separate On from Off at all.")
         parts += [f"{remark}." for remark in self.detection.remarks]
         return " ".join(part for part in parts if part)
 
@@ -203,10 +191,7 @@ class ModelContent:
         if self.strategy == "applied":
             chosen = "this model and its threshold were" if by_cut else "this model was"
             what = f"Quote {value}," if self.quotable else f"{value} counts"
-            return [
-                f"{what} if {chosen} chosen before these events were looked at, and none of these events was used for "
-                "training."
-            ]
+            return [f"{what} if {chosen} chosen before these events were looked at, and trained without any of them."]
         fixed = "the selection of every block of events was fixed by earlier blocks"
         if not by_cut:
             fixed = "the likelihood ratio of every event was fixed by earlier blocks of events"
@@ -214,10 +199,8 @@ class ModelContent:
         if self.strategy == "forward":
             what = f"Quote this value, {value}" if self.quotable else f"This value, {value}, is a forward one"
             return [f"{what}: {fixed}, {normal}."]
-        pooled = (
-            f"The pooled value, {value}, compares models: it uses all events, but its models were trained on each "
-            "other's hold-out events, so without a source it scatters a little more than a significance should."
-        )
+        pooled = f"The pooled value, {value}, compares models: these were trained on each other's hold-out events"
+        pooled += ", so without a source it scatters a little more than a significance should."
         ahead = self._ahead(self.statistic)
         if ahead is None:
             what = "The value to quote would be the forward one" if self.quotable else "There is no forward value"
@@ -226,13 +209,9 @@ class ModelContent:
         what = f"The forward value, {ahead:.1f} sigma, is the one that counts"
         if self.quotable:
             what = f"Quote the forward value, {ahead:.1f} sigma"
-        smaller = ""
-        if ahead < self.detection.significance:
-            smaller = (
-                "It is smaller than the pooled one, because early models have few training events; before the first "
-                "of them, events are only counted."
-            )
-        return [f"{what}: {fixed}, {normal}.", smaller, pooled]
+        is_smaller = ahead < self.detection.significance
+        why = "It is smaller than the pooled one, because early models have few training events." if is_smaller else ""
+        return [f"{what}: {fixed}, {normal}.", why, pooled]
 
     @property
     def thresholds(self) -> str:
@@ -243,12 +222,9 @@ class ModelContent:
         if len(known) == 0:
             return "The models select events by their own rules, without a threshold on the score."
         low, high = _threshold_text(known.min()), _threshold_text(known.max())
-        if len(known) == 1:
-            where = low
-        elif low == high:
-            where = f"{low} in all {len(known)} folds"
-        else:
-            where = f"each of {len(known)} folds its own, {low} to {high}"
+        where = f"each of {len(known)} folds its own, {low} to {high}"
+        if low == high:
+            where = low if len(known) == 1 else f"{low} in all {len(known)} folds"
         return f"The cut uses thresholds that were tuned on training events only ({where})."
 
     @property
@@ -258,11 +234,8 @@ class ModelContent:
         for name in sorted(STATISTICS, key=lambda one: one != self.statistic):
             if name == "likelihood" and found.likelihood is None:
                 continue
-            rows = [
-                *self._significances(name),
-                *self._amounts(name),
-                *(self._tests(name) if self.cross_validated else ()),
-            ]
+            tests = self._tests(name) if self.cross_validated else []
+            rows = [*self._significances(name), *self._amounts(name), *tests]
             declared = "declared beforehand" if name == self.statistic else "for comparison"
             groups.append({"title": name.capitalize(), "declared": declared, "about": _ABOUT[name], "rows": rows})
         uncut, ratio = found.uncut, "exposure ratio On/Off"
@@ -345,37 +318,26 @@ class ModelContent:
         found = self.detection
         judged, known = found.held_out, has_score(found)
         if n_without := int(np.count_nonzero(judged & ~known)):
-            yield (
-                f"{n_without:,} hold-out events have no score. They count in the result if they were selected, but are "
-                "left out of the score histogram and of everything that follows the slider."
-            )
+            yield f"{n_without:,} hold-out events have no score: left out of histogram and slider, not of the result."
         if n_trained_on := int(np.count_nonzero(~found.in_likelihood)):
             yield f"{n_trained_on:,} of {len(judged):,} events were used for training only, and are not counted."
         if found.event_alpha is not None:
             beyond = "Those of events beyond the cut in θ² are not known, so the θ² plot scales them by the mean there."
-            yield (
-                "Exposure ratios differ between events, and each event counts with its own. "
-                f"{beyond if found.theta is not None else ''} The curve above the slider has the significance at 250 "
-                "thresholds."
-            )
+            beyond = beyond if found.theta is not None else ""
+            yield f"Exposure ratios differ between events, and each event counts with its own. {beyond}"
         groups = found.counts_by_group
         if found.groups is None:
             yield "There are no groups, such as nights, so there is no table of them."
         elif len(groups) == 1:
             yield f"There is one group only, {next(iter(groups))}, so groups cannot be compared."
         if found.likelihood is None:
-            yield (
-                "This model has no signal ratio, which says how much more likely signal is at an event. So there is no "
-                "likelihood, no plot of it, and no light curve."
-            )
+            yield "This model has no signal ratio, so there is no likelihood, no plot of it, and no light curve."
         elif not has_light_curve(found) and len(groups) > 1:
             yield "The mean strength of the source is not a positive number, so there is no light curve."
         for by, counts in (("group", groups), ("night", found.counts_by_night)):
             if has_light_curve(found, by) and (n_left_out := len(counts) - len(light_curve(found, by))):
-                yield (
-                    f"The source is not bounded, or the observation time not known, in {n_left_out:,} of "
-                    f"{len(counts):,} {by}s, which are left out of the light curve."
-                )
+                some = f"{n_left_out:,} of {len(counts):,} {by}s"
+                yield f"{some} without a bound or an observation time are left out of the light curve."
         if found.exposure is None:
             yield "Observation times are not known, so there are no signal events per hour."
         if found.theta is None or found.theta_squared_cut is None:
@@ -391,19 +353,14 @@ class ModelContent:
         if found.importances is None:
             yield "This model has no importances of features."
         if not found.features:
-            yield (
-                "Values of the features are not known (folders of older runs do not hold them), so On and Off are not "
-                "compared in every feature."
-            )
+            yield "Values of the features are not known (older runs lack them), so On and Off are not compared in them."
         elif len(found.features) > self.n_features:
             n_all = len(found.features)
             yield f"On and Off are compared in {self.n_features} of {n_all} features; result.json has all of them."
         sky = found.sky
         if sky is None or not sky.layers:
-            yield (
-                "There is no map of the sky: it needs sky positions of events and of the pointing, the position of the "
-                "source, and at least 100 events around it."
-            )
+            needs = "sky positions of events and pointing, that of the source, and 100 events around it"
+            yield f"There is no map of the sky: it needs {needs}."
         elif self.number >= MAX_MAPS:
             yield f"The maps of the sky of the first {MAX_MAPS} models are on the page."
         elif "selected" not in sky.layers:
@@ -456,14 +413,8 @@ def _tables(detection: Detection) -> list[Table]:
         note = "One model for all observations. These are the numbers of the tuned cut; they do not follow the slider."
         found.append(Table("observations", ["Observation", "alpha", *heads], rows, note))
     if bins := detection.bins:
-        outcomes, notes = (
-            {**dict(zip(bins.labels, bins.outcomes, strict=True)), "joint": detection.outcome},
-            [*bins.notes, ""],
-        )
-        rows = [
-            [name, *_outcome_cells(one, likely), note]
-            for (name, one), note in zip(outcomes.items(), notes, strict=True)
-        ]
+        columns = [*bins.labels, "joint"], [*bins.outcomes, detection.outcome], [*bins.notes, ""]
+        rows = [[name, *_outcome_cells(one, likely), note] for name, one, note in zip(*columns, strict=True)]
         found.append(Table("bins", [bins.column, *heads, "Note"], rows))
     return found
 
@@ -485,10 +436,8 @@ def _count_cells(counts: OnOffCounts) -> list[str]:
 
 def _outcome_cells(outcome: Outcome, likely: list[str]) -> list[str]:
     """Return counts, and the significance by the likelihood if the table has it."""
-    return [
-        *_count_cells(outcome.counts),
-        *(_known_text("{:.2f}", outcome.significances["likelihood"]) for _ in likely),
-    ]
+    more = [_known_text("{:.2f}", outcome.significances["likelihood"]) for _ in likely]
+    return [*_count_cells(outcome.counts), *more]
 
 
 def _group_table(detection: Detection) -> Table:
@@ -516,15 +465,10 @@ def _group_table(detection: Detection) -> Table:
 
 def _trust_table(detection: Detection) -> Table:
     """Return how far a hybrid trusts each of its members."""
-    rows = [
-        [
-            name,
-            _KINDS.get(name, "reference"),
-            f"{trust.mean:.2f}",
-            f"{trust.low:.2f} to {trust.high:.2f}" if len(detection.folds) > 1 else "",
-        ]
-        for name, trust in detection.reference_weights.items()
-    ]
+    rows = []
+    for name, trust in detection.reference_weights.items():
+        spread = f"{trust.low:.2f} to {trust.high:.2f}" if len(detection.folds) > 1 else ""
+        rows.append([name, _KINDS.get(name, "reference"), f"{trust.mean:.2f}", spread])
     return Table("trust", ["Member", "Kind", "Trust", "Range over folds"], rows)
 
 
@@ -580,9 +524,8 @@ def simulation_content(agreement: SimulationAgreement) -> dict[str, Any]:
             rows.append([one.feature, shift, *p_values, "yes" if one.flagged else "no"])
         if rows:
             n = agreement.n_simulated_signal if sample == "signal" else agreement.n_simulated_background
-            samples.append(
-                {"title": title, "about": f"{n:,} {what}", "table": Table(f"features of {title.lower()}", heads, rows)}
-            )
+            table = Table(f"features of {title.lower()}", heads, rows)
+            samples.append({"title": title, "about": f"{n:,} {what}", "table": table})
     flagged = any(one.flagged for one in agreement.comparisons)
     return {
         "title": "Differences found." if flagged else "Agreement." if samples else "Not checked.",
@@ -612,10 +555,6 @@ def counts_texts(counts: Iterable[OnOffCounts]) -> dict[str, list[str]]:
 
 def format_counts(n_on: Any, n_off: Any, excess: Any, excess_error: Any, significance: Any) -> dict[str, list[str]]:
     """Return lists of texts of counts and what follows from them."""
-    return {
-        "n_on": [f"{one:,.0f}" for one in n_on],
-        "n_off": [f"{one:,.0f}" for one in n_off],
-        "excess": [f"{one:,.1f}" for one in excess],
-        "excess_error": [f"{one:,.1f}" for one in excess_error],
-        "significance": [f"{one:.2f}" for one in significance],
-    }
+    columns = {"n_on": (n_on, ",.0f"), "n_off": (n_off, ",.0f"), "excess": (excess, ",.1f")}
+    columns |= {"excess_error": (excess_error, ",.1f"), "significance": (significance, ".2f")}
+    return {name: [format(one, spec) for one in values] for name, (values, spec) in columns.items()}

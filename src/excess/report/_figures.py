@@ -22,46 +22,37 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_LOG_FROM = 100.0
-"""Ratio of the largest to the smallest non-zero count above which the axis is logarithmic."""
-_MAX_TICKS = 8
-"""Largest number of groups that are named below a figure; more than half of it are rotated."""
+_LOG_FROM = 100.0  # ratio of the largest to the smallest non-zero count above which the axis is logarithmic
+_MAX_TICKS = 8  # largest number of groups that are named below a figure; more than half of it are rotated
 _LONG_NAME = 12
-MAX_CIRCLES = 40
-"""Largest number of Off regions that are drawn into a map; of more, none is."""
+MAX_CIRCLES = 40  # largest number of Off regions that are drawn into a map; of more, none is
 _SKY_LABELS = {"significance": "significance / σ", "excess": "excess / events", "counts": "events"}
-_LOOKS = {
+_LOOKS = {  # colours and names of observed and simulated events of each sample
     "signal": (ON, OTHER, "On - α Off, by P(signal)", "simulated gammas, by P(signal)"),
     "background": (OFF, GREY, "Off", "simulated protons"),
 }
-"""Colours and names of observed and simulated events of each sample."""
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Colours of lines that colour-blind readers can distinguish; further lines have the same ones and another marker."""
 _MARKERS = "osD^v<>"
-_LARGEST_DECLINATION = 80.0
-"""Declination of a source in deg up to which a map is labelled by right ascension."""
-_LIMITS = (-0.03, 1.03)
-"""Limits of an axis of fractions, so that points at 0 and 1 are not cut off."""
+_LARGEST_DECLINATION = 80.0  # declination of a source in deg up to which a map is labelled by right ascension
+_LIMITS = (-0.03, 1.03)  # limits of an axis of fractions, so that points at 0 and 1 are not cut off
 _FEW_DECADES = 3.5
-_SPREAD = 0.5
-"""Part of a bin over which the points of several lines are spread, so that their errors do not overlap."""
+_SPREAD = 0.5  # part of a bin over which the points of several lines are spread, so that their errors do not overlap
 
 
 @style.figure()
 def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | None = None) -> None:
     """Plot selected events by their squared angle to the source, and to the centres of the Off regions.
 
-    Points are On events, filled steps are Off events times ``alpha``; errors are the square root of the counts. The
-    counts in the legend are those of the detection: events inside the cut. Where a point spread function was fitted,
-    the line is its profile over a flat background, and the legend has the radius that contains 68 % of the signal.
+    Points are On events, filled steps are Off events times ``alpha``; the legend counts events inside the cut. Where a
+    point spread function was fitted, the line is its profile over a flat background.
 
     Parameters
     ----------
     detection : Detection
         With angles; see ``Detection.annotated``. With angles of nearby events the plot extends to four times the cut.
     threshold : float or None, default=None
-        Select by this threshold instead of by those of the models. The plot is then marked as exploration, because
-        a significance is biased if the threshold was chosen by it.
+        Select by this threshold instead of by those of the models; the plot is then marked as exploration.
 
     Examples
     --------
@@ -74,9 +65,8 @@ def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | Non
     >>> plot_theta_squared(seen.annotate(found)).get_xlabel()
     'θ² / deg²'
     """
-    if threshold is None:
-        counts = detection.counts
-    else:
+    counts = detection.counts
+    if threshold is not None:
         counts = detection.count(detection.held_out & (detection.score > as_threshold("threshold", threshold)))
     shown = series.theta_squared_histogram(detection, threshold)
     _, cut = series.require_angles(detection)
@@ -106,8 +96,6 @@ def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | Non
 @style.figure()
 def plot_score_histogram(ax: Axes, detection: Detection) -> None:
     """Plot the scores of hold-out events, On against Off, and the thresholds of the folds.
-
-    The axis of counts is logarithmic if they differ by more than a factor of 100.
 
     Parameters
     ----------
@@ -143,12 +131,9 @@ def plot_score_histogram(ax: Axes, detection: Detection) -> None:
 def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | None = None) -> None:
     """Plot the significance of hold-out events over all thresholds, the same for all folds, and the folds' thresholds.
 
-    The curve is for exploration. Its maximum is biased, because it is chosen on the events that are counted. The result
-    of the cut is the dashed line: the significance of events that were selected by thresholds tuned on other events.
-    The likelihood has no threshold, so it is not shown. Where exposure ratios differ between events, each event has its
-    own, and the curve is computed at 250 thresholds. Values below 0 are deficits.
-
-    At most 2,000 points of a curve are drawn, including its maximum.
+    The curve is for exploration: its maximum is biased, because it is chosen on the events that are counted. The dashed
+    line is the result of the cut: events selected by thresholds that were tuned on other events. Where exposure ratios
+    differ between events, the curve is computed at 250 thresholds. Values below 0 are deficits.
 
     Parameters
     ----------
@@ -172,8 +157,7 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
     result, (start, significance) = detection.counts.significance, series.detection_steps(detection)
     marks, label = _fold_thresholds(detection)
     ax.plot(start, significance, color=OTHER, drawstyle="steps-post", label="one threshold for all folds")
-    tuned = f"tuned cut: {result:.1f} σ ({detection.strategy})"
-    ax.axhline(result, color=ON, linestyle="--", label=tuned)
+    ax.axhline(result, color=ON, linestyle="--", label=f"tuned cut: {result:.1f} σ ({detection.strategy})")
     if threshold is not None:
         value = detection.count(series.require_scores(detection) & (detection.score > threshold)).significance
         ax.plot([threshold, threshold], [0, value], color=OFF, linewidth=0.6)
@@ -182,17 +166,9 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
     # from a little below 0, so that a result of 0 can be seen, up to the space of the legend
     ax.set_ylim(min(0.0, result, significance.min()) - 0.03 * top, (1.4 if threshold is None else 1.5) * top)
     ax.hlines(0, 0, 1, GREY, linewidth=0.6, transform=ax.get_yaxis_transform())
-    ax.plot(
-        marks,
-        np.zeros(len(marks)),
-        color=GREY,
-        marker="|" if len(marks) else "",
-        markersize=9,
-        linestyle="none",
-        transform=ax.get_xaxis_transform(),
-        clip_on=False,
-        label=label,
-    )
+    line: dict[str, Any] = {"linestyle": "none", "transform": ax.get_xaxis_transform(), "clip_on": False}
+    marker = "|" if len(marks) else ""
+    ax.plot(marks, np.zeros(len(marks)), color=GREY, marker=marker, markersize=9, label=label, **line)
     ax.set_xlabel("threshold of the score")
     style.label_significance(ax, detection.alpha, differs=detection.event_alpha is not None)
     ax.legend(loc="upper right")
@@ -203,8 +179,7 @@ def plot_threshold_curve(ax: Axes, detection: Detection, *, threshold: float | N
 def plot_significance_over_time(ax: Axes, detection: Detection) -> None:
     """Plot the significance of hold-out events up to each moment of the observation, by the declared statistic.
 
-    The significance of a steady source grows with the square root of time; the dashed line shows this growth up to the
-    result.
+    The dashed line is the growth with the square root of time of a steady source up to the result.
 
     Parameters
     ----------
@@ -242,12 +217,8 @@ def plot_likelihood(ax: Axes, detection: Detection) -> None:
     """Plot hold-out events by their signal ratio, and the significance bin by bin: what the likelihood adds to a cut.
 
     Above, points are On events, filled steps are Off events times ``alpha``, and the line is these plus the signal that
-    the likelihood expects at its fitted strength. Below, bars are the significance of Li & Ma of each bin alone. A cut
-    counts the filled ones as one bin, where it selects at least half of the events. The likelihood uses all of them,
-    each by its weight.
-
-    The axes are divided into two panels; the lower one is the last axes of the figure. The axis of counts is
-    logarithmic if they differ by more than a factor of 10.
+    the likelihood expects. Below, the last axes of the figure, bars are the significance of Li & Ma of each bin alone;
+    a cut counts the filled ones, of which it selects at least half of the events, as one bin.
 
     Parameters
     ----------
@@ -313,14 +284,12 @@ def plot_light_curve(
 ) -> Axes:
     """Plot the signal events per hour of each group or night, by the likelihood, with intervals of one sigma.
 
-    Where observation times are not known, it is the signal strength in units of its mean. The legend has the
-    probability that a steady source scatters so much; see ``Detection.constancy``.
+    Without observation times, it is the signal strength over its mean. The legend has the p-value of a steady source.
 
     Parameters
     ----------
     detection : Detection
-        With likelihood ratios and at least two groups, such as nights. `excess.analysis.detect` finds observation times
-        in files; see ``Detection.annotated``.
+        With likelihood ratios and at least two groups, such as nights.
     by : {"group", "night"}, default="group"
         What the points are.
     ax, path
@@ -329,8 +298,7 @@ def plot_light_curve(
     Returns
     -------
     Axes
-        The axes, with time as modified Julian date where it is known. Groups without a bounded interval, or without a
-        time, are left out, and the legend counts them.
+        With time as modified Julian date if known. The legend counts groups without a bounded interval or a time.
 
     Examples
     --------
@@ -369,7 +337,7 @@ def plot_light_curve(
 def plot_group_excess(detection: Detection) -> Axes:
     """Plot the excess of the selected events of each group, with its error."""
     counts = detection.counts_by_group
-    excess, error = (np.array([getattr(one, name) for one in counts.values()]) for name in ("excess", "excess_error"))
+    excess, error = np.array([(one.excess, one.excess_error) for one in counts.values()]).reshape(-1, 2).T
     with style.paper_axes(None, None, bottom=_space_below(counts)) as ax:
         ax.axhline(0, color=GREY, linewidth=0.6)
         _draw_groups(ax, list(counts), (excess - error, excess, excess + error), OFF, "groups")
@@ -436,9 +404,7 @@ def plot_bins(ax: Axes, detection: Detection) -> None:
     if bins is None:
         raise ValueError("the detection has no bins of a column, such as energy")
     places = np.arange(len(bins.outcomes))
-    excess, error = (
-        np.array([getattr(one.counts, name) for one in bins.outcomes]) for name in ("excess", "excess_error")
-    )
+    excess, error = np.array([(one.counts.excess, one.counts.excess_error) for one in bins.outcomes]).T
     found = {name: np.array([one.significances[name] for one in bins.outcomes]) for name in ("cut", "likelihood")}
     known = [name for name, values in found.items() if np.isfinite(values).any()]
     ax.axhline(0, color=GREY, linewidth=0.6)
@@ -545,9 +511,8 @@ def _draw_on_off(ax: Axes, shown: series.OnOffHistogram, counts: OnOffCounts) ->
     """Draw On as points and Off times alpha as filled steps, both with errors, and return them for the legend."""
     label = f"Off × α: {counts.background:,.1f}"
     steps = style.draw_off(ax, shown.edges, shown.background, shown.background_error, label)
-    points = style.draw_points(
-        ax, style.bin_centers(shown.edges), shown.on, np.sqrt(shown.on), ON, f"On: {counts.n_on:,}"
-    )
+    centers, label = style.bin_centers(shown.edges), f"On: {counts.n_on:,}"
+    points = style.draw_points(ax, centers, shown.on, np.sqrt(shown.on), ON, label)
     ax.set_xlim(shown.edges[0], shown.edges[-1])
     ax.set_ylabel(f"events (Off scaled by {style.alpha_label(shown.alpha)})")
     return [points, steps]
@@ -566,8 +531,7 @@ def plot_feature_importances(ax: Axes, detection: Detection, *, n_features: int 
     Parameters
     ----------
     detection : Detection
-        Of models that have importances. Features without names are called x0, x1 and so on; see
-        ``Detection.annotated``.
+        Of models that have importances. Features without names are called x0, x1 and so on.
     n_features : int, default=15
         Largest number of features to show.
 
@@ -596,8 +560,7 @@ def plot_feature_importances(ax: Axes, detection: Detection, *, n_features: int 
 def plot_feature_histograms(detection: Detection, *, n_features: int = 8, path: PathLike | None = None) -> list[Axes]:
     """Plot On against scaled Off in the most important features, all hold-out events above, selected ones below.
 
-    Points are On events, filled steps are Off events times ``alpha``; errors are those of the counts. The outermost
-    bins also hold what is beyond.
+    Points are On events, filled steps are Off events times ``alpha``. The outermost bins also hold what is beyond.
 
     Parameters
     ----------
@@ -662,9 +625,8 @@ def plot_sky_map(
 ) -> Axes:
     """Plot a map of the sky around the source, with the On region (solid) and the Off regions (dotted).
 
-    Excess and significance are those of the events within the radius of a region around each pixel. Their background
-    are events at the same distance from the pointing elsewhere, but not near the source: the acceptance is taken to
-    depend on this distance alone, as for reflected regions. Neighbouring pixels share events.
+    Excess and significance are those of the events within the radius of a region around each pixel, so neighbours share
+    events. Their background are events at the same distance from the pointing, but not near the source.
 
     Parameters
     ----------
@@ -697,10 +659,8 @@ def plot_sky_map(
     style.check_detection(detection)
     sky = detection.sky
     if sky is None:
-        raise ValueError(
-            "the detection has no map of the sky; it needs files with sky positions of events and pointing, and the "
-            "position of the source (source_ra and source_dec)"
-        )
+        needs = "sky positions of events and pointing in files, and source_ra and source_dec"
+        raise ValueError(f"the detection has no map of the sky; it needs {needs}")
     as_choice("quantity", quantity, tuple(_SKY_LABELS))
     as_choice("events", events, ("selected", "all"))
     if events not in sky.layers:
@@ -720,22 +680,16 @@ def plot_sky_map(
         limit = min(largest, max(5 * spread, 1.0)) if diverging else largest
         half = (sky.axis[1] - sky.axis[0]) / 2
         low, high = sky.axis[0] - half, sky.axis[-1] + half
-        drawn = axes.imshow(
-            np.ma.masked_invalid(values),
-            extent=(low, high, low, high),
-            origin="lower",
-            interpolation="none",
-            cmap=LinearSegmentedColormap.from_list("excess", shades),
-            vmin=-limit if diverging else 0,
-            vmax=limit,
-        )
+        scale = {"cmap": LinearSegmentedColormap.from_list("excess", shades), "vmin": -limit if diverging else 0}
+        look: dict[str, Any] = {"origin": "lower", "interpolation": "none", "vmax": limit, **scale}
+        drawn = axes.imshow(np.ma.masked_invalid(values), extent=(low, high, low, high), **look)
         place = None
         if ax is None:
             axes.set_position((0.17, 0.15, 0.61, 0.8))
             place = axes.figure.add_axes((0.81, 0.175, 0.03, 0.75))
         label = f"{_SKY_LABELS[quantity]} ({events} events)"
-        ends = "neither" if limit == largest else "both"
-        bar = axes.figure.colorbar(drawn, ax=axes if place is None else None, cax=place, label=label, extend=ends)
+        at: dict[str, Any] = {"ax": axes if place is None else None, "cax": place}
+        bar = axes.figure.colorbar(drawn, label=label, extend="neither" if limit == largest else "both", **at)
         if bar.solids is not None:
             bar.solids.set_rasterized(True)
         for center in sky.off_centers.tolist() if len(sky.off_centers) <= MAX_CIRCLES else ():
@@ -799,9 +753,8 @@ def plot_selected_by(
     if logarithmic:
         style.draw_logarithmic(ax, shown.edges[0], shown.edges[-1])
     middle = style.bin_centers(shown.edges, logarithmic=logarithmic)
-    drawn.append(
-        style.draw_points(ax, middle, excess, error, OTHER, f"excess: {detection.counts.excess:,.1f}", markersize=3)
-    )
+    legend = f"excess: {detection.counts.excess:,.1f}"
+    drawn.append(style.draw_points(ax, middle, excess, error, OTHER, legend, markersize=3))
     ax.axhline(0, color=GREY, linewidth=0.6)
     top = max((shown.on + np.sqrt(shown.on)).max(), (shown.background + shown.background_error).max(), 1.0)
     ax.set_ylim(min(0.0, float((excess - error).min())), 1.35 * top)
@@ -814,9 +767,8 @@ def plot_simulation_agreement(
 ) -> list[Axes]:
     """Plot features of observed and simulated events, those that differ most first.
 
-    Points are observed events with their errors: On minus Off times alpha in the first rows, Off in the rows below.
-    Steps are simulated gammas and protons, with their errors as a band. Titles say by how many simulated standard
-    deviations the observed mean is shifted, the p-value, and that which is adjusted for the number of features.
+    Points are observed events: On minus Off times alpha in the first rows, Off in the rows below. Steps are simulated
+    gammas and protons. Titles have the shift of the observed mean in simulated standard deviations and p-values.
 
     Parameters
     ----------
@@ -874,10 +826,8 @@ def _draw_comparison(ax: Axes, one: FeatureComparison) -> None:
     middle = style.bin_centers(one.edges, logarithmic=one.logarithmic)
     style.draw_points(ax, middle, one.observed, one.observed_error, observed_color, observed_label, markersize=2)
     ax.set_xlim(one.edges[0], one.edges[-1])
-    bottom, top = (
-        min(0.0, (one.observed - one.observed_error).min()),
-        max((one.observed + one.observed_error).max(), high.max()),
-    )
+    bottom = min(0.0, (one.observed - one.observed_error).min())
+    top = max((one.observed + one.observed_error).max(), high.max())
     if bottom < 0:
         ax.axhline(0, color=GREY, linewidth=0.6)
     ax.set_ylim(1.05 * bottom, 1.05 * top)
@@ -923,19 +873,13 @@ def plot_efficiency(
     width = np.log(energy[1:] / energy[:-1])
     centre = np.sqrt(energy[1:] * energy[:-1])
     for number, (name, own) in enumerate(fractions.items()):
-        shift = _SPREAD * ((number + 0.5) / len(fractions) - 0.5)
-        where = centre * np.exp(shift * width)
+        where = centre * np.exp(_SPREAD * ((number + 0.5) / len(fractions) - 0.5) * width)
         known = ~np.isnan(own.value)
-        ax.errorbar(
-            where[known],
-            own.value[known],
-            yerr=[(own.value - own.low)[known], (own.high - own.value)[known]],
-            xerr=[(where - energy[:-1])[known], (energy[1:] - where)[known]],
-            fmt=_MARKERS[number // len(_COLOURS) % len(_MARKERS)],
-            color=_COLOURS[number % len(_COLOURS)],
-            elinewidth=0.8,
-            label=name,
-        )
+        high = [(own.value - own.low)[known], (own.high - own.value)[known]]
+        wide = [(where - energy[:-1])[known], (energy[1:] - where)[known]]
+        look: dict[str, Any] = {"elinewidth": 0.8, "fmt": _MARKERS[number // len(_COLOURS) % len(_MARKERS)]}
+        look["color"] = _COLOURS[number % len(_COLOURS)]
+        ax.errorbar(where[known], own.value[known], yerr=high, xerr=wide, label=name, **look)
     ax.axhline(mean.value, color=GREY, linestyle="--", linewidth=0.8, label=f"all events: {mean.value:.3f}")
     ax.set_xscale("log")
     ax.set_xlim(energy[0], energy[-1])
@@ -954,18 +898,10 @@ def plot_efficiency(
 def _fold_thresholds(detection: Detection) -> tuple[FloatArray, str]:
     """Return the finite thresholds of the folds, and a label about all of them."""
     thresholds = detection.thresholds
-    finite = thresholds[np.isfinite(thresholds)]
-    n_folds = len(thresholds)
-    if n_folds == 1:
-        label = "threshold"
-    elif len(finite) == n_folds:
-        label = f"thresholds of {n_folds} folds"
-    else:
-        label = f"thresholds of {len(finite)} of {n_folds} folds"
-    others = [
-        (np.isposinf(thresholds), "nothing selected"),
-        (np.isneginf(thresholds), "all selected"),
-        (np.isnan(thresholds), "none tuned"),
-    ]
-    notes = [what if n_folds == 1 else f"{mask.sum()}: {what}" for mask, what in others if mask.any()]
+    finite, n_folds = thresholds[np.isfinite(thresholds)], len(thresholds)
+    some = "" if len(finite) == n_folds else f"{len(finite)} of "
+    label = "threshold" if n_folds == 1 else f"thresholds of {some}{n_folds} folds"
+    others = {"nothing selected": np.isposinf(thresholds), "all selected": np.isneginf(thresholds)}
+    others["none tuned"] = np.isnan(thresholds)
+    notes = [what if n_folds == 1 else f"{mask.sum()}: {what}" for what, mask in others.items() if mask.any()]
     return np.unique(finite), f"{label} ({', '.join(notes)})" if notes else label

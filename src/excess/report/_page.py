@@ -41,13 +41,10 @@ if TYPE_CHECKING:
 PLOT_FORMATS = tuple(suffix.removeprefix(".") for suffix in FORMATS)
 _UNKNOWN_RUN: dict[str, Any] = {"command": None, "command_line": None, "seed": None, "options": {}, "files": []}
 _MAX_IMPORTANCES = 20
-MAX_BYTES = 1_000_000
-"""Size of the slider's data of all models together."""
+MAX_BYTES = 1_000_000  # size of the slider's data of all models together
 _MAX_STOPS, _MIN_STOPS = 250, 25
-_BYTES_OF_TEXTS, _BYTES_OF_GROUP = 80, 50
-"""Size of one stop of the slider: its own counts, and those of each group."""
-_COLORS = {ON: "on", OFF: "off", OTHER: "other", GREY: "muted", "#000000": "text"}
-"""Colours of figures, and the variables of the style sheet that take their place."""
+_BYTES_OF_TEXTS, _BYTES_OF_GROUP = 80, 50  # size of one stop of the slider: its own counts, and those of each group
+_COLORS = {ON: "on", OFF: "off", OTHER: "other", GREY: "muted", "#000000": "text"}  # variables of the style sheet
 
 
 def write_report(
@@ -64,9 +61,7 @@ def write_report(
     config: str | None = None,
     events: pd.DataFrame | None = None,
 ) -> Path:
-    """Write a report as one HTML file that opens in any browser, without a network.
-
-    The page has binned counts and no events, so its size does not depend on their number.
+    """Write a report as one HTML file that opens in any browser, without a network, with binned counts and no events.
 
     Parameters
     ----------
@@ -97,10 +92,6 @@ def write_report(
     -------
     Path
         The file.
-
-    See Also
-    --------
-    excess.analysis.read_run : Reads a run from its folder; its ``report`` method calls this function.
 
     Examples
     --------
@@ -184,16 +175,11 @@ def _by_name(given: Any, argument: str, *kinds: type) -> dict[str, Any]:
 def _forward_outcome(name: str, forward: Detection | Outcome, statistic: str) -> Outcome:
     """Return the outcome of a forward search; raise ValueError for another search."""
     if isinstance(forward, Detection) and forward.strategy != "forward":
-        raise ValueError(
-            f"forward must be a search with strategy='forward', because its value is the one to quote; that of "
-            f"{name!r} is {forward.strategy!r}"
-        )
+        raise ValueError(f"forward must have strategy='forward', but that of {name!r} is {forward.strategy!r}")
     outcome = forward.outcome if isinstance(forward, Detection) else forward
     if outcome.statistic != statistic:
-        raise ValueError(
-            f"forward has the statistic {outcome.statistic!r}, but detection has {statistic!r}; declare the same one "
-            "for both"
-        )
+        both = f"forward has the statistic {outcome.statistic!r}, but detection has {statistic!r}"
+        raise ValueError(f"{both}; declare the same one for both")
     return outcome
 
 
@@ -244,15 +230,15 @@ def _binned(edges: FloatArray, **columns: Any) -> pd.DataFrame:
 
 def _feature_table(found: Detection) -> pd.DataFrame:
     """Return the histograms of all features, before and after the selection."""
-    tables = [
-        _binned(edges=one.edges, **bins._asdict()).assign(feature=one.feature, events=events)
-        for one in series.order_features(found)
-        for events, bins in (("all", one.before), ("selected", one.after))
+    stages = [
+        (own, *pair) for own in series.order_features(found) for pair in (("all", own.before), ("selected", own.after))
     ]
-    return pd.concat(tables)
+    return pd.concat(
+        [_binned(own.edges, **bins._asdict()).assign(feature=own.feature, events=name) for own, name, bins in stages]
+    )
 
 
-_TABLES: dict[str, Callable[[Detection, Any], Any]] = {
+_TABLES: dict[str, Callable[[Detection, Any], Any]] = {  # numbers of each figure of a model, for a CSV file
     "likelihood": lambda found, _: _binned(**series.likelihood_bins(found)._asdict()),
     "light_curve": lambda found, _: series.light_curve(found).rename_axis("group").reset_index(),
     "theta_squared": lambda found, _: _binned(**series.theta_squared_histogram(found)._asdict()),
@@ -267,7 +253,6 @@ _TABLES: dict[str, Callable[[Detection, Any], Any]] = {
         for name, value in series.largest_importances(found, _MAX_IMPORTANCES).items()
     ],
 }
-"""Numbers of each figure of a model, for a CSV file."""
 
 
 def _make_slider(model: ModelContent) -> dict[str, Any] | None:
@@ -298,9 +283,7 @@ def _draw_sky(model: ModelContent, shared: SkyMap | None) -> dict[str, Any] | No
     kept = replace(model.detection, sky=SkyMap.from_dict(written))  # as a run folder keeps it
     repeated = shared is not None and shared.to_dict()["layers"].get("all") == written["layers"].get("all")
     maps = []
-    for events in [
-        events for events in ("selected", "all") if events in sky.layers and not (repeated and events == "all")
-    ]:
+    for events in (own for own in ("selected", "all") if own in sky.layers and not (repeated and own == "all")):
         for quantity, what in (("significance", "Significance"), ("excess", "Excess"), ("counts", "Number")):
             name = f"{what} of {events} events"
             ax = figures.plot_sky_map(kept, events=events, quantity=quantity)
@@ -337,12 +320,10 @@ def _models_figure(detections: Mapping[str, Detection], *, pooled: bool) -> Page
 def _simulation_figure(agreement: SimulationAgreement) -> PageFigure:
     """Return the figure of features of observed and simulated events, with all features as CSV."""
     names = ("observed", "observed_error", "simulated", "simulated_error")
-    tables = [
-        _binned(one.edges, **{name: getattr(one, name) for name in names}).assign(
-            sample=one.sample, feature=one.feature
-        )
-        for one in agreement.comparisons
-    ]
+    tables = []
+    for one in agreement.comparisons:
+        table = _binned(one.edges, **{name: getattr(one, name) for name in names})
+        tables.append(table.assign(sample=one.sample, feature=one.feature))
     axes = figures.plot_simulation_agreement(agreement, n_features=MAX_PANELS)
     return embed("simulation", axes, pd.concat(tables))
 
@@ -422,11 +403,9 @@ def _as_svg(figure: Any, name: str) -> str:
         for color, variable in _COLORS.items():
             parts[number] = parts[number].replace(color, f"var(--{variable}, {color})")
     width, height = figure.get_size_inches() * 72
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'viewBox="0 0 {width:g} {height:g}" style="fill: var(--text, #000000); stroke-linejoin: round">'
-        f"{''.join(parts)}</svg>"
-    )
+    spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
+    look = f'viewBox="0 0 {width:g} {height:g}" style="fill: var(--text, #000000); stroke-linejoin: round"'
+    return f"<svg {spaces} {look}>{''.join(parts)}</svg>"
 
 
 def locate(ax: Axes, x: Any, y: Any) -> list[list[float]]:
@@ -490,10 +469,8 @@ def _count_at_stops(
     if isinstance(alpha, np.ndarray):
         counts = count_cuts(on, n_passed, alpha, n_stops)
         return counts_texts(counts), np.array([one.significance for one in counts])
-    n_on, n_off = (
-        np.bincount(n_passed[own], minlength=n_stops + 1)[::-1].cumsum()[::-1][1:].astype(np.float64)
-        for own in (on, ~on)
-    )
+    passed = (np.bincount(n_passed[own], minlength=n_stops + 1) for own in (on, ~on))
+    n_on, n_off = (numbers[::-1].cumsum()[::-1][1:].astype(np.float64) for numbers in passed)
     significance = np.asarray(li_ma_significance(n_on, n_off, alpha, signed=True))
     error = np.sqrt(n_on + alpha**2 * n_off)
     return format_counts(n_on, n_off, n_on - alpha * n_off, error, significance), significance
@@ -508,7 +485,7 @@ def start_of(detection: Detection, explored: dict[str, Any]) -> int:
     return int(np.abs(stops - known[(len(known) - 1) // 2]).argmin())
 
 
-PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
+PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {  # by file name, and whether it has data
     "theta_squared": (figures.plot_theta_squared, series.has_angles),
     "scores": (figures.plot_score_histogram, lambda found: bool(series.has_score(found).any())),
     "threshold_curve": (figures.plot_threshold_curve, lambda found: bool(series.has_score(found).any())),
@@ -525,7 +502,6 @@ PLOTS: dict[str, tuple[Callable[..., Any], Callable[[Detection], bool]]] = {
     "sky_map_all": (partial(figures.plot_sky_map, events="all"), lambda found: found.sky is not None),
     "bins": (figures.plot_bins, lambda found: found.bins is not None),
 }
-"""Plots of a detection by the names of their files, and whether it has the data for them."""
 
 
 def write_plots(

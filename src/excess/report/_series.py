@@ -17,17 +17,12 @@ from excess.stats._thresholds import ThresholdCurve
 
 _BINS_PER_CUT = 10
 _N_BINS = 12
-_N_PROFILE = 201
-"""Points of the fitted profile of squared angles."""
-_MIN_EVENTS = 20
-"""Smallest number of events in a bin of the signal ratio."""
-_MAX_POINTS = 2_000
-"""Points of a curve that are shown; more could not be distinguished."""
-_N_CUTS = 250
-"""Points of a curve whose events have exposure ratios of their own, because each point is then a fit."""
+_N_PROFILE = 201  # points of the fitted profile of squared angles
+_MIN_EVENTS = 20  # smallest number of events in a bin of the signal ratio
+_MAX_POINTS = 2_000  # points of a curve that are shown; more could not be distinguished
+_N_CUTS = 250  # points of a curve whose events have exposure ratios of their own, because each point is then a fit
 _N_MOMENTS = {"cut": 100, "likelihood": 50}
-_MANY_EVENTS = 200_000
-"""Events above which the likelihood is computed at fewer moments, so that it takes seconds for a million of them."""
+_MANY_EVENTS = 200_000  # events above which the likelihood is computed at fewer moments, to take seconds at most
 
 
 class OnOffHistogram(NamedTuple):
@@ -102,18 +97,14 @@ def has_angles(detection: Detection) -> bool:
 def require_angles(detection: Detection) -> tuple[FloatArray, float]:
     """Return the angles and the cut of a detection; raise ValueError if they are missing or wrong."""
     if detection.theta is None or detection.theta_squared_cut is None:
-        raise ValueError(
-            "the detection has no angles between events and regions; give theta and theta_squared_cut with "
-            "detection.annotated(...)"
-        )
+        remedy = "give theta and theta_squared_cut with detection.annotated(...)"
+        raise ValueError(f"the detection has no angles between events and regions; {remedy}")
     if detection.theta_squared_cut <= 0:
         raise ValueError(f"theta_squared_cut must be positive, got {detection.theta_squared_cut:g}")
     nearby = detection.nearby
     if nearby is not None and nearby.theta is not None and nearby.theta.shape[1] != detection.theta.shape[1]:
-        raise ValueError(
-            f"theta has {detection.theta.shape[1]} regions, but nearby_theta has {nearby.theta.shape[1]}; give the "
-            "same regions with detection.annotated(...)"
-        )
+        n_given = f"theta has {detection.theta.shape[1]} regions, but nearby_theta has {nearby.theta.shape[1]}"
+        raise ValueError(f"{n_given}; give the same regions with detection.annotated(...)")
     return detection.theta, detection.theta_squared_cut
 
 
@@ -148,10 +139,7 @@ def theta_squared_histogram(detection: Detection, threshold: float | None = None
 def fitted_profile(
     detection: Detection, counts: OnOffCounts, edges: FloatArray
 ) -> tuple[FloatArray, FloatArray] | None:
-    """Return squared angles, and the On events per bin that background and point spread function give there.
-
-    The background is flat, and the excess is that inside the cut. None where nothing was fitted, or without an excess.
-    """
+    """Return squared angles, and expected On events per bin, over a flat background; None without fit or excess."""
     spread = detection.point_spread
     if spread is None or detection.containment_radius is None or counts.excess <= 0:
         return None
@@ -209,10 +197,7 @@ def likelihood_bins(detection: Detection, n_bins: int = 10) -> LikelihoodBins:
     """Count events of the likelihood in bins of their signal ratio: one for ratio 0, at most ``n_bins`` above it."""
     fitted = detection.likelihood
     if detection.ratio is None or fitted is None:
-        raise ValueError(
-            "the detection has no signal ratios; use a model that has them, or wrap it in "
-            "SignificanceThresholdClassifier"
-        )
+        raise ValueError("the model has no signal ratios; wrap it in SignificanceThresholdClassifier")
     used = np.flatnonzero(detection.in_likelihood)
     if len(used) == 0:
         raise ValueError("no events were held out")
@@ -226,16 +211,11 @@ def likelihood_bins(detection: Detection, n_bins: int = 10) -> LikelihoodBins:
         return np.bincount(number, values.astype(np.float64), len(edges) - 1).astype(np.float64)
 
     counts = [count_events(on, number == one, alpha) for one in range(len(edges) - 1)]
-    return LikelihoodBins(
-        edges,
-        add_up(on).astype(np.int64),
-        add_up(~on).astype(np.int64),
-        add_up(detection.selected[used]).astype(np.int64),
-        add_up(alpha * ~on),
-        np.sqrt(add_up(alpha**2 * ~on)),
-        add_up(unit * _signal_share(ratio, alpha, fitted.strength)),
-        np.array([one.significance for one in counts]),
-    )
+    n_on, n_off, n_selected = (add_up(mask).astype(np.int64) for mask in (on, ~on, detection.selected[used]))
+    background, error = add_up(alpha * ~on), np.sqrt(add_up(alpha**2 * ~on))
+    signal = add_up(unit * _signal_share(ratio, alpha, fitted.strength))
+    significance = np.array([one.significance for one in counts])
+    return LikelihoodBins(edges, n_on, n_off, n_selected, background, error, signal, significance)
 
 
 def _signal_share(ratio: FloatArray, alpha: FloatArray | float, strength: float) -> FloatArray:
@@ -285,10 +265,8 @@ def light_curve(detection: Detection, by: str = "group") -> pd.DataFrame:
     """
     as_choice("by", by, ("group", "night"))
     if not has_light_curve(detection, by):
-        raise ValueError(
-            f"a light curve by {by} needs likelihood ratios, several {by}s, and observation times or a positive mean "
-            "strength; see detection.annotated(...)"
-        )
+        needs = f"likelihood ratios, several {by}s, and observation times or a positive mean strength"
+        raise ValueError(f"a light curve by {by} needs {needs}; see detection.annotated(...)")
     frame = detection.groups_frame(by)
     name = "rate" if "rate" in frame else "relative_strength"
     columns = {name: name.removeprefix("relative_"), f"{name}_low": "low", f"{name}_high": "high"}
@@ -335,11 +313,8 @@ def _likelihood_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: 
     if detection.ratio is None:
         return np.full(len(n_so_far), np.nan)
     on, ratio, alpha = detection.on[order], detection.ratio[order], alpha_of(detection, order)
-    found = [
-        compute_likelihood(on[:n], ratio[:n], alpha[:n] if isinstance(alpha, np.ndarray) else alpha)
-        for n in n_so_far.tolist()
-    ]
-    return np.array([one.significance for one in found])
+    firsts = ((n, alpha[:n] if isinstance(alpha, np.ndarray) else alpha) for n in n_so_far.tolist())
+    return np.array([compute_likelihood(on[:n], ratio[:n], own).significance for n, own in firsts])
 
 
 def _cut_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray[np.intp]) -> FloatArray:
@@ -364,9 +339,8 @@ def threshold_steps(curve: ThresholdCurve, n_points: int = _MAX_POINTS) -> tuple
     interval = np.searchsorted(borders, start, side="right")
     values = pd.Series(significance).groupby(interval)
     ends = np.flatnonzero(np.diff(interval))
-    kept = np.unique(
-        np.concatenate([[0], ends, ends + 1, values.idxmin(), values.idxmax(), [curve.best_index, len(start) - 1]])
-    )
+    marked = [0, curve.best_index, len(start) - 1]
+    kept = np.unique(np.concatenate([marked, ends, ends + 1, values.idxmin(), values.idxmax()]))
     return start[kept], significance[kept]
 
 
@@ -399,10 +373,8 @@ def histogram_by(detection: Detection, values: FloatArray, *, logarithmic: bool 
 def largest_importances(detection: Detection, n_features: int) -> dict[str, float]:
     """Return the largest importances by feature; features without names are called x0, x1 and so on."""
     if detection.importances is None:
-        raise ValueError(
-            "the detection has no importances of features; use a model that knows them, such as a tree or a forest "
-            "(a model behind a step that makes other features does not know those of the events)"
-        )
+        remedy = "use a model that has them, such as a forest, and not behind a step that makes other features"
+        raise ValueError(f"the detection has no importances of features; {remedy}")
     names = detection.feature_names or tuple(f"x{number}" for number in range(len(detection.importances)))
     largest = np.argsort(-detection.importances, kind="stable")[:n_features]
     return {names[number]: float(detection.importances[number]) for number in largest}

@@ -35,10 +35,8 @@ OTHER = "#009e73"
 GREY = "#666666"
 """Colour of marks and expectations."""
 
-FIGURE_SIZE = (3.4, 2.6)
-"""Width and height of a figure in inches: one column of a paper."""
-TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])
-"""Size of a figure with two panels."""
+FIGURE_SIZE = (3.4, 2.6)  # width and height of a figure in inches: one column of a paper
+TALL = (FIGURE_SIZE[0], 1.4 * FIGURE_SIZE[1])  # size of a figure with two panels
 
 PAPER_STYLE: Mapping[str, Any] = {
     **dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8),
@@ -60,16 +58,11 @@ FORMATS: dict[str, dict[str, Any]] = {
 }
 """Arguments of ``savefig`` for each suffix; without dates and versions, so that the same plot gives the same file."""
 
-_FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}
-"""Repeatable identifiers in SVG files; fonts in PDF files that journals accept."""
+_FILE_STYLE = {"svg.hashsalt": "excess", "pdf.fonttype": 42}  # repeatable SVG identifiers; PDF fonts for journals
 _FORMULAS = {"σ": r"\sigma", "α": r"\alpha", "θ": r"\theta", "²": "^2", "×": r"\times", "±": r"\pm", "−": "-"}
-"""Letters that LaTeX writes as formulas."""
-_MOST_TICKS = 3
-"""Largest number of tick labels of a logarithmic axis."""
-_PANEL_WIDTH, _COLUMNS = 1.75, 4
-"""Width of a panel in inches, and panels in a row: four are as wide as a page of a paper."""
-_LABEL_SIZE, _LONG_NAME = 7.0, 22
-"""Font size of feature names in points, and number of characters above which it is smaller."""
+_MOST_TICKS = 3  # largest number of tick labels of a logarithmic axis
+_PANEL_WIDTH, _COLUMNS = 1.75, 4  # width in inches, and panels in a row: four are as wide as a page of a paper
+_LABEL_SIZE, _LONG_NAME = 7.0, 22  # font size of feature names, and number of characters above which it is smaller
 
 
 def check_detection(detection: Any) -> None:
@@ -97,11 +90,7 @@ def alpha_label(alpha: float | None) -> str:
 def paper_axes(
     ax: Axes | None, path: PathLike | None, size: tuple[float, float] = FIGURE_SIZE, *, bottom: float | None = 0.38
 ) -> Iterator[Axes]:
-    """Yield the axes to draw on, by default of a new figure, and save the figure at the end if there is a path.
-
-    Margins are fixed, that below the axes in inches, because a layout engine takes half as long as all else; with None
-    they follow the labels.
-    """
+    """Yield axes, by default of a new figure, saved if there is a path; without ``bottom``, margins follow labels."""
     target = None if path is None else Path(path)
     if target is not None:
         _check_target(target)
@@ -296,9 +285,7 @@ def _check_target(path: Path) -> None:
     """Raise an error for a file that cannot be written, before anything is drawn."""
     if path.suffix.lower() not in FORMATS:
         known = list(FORMATS)
-        raise ValueError(
-            f"{path}: a plot is saved as {', '.join(known[:-1])} or {known[-1]}; choose one of these suffixes"
-        )
+        raise ValueError(f"{path}: choose {', '.join(known[:-1])} or {known[-1]} as the suffix of a plot")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
 
