@@ -1,7 +1,5 @@
 """Checks of arguments and input files; orderings and sums that do not depend on chunks."""
 
-from __future__ import annotations
-
 import re
 import stat
 from contextlib import suppress

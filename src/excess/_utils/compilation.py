@@ -3,8 +3,6 @@
 This is the only module that imports numba, whose settings decide from where it loads compiled code.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import stat

@@ -1,7 +1,5 @@
 """Errors about event files, settings and arguments, context managers that add the place to a message, and signals."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import logging

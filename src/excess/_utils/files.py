@@ -1,7 +1,5 @@
 """Files that are written whole or not at all and never over an input, checksums, and locks on folders."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

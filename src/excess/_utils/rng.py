@@ -4,8 +4,6 @@ A key stands for a seed, a tree or a node; the number of a row or of a draw is t
 output function of SplitMix64 (Steele, Lea & Flood 2014).
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Threads, progress bars, and small HTML tables for notebooks."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

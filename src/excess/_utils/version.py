@@ -1,7 +1,5 @@
 """The version of the package, read by the build as well, and those of the libraries that decide about numbers."""
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 
 _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")

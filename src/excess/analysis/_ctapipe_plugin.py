@@ -4,8 +4,6 @@ ctapipe finds the class by the entry point ``ctapipe_reco`` and imports this mod
 ctapipe.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import astropy.units as u

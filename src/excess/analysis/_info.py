@@ -1,7 +1,5 @@
 """Descriptions of files, proposed configurations, and simulated observations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Models by name: the registry of the command line."""
 
-from __future__ import annotations
-
 from copy import copy
 from difflib import get_close_matches
 from typing import Any, NamedTuple

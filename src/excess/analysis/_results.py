@@ -1,7 +1,5 @@
 """The result of an analysis: a run, and the folder that stores it as one JSON file with its events in Parquet."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Scans: On moved along a column or across the sky, with a p-value for the search in all positions."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Training of a model for other events, in memory or chunk by chunk."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The application: its commands and its entry point."""
 
-from __future__ import annotations
-
 import faulthandler
 import inspect
 import logging

@@ -1,7 +1,5 @@
 """Columns of event files: expressions and features from them, and reasons why a column is not a feature."""
 
-from __future__ import annotations
-
 import ast
 import logging
 import re

@@ -1,7 +1,5 @@
 """Known sources: names and positions of gamma-ray sources, and positions that are given as text."""
 
-from __future__ import annotations
-
 import math
 import re
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """From files or tables of events to a dataset: features, regions, groups, angles and times, and checks of the input."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

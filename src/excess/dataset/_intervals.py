@@ -1,7 +1,5 @@
 """On and Off as intervals of a column: their events, exposure ratio, and features that depend on the column."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checks for features that encode the position of events, and for repeated events."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The configuration of an observation: the given one, or a proposal from the content of its files."""
 
-from __future__ import annotations
-
 import logging
 import math
 import textwrap

@@ -5,8 +5,6 @@ of gammas and protons has them. Defaults are those of the open Crab sample: 757,
 about 4,332 lie in the On region and 17,229 in five Off regions.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 from functools import cache

@@ -4,8 +4,6 @@ A source adds events to On. It neither ends the distribution of Off where On con
 of a feature, nor gives On events a value that all Off events lack. Its events are independent, without near-copies.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

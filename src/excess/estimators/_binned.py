@@ -1,7 +1,5 @@
 """A classifier with a threshold and a calibration for each bin of a column, such as energy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, Self

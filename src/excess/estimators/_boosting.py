@@ -1,7 +1,5 @@
 """Gradient-boosted trees of scikit-learn as arrays, which a model file stores and the kernels of the forest score."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Self
 

@@ -1,7 +1,5 @@
 """A classifier that learns from On and Off labels, and how far to trust others, such as one trained on simulations."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, Self

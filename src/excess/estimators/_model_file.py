@@ -18,8 +18,6 @@ the name, type, shape and bytes of every array; where an array lies in the file,
 numbers and text, never code: the class is one that was entered by `saveable`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

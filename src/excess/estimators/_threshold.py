@@ -1,7 +1,5 @@
 """Classifiers around others: their base, a threshold that maximises significance, and the supervised reference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from typing import Any, NamedTuple, Self

@@ -1,7 +1,5 @@
 """CSV files of events: reading and writing."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Columns have the names of ctapipe's `TableLoader`. Files are read with h5py alone: pickled attributes are never loaded.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

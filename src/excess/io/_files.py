@@ -5,8 +5,6 @@ run (PyTables is not used: it unpickles attributes), and no pointer is taken fro
 references nor values of variable length).
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

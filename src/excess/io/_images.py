@@ -3,8 +3,6 @@
 Images of one shower are not independent events, so that a significance must not count them one by one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain

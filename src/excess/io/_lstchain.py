@@ -3,8 +3,6 @@
 Files are read with h5py alone: attributes that are Python pickles are never loaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

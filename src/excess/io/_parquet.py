@@ -1,7 +1,5 @@
 """Parquet files of events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """ROOT files: trees with one number for each event in a branch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Writing tables of events to files: either the complete file is written, or none."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress

@@ -1,7 +1,5 @@
 """Executors: they run the work of a fit on parts of the events, on threads of this process or on Dask workers."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import warnings

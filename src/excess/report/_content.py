@@ -1,7 +1,5 @@
 """What the page says: the verdict, the number to quote, numbers with notes, tables, captions, and what is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple

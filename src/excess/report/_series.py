@@ -1,7 +1,5 @@
 """Numbers behind the figures: histograms, curves over thresholds, time and groups, and importances of features."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels of the On/Off likelihood, of point spread functions, and of counts of scored events."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

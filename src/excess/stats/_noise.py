@@ -1,7 +1,5 @@
 """Class-conditional label noise, and scores of predicted labels against noisy ones."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

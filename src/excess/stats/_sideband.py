@@ -4,8 +4,6 @@ The density of background along a column is :math:`\exp(\sum_k c_k P_k(u))` with
 column, which is fitted to the values in the Off intervals without bins. The likelihood of such a density is concave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ bootstrap weight. A code is 0 for a missing value, else 1 plus the number of the
 where a feature has more than 255 bins, uint32 ("wide"). Records are moved as words and read as codes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

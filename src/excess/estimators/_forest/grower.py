@@ -9,8 +9,6 @@ A node is a row of a table of int64. Its left and right child are neighbours. An
 the largest number and go right. A leaf is its own left child, and everything goes left.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from excess._utils.compilation import njit

@@ -5,8 +5,6 @@ cheaper than to remember where every row is in every tree, and counts them in th
 are those over all events, so that the splits are those of a tree that is grown in one place.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from excess._utils.compilation import njit

@@ -3,8 +3,6 @@
 The sum over trees always runs in the order of the trees, so that a score has the same bits on any number of threads.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np

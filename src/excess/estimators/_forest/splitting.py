@@ -10,8 +10,6 @@ for the weights of some 2^31 events, the most that a forest takes. Integer sums 
 the order of events nor on how these are divided among threads or workers.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
