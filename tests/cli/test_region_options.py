@@ -61,7 +61,7 @@ def field(tmp_path_factory):
         (("--exclusion", "400 21.1 0.3"), "'--exclusion': '400 21.1 0.3': '400 21.1' is no position: right ascension"),
         (("--regions", "rnig"), "'--regions': must be reflected, ring, same-declination or angles, got 'rnig'"),
         (("--match", "azimuth"), "'--match': must be zenith, time or none, got 'azimuth'"),
-        (("--match", "zenith"), "--match: goes with --off: it says which Off runs are compared with which On runs"),
+        (("--match", "zenith"), "--match: goes with --off: it selects the Off runs that On runs are compared with"),
         (("--off", "b.csv", "--regions", "ring"), "--regions: does not go with --off: Off events are those of"),
     ],
 )
@@ -158,7 +158,7 @@ def test_info_refuses_regions_that_it_cannot_count_in(field, tmp_path, capsys):
     assert run("info", angles, "-c", tmp_path / "my.yaml") == 0
     assert "without a cut" in capsys.readouterr().out
     for options, message in (
-        (("--regions", "ring"), "the regions have the method ring, needs sky positions"),
+        (("--regions", "ring"), "method ring needs sky positions"),
         (("--exclusion", "Crab 0.3"), "exclusion needs sky positions in the columns ra, dec"),
     ):
         assert run("info", angles, "-c", tmp_path / "my.yaml", *options) == 1
@@ -187,7 +187,7 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     table.to_csv(tmp_path / "angles.csv", index=False)
     for options, message in (
         (("--exclusion", "Crab 0.3"), "exclusion needs sky positions in the columns ra, dec, pointing_ra"),
-        (("--regions", "ring"), "the regions have the method ring, needs sky positions in the columns"),
+        (("--regions", "ring"), "method ring needs sky positions in the columns"),
     ):
         assert run("detect", tmp_path / "angles.csv", *options, "-o", tmp_path / "out") == 1
         assert f"excess: {tmp_path / 'angles.csv'}: {message}" in said(capsys)

@@ -133,7 +133,7 @@ def test_wrong_intervals(table, sides, kind, argument, words):
 def test_the_column_is_no_feature(table):
     with pytest.raises(ArgumentError, match="'mass' that On and Off are intervals of"):
         OnOffDataset.from_files(table, features=["width", "mass"], **SIDES)
-    with pytest.raises(ValidationError, match="computed from it"):
+    with pytest.raises(ValidationError, match="computed from the column"):
         AnalysisConfig(
             features=["double"],
             derived_features={"double": "2 * mass"},

@@ -321,9 +321,7 @@ _COPY = 1 - 1e-6  # correlation of values and of ranks from which a column is a 
 _RULES = {row["pattern"]: row["reason"] for row in read_catalogue("columns.csv", "excess.config")}
 _TRUTH = re.compile(r"(true|mc|corsika|ceres)_.*", re.IGNORECASE)
 _ENERGY = (  # the best first
-    r"energy",
-    r"reco_energy",
-    r"gamma_energy_prediction",
+    *("energy", "reco_energy", "gamma_energy_prediction"),
     r"(est|estimated|rec|reconstructed)_?energy|energy_?(est|rec|reco|prediction)",
     r"(?!.*(uncert|err)).*_energy",
     r"log_?(reco_)?energy|log10_?energy",
@@ -378,20 +376,14 @@ def reasons_against(
 ) -> dict[str, str]:
     """Return why columns are no features, by name and by the values of a sample, of which ``files`` has the files."""
     found = {name: reason for name in columns if (reason := reason_by_name(name))}
-    numbers = {name: as_floats for name in columns if (as_floats := _numbers(sample[name])) is not None}
+    numeric = [name for name in columns if pd.api.types.is_numeric_dtype(sample[name].dtype)]
+    numbers = {name: sample[name].to_numpy(dtype=np.float64, na_value=np.nan) for name in numeric}
     usable = _usable_events({name: values for name, values in numbers.items() if name not in found}, len(sample))
     for name in columns:
         own = numbers[name][usable] if name in numbers else None
         if name not in found and (reason := _reason_by_values(own, files[usable])):
             found[name] = reason
     return found | _copies({name: values[usable] for name, values in numbers.items()}, found, preferred)
-
-
-def _numbers(column: pd.Series) -> FloatArray | None:
-    """Return a column as floats, None if it holds texts or dates."""
-    if not pd.api.types.is_numeric_dtype(column.dtype):
-        return None
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _usable_events(columns: Mapping[str, FloatArray], n_events: int) -> BoolArray:
@@ -441,7 +433,7 @@ def check_no_origin(
 ) -> None:
     """Raise ValueError if a feature, or what it is computed from, encodes where an event came from.
 
-    Where On and Off are intervals of a column, they share the sky, and only the column itself is such a feature.
+    If On and Off are intervals of a column, they share the sky, and only the column itself is such a feature.
     """
     inputs = inputs_of_derived(derived)
     for feature in features:

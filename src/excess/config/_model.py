@@ -42,8 +42,7 @@ def parse_yaml(text: str, source: str) -> Any:
     except EventFileError:
         raise
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
+        where = f" at line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
         reason = getattr(error, "problem", None) or _REASONS.get(type(error)) or type(error).__name__
         raise EventFileError(f"{source}: is not valid YAML{where} ({reason})") from error
 
@@ -59,8 +58,7 @@ def _count_values(node: Any, known: dict[Any, float]) -> float:
 
 AUTO = "auto"  # as many regions as fit; or the method that the columns of a file allow
 MOST_REGIONS = 360  # on a circle around the pointing: no more than one for each degree of it
-MOST_EXCLUSIONS = 1000
-_LARGEST_RADIUS = 90
+MOST_EXCLUSIONS, _LARGEST_RADIUS = 1000, 90
 _EXAMPLES = 'such as "84.411 21.143 0.3" or "Crab 0.3"'
 
 
@@ -145,14 +143,11 @@ class IntervalConfig(Settings):
     column: str = Field(min_length=1, description="The column.")
     on: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="On intervals.")
     off: tuple[_Ends, ...] = Field(min_length=1, max_length=MOST_INTERVALS, description="Off intervals.")
-    period: float | None = Field(
-        default=None, gt=0, description="Period of the column; by default 1 where its name ends with phase, else none."
-    )
-    alpha: Annotated[float, Field(gt=0)] | Literal["auto", "width", "fit", "livetime"] = Field(
-        default="auto",
-        description="Exposure ratio On/Off: a number, or from the widths of the intervals, a fit of a smooth density "
-        "to the Off intervals, or the live time in them; auto: width for periods, livetime for times, else fit.",
-    )
+    period: float | None = Field(default=None, gt=0)
+    """Period of the column; by default 1 where its name ends with phase, else none."""
+    alpha: Annotated[float, Field(gt=0)] | Literal["auto", "width", "fit", "livetime"] = "auto"
+    """Exposure ratio On/Off: a number, or from the widths of the intervals, a fit of a smooth density to the Off
+    intervals, or the live time in them; auto: width for periods, livetime for times, else fit."""
 
     @model_validator(mode="before")
     @classmethod
@@ -312,9 +307,8 @@ class RegionConfig(Settings):
             return given
         if any(given.get(key) is not None for key in ("source_ra", "source_dec")):
             raise ValueError("source is given, and source_ra or source_dec as well; give one of both")
-        position = find_source(given["source"])
-        others = {key: value for key, value in given.items() if key != "source"}
-        return {**others, "source_ra": position.ra, "source_dec": position.dec}
+        _, ra, dec = find_source(given["source"])
+        return {key: given[key] for key in given if key != "source"} | {"source_ra": ra, "source_dec": dec}
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

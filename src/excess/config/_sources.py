@@ -73,8 +73,7 @@ def find_source(source: str) -> SourcePosition:
     excess._utils.errors.ArgumentError: source 'Mrk 412' is not a known source; did you mean 'Mrk 421' or ...
     """
     text = source.strip()
-    known = _BY_KEY.get(_key(text))
-    if known is not None:
+    if (known := _BY_KEY.get(_key(text))) is not None:
         return known
     words = text.replace(",", " ").split()
     position = _as_degrees(words)

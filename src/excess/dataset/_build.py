@@ -211,15 +211,14 @@ class Pipeline:
             # nearby events are only shown in a plot, so a missing group is not an error
             rows = rows[table[self.groups].iloc[rows].notna().to_numpy()]
         table = table.iloc[rows]
-        features = to_features(table, self.config)
-        valid = features.valid
+        X, valid, *_ = to_features(table, self.config)
         rows = rows[valid]
         alpha = np.full(len(rows), found.alpha)
         if found.exposure is not None:  # NaN without any Off region
             total = _regions.off_exposure(found.exposure[rows])
             alpha = np.divide(1.0, total, out=np.full(len(rows), np.nan), where=total > 0)
         return OnOffDataset(
-            X=features.X[valid],
+            X=X[valid],
             regions=Regions(np.full(len(rows), -1), 1 + max(theta.shape[1] - 1, 1), 1.0),
             groups=self._groups_of(table, valid),
             table=self._identifiers(table.iloc[np.flatnonzero(valid)], number[rows], file),
@@ -240,9 +239,6 @@ class Pipeline:
         if labels.isna().any():
             raise ValueError(f"groups: column {self.groups!r} has missing values")
         return labels.to_numpy()[valid]
-
-
-_HOUR = 3600.0
 
 
 def recorded_intervals(
@@ -311,12 +307,11 @@ def join_intervals(parts: list[pd.DataFrame]) -> Exposure | None:
             share = (summed / of_run.where(of_run > 0)).fillna(1 / n_parts)
             summed, source = given * share, name
             break
-    summed = summed.groupby(level=["group", "night"], sort=False).sum()
-    summed = summed[summed > 0]
+    summed = summed.groupby(level=["group", "night"], sort=False).sum().loc[lambda one: one > 0]
     if summed.empty:
         return None
     groups, nights = (tuple(map(str, summed.index.get_level_values(name))) for name in ("group", "night"))
-    return Exposure(source, groups, nights, summed.to_numpy(dtype=np.float64) / _HOUR)
+    return Exposure(source, groups, nights, summed.to_numpy(dtype=np.float64) / 3600)
 
 
 def select_events(

@@ -73,14 +73,12 @@ class Census:
 
     def without(self, region: NDArray[np.int64]) -> Census:
         """Return the census without some used events, given by their regions."""
-        n_on = int(np.count_nonzero(region == 0))
-        n_off = len(region) - n_on
-        return replace(self, n_inside=self.n_inside - n_on - n_off, n_on=self.n_on - n_on, n_off=self.n_off - n_off)
+        n_all, n_on = len(region), int(np.count_nonzero(region == 0))
+        return replace(self, n_inside=self.n_inside - n_all, n_on=self.n_on - n_on, n_off=self.n_off - n_all + n_on)
 
     def check(self, source: str, config: AnalysisConfig, alpha: float) -> None:
         """Raise EventFileError unless there are On and Off events; ``source`` names the files, and may be empty."""
         where = f"{source}: " if source else ""
-        n_used = self.n_on + self.n_off
         if self.n_read == 0:
             raise EventFileError(f"{where}there are no events")
         if self.n_without_off:
@@ -89,7 +87,7 @@ class Census:
             cut = f"theta^2 < {config.regions.theta_squared_cut:g} deg^2"
             none = f"none of {self.n_read:,} events lies in a region ({cut})"
             raise EventFileError(f"{where}{none}; check the units of the angles, or the position of the source")
-        if n_used == 0:
+        if self.n_on + self.n_off == 0:
             names = ", ".join(["features", *config.references])
             found = f" ({self.describe_missing()})" if self.missing else ""
             problem = f"the quality cuts leave none of {self.n_inside:,} events in the regions"
@@ -510,8 +508,7 @@ class OnOffDataset:
         """Return the map of the sky, where positions are known."""
         if self.sky is None or self.nearby is None or self.nearby.sky is None:
             return None
-        share = self.nearby.share
-        core = slice(None) if self.core is None else self.core
+        share, core = self.nearby.share, slice(None) if self.core is None else self.core
         sky = np.concatenate([self.sky[core], self.nearby.sky])
         drawn = sky[:, 4] < share
         selected = np.concatenate([detection.selected[core], nearby_selected])
@@ -533,8 +530,7 @@ class OnOffDataset:
     @property
     def bins(self) -> NDArray[np.int64] | None:
         """The bin of each event, from 0; None if the configuration has no bins, or no edges of them yet."""
-        bins = self.config.bins
-        if bins is None or not bins.edges:
+        if (bins := self.config.bins) is None or not bins.edges:
             return None
         return number_bins(self.X[:, self.names.index(bins.column)], np.array(bins.edges))
 
@@ -569,24 +565,20 @@ class OnOffDataset:
     @property
     def time(self) -> FloatArray | None:
         """Time of each event in seconds; None if the files hold no times, or On and Off are intervals of time."""
-        if self.config.regions.intervals is not None and self.config.regions.intervals.is_time:
-            return None
-        return seconds_of(self.table)
+        intervals = self.config.regions.intervals
+        return None if intervals is not None and intervals.is_time else seconds_of(self.table)
 
     def summary(self) -> dict[str, Any]:
         """Return how many events were read, cut away and kept, to be put into a file."""
         counts = self.counts
+        of_census = ("n_read", "n_outside", "n_cut", "n_bad_time", "n_overlapping", "n_without_off")
         return {
-            **{name: getattr(self.census, name) for name in ("n_read", "n_outside", "n_cut", "n_bad_time")},
+            **{name: getattr(self.census, name) for name in of_census},
+            **{name: getattr(counts, name) for name in ("n_on", "n_off", "significance")},
             "n_missing": dict(self.census.missing),
-            "n_overlapping": self.census.n_overlapping,
-            "n_on": counts.n_on,
-            "n_off": counts.n_off,
             "alpha": self.alpha,
             "n_off_regions": list(self.regions.n_off_regions),
-            "n_without_off": self.census.n_without_off,
             "notes": list(self.notes),
-            "significance": counts.significance,
             "suggested_alpha_error": self.regions.suggest_alpha_error(self.groups),
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError, MismatchError
-from excess._utils.rng import row_hashes
 from excess.config._model import IntervalConfig
 from excess.dataset._dataset import OnOffDataset
-from excess.dataset._regions import expose_intervals, find_column
+from excess.dataset._regions import expose_intervals, find_column, row_draws
 from excess.io._fits import GZIP_MAGIC, open_fits
 from excess.io._reading import FITS_MAGIC
 from excess.stats._sideband import fit_sidebands
@@ -59,9 +58,7 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
     if not config.allow_origin_features:
         check_dependence(dataset.X[off], values[off], config.features, intervals.column)
     if intervals.is_time:  # On and Off would be in different blocks of time, so their order must not follow it
-        hashes: NDArray[np.uint64] = np.empty(len(values), dtype=np.uint64)
-        row_hashes(0, hashes)
-        found_dataset = found_dataset.take(np.argsort(hashes, kind="stable"))
+        found_dataset = found_dataset.take(np.argsort(row_draws(0, len(values)), kind="stable"))
     return found_dataset
 
 

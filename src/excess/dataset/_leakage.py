@@ -52,20 +52,11 @@ def find_origin(
     table = np.bincount(number * n_regions + region, minlength=n_bins * n_regions).reshape(n_bins, n_regions)
     ratio = np.broadcast_to(alpha, len(feature))[off]
     expected, variance = (np.bincount(number[off], weights, n_bins).astype(np.float64) for weights in (ratio, ratio**2))
-    return FeatureOrigin(
-        *_associate(table[:, 1:], _share(number, n_bins, off, exposure)),
-        *_find_missing(table[:, 0], expected, variance),
-    )
-
-
-def _share(
-    number: NDArray[np.intp], n_bins: int, off: NDArray[np.bool_], exposure: FloatArray | None
-) -> FloatArray | None:
-    """Return how Off events of each bin would be shared among regions by their exposure; None for equal shares."""
-    if exposure is None:
-        return None
-    share = exposure[off] / exposure[off].sum(axis=1, keepdims=True)
-    return np.stack([np.bincount(number[off], own, n_bins) for own in share.T], axis=1)
+    share = None  # of each region in the Off events of a bin, by exposure
+    if exposure is not None:
+        shares = exposure[off] / exposure[off].sum(axis=1, keepdims=True)
+        share = np.stack([np.bincount(number[off], own, n_bins) for own in shares.T], axis=1).astype(np.float64)
+    return FeatureOrigin(*_associate(table[:, 1:], share), *_find_missing(table[:, 0], expected, variance))
 
 
 def _associate(table: NDArray[np.int64], share: FloatArray | None) -> tuple[float, float]:
@@ -75,23 +66,16 @@ def _associate(table: NDArray[np.int64], share: FloatArray | None) -> tuple[floa
     if min(table.shape) < 2:
         return 0.0, 1.0
     n = table.sum()
-    if share is None:
-        expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    else:
-        expected = _fit_sums(share[rows][:, columns], table)
+    expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
+    if share is not None:  # rows and columns are scaled in turn until they have the sums of the table
+        expected = share[rows][:, columns]
+        for axis in (0, 1) * _N_SCALINGS:
+            expected = expected * (table.sum(axis=axis, keepdims=True) / expected.sum(axis=axis, keepdims=True))
     known = expected > 0
     chi_squared = float(np.sum((table - expected)[known] ** 2 / expected[known]))
     freedom = max(int(np.count_nonzero(known)) - sum(table.shape) + 1, 1)
     above = max(chi_squared - freedom, 0.0)
     return float(np.sqrt(above / n / (min(table.shape) - 1))), float(chdtrc(freedom, chi_squared))
-
-
-def _fit_sums(expected: FloatArray, table: NDArray[np.int64]) -> FloatArray:
-    """Scale rows and columns of a table in turn until it has the sums of another."""
-    for _ in range(_N_SCALINGS):
-        for axis in (0, 1):
-            expected = expected * (table.sum(axis=axis, keepdims=True) / expected.sum(axis=axis, keepdims=True))
-    return expected
 
 
 def _find_missing(n_on: NDArray[np.int64], expected: FloatArray, variance: FloatArray) -> tuple[float, float]:

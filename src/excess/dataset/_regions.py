@@ -137,6 +137,12 @@ def nearest_distance(config: RegionConfig) -> float:
     return float(np.radians(distance))
 
 
+def _directions(table: pd.DataFrame, columns: tuple[str, ...]) -> FloatArray:
+    """Return the directions in two columns of a table, in deg, as unit vectors."""
+    ra, dec = (table[name].to_numpy(dtype=np.float64) for name in columns)
+    return unit_vectors(ra, dec, (columns[0], columns[1]))
+
+
 def read_pointings(table: pd.DataFrame) -> tuple[FloatArray, NDArray[np.intp]]:
     """Return the distinct pointings of a table as unit vectors, and the number of the pointing of each event."""
     ra, dec = (table[name].to_numpy(dtype=np.float64) for name in POINTING_COLUMNS)
@@ -398,7 +404,7 @@ def place_by_method(table: pd.DataFrame, config: RegionConfig) -> Placement:
     if place is None:
         return Placement(table[columns].to_numpy(dtype=np.float64))
     source = source_direction(config)
-    event = unit_vectors(table["ra"].to_numpy(dtype=np.float64), table["dec"].to_numpy(dtype=np.float64))
+    event = _directions(table, SKY_COLUMNS[:2])
     placed = replace(place(table, event, source, config), scale=theta_scale(table, source, config))
     return replace(placed, excluded=find_excluded(event, config)) if config.exclusion else placed
 
@@ -407,9 +413,7 @@ def theta_scale(table: pd.DataFrame, center: FloatArray, config: RegionConfig) -
     """Return the largest radius over that of each event, by RAD_MAX at the offset of regions; None for one radius."""
     if not config.rad_max:
         return None
-    radii = rad_max_of(Path(table.attrs.get("file", "")))
-    pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in POINTING_COLUMNS)
-    pointing = unit_vectors(pointing_ra, pointing_dec, POINTING_COLUMNS)
+    radii, pointing = rad_max_of(Path(table.attrs.get("file", ""))), _directions(table, POINTING_COLUMNS)
     offset = np.degrees(angles_between(np.broadcast_to(center, pointing.shape), pointing))
     own = radii.at(table["energy"].to_numpy(dtype=np.float64), offset)
     return np.divide(config.radius, own, out=np.full(len(own), 1e6), where=own > 0)
@@ -449,10 +453,9 @@ def reaches_source(table: pd.DataFrame, config: RegionConfig) -> bool:
     """Return whether the events of a table reach as far from the pointing as the source is; True if it is not known."""
     if config.source_ra is None or config.method == "same_declination" or not set(SKY_COLUMNS) <= set(table.columns):
         return True
-    ra, dec, pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
-    axis = unit_vectors(pointing_ra, pointing_dec, POINTING_COLUMNS)
+    axis, event = _directions(table, POINTING_COLUMNS), _directions(table, SKY_COLUMNS[:2])
     source = np.degrees(angles_between(np.broadcast_to(source_direction(config), axis.shape), axis))
-    reach = np.degrees(angles_between(unit_vectors(ra, dec), axis)) + config.radius
+    reach = np.degrees(angles_between(event, axis)) + config.radius
     return bool(((source < reach) & (source < LARGEST_OFFSET)).any())
 
 
@@ -502,10 +505,7 @@ def _nothing_known(present: list[str], config: RegionConfig) -> str:
 
 
 def alpha_error_of(counts: NDArray[Any], exposure: FloatArray) -> float:
-    """Return the relative error of alpha that explains how the counts of regions, one column each, differ.
-
-    Rows are groups. Other samples of background, such as On events beyond the point spread function, may be columns.
-    """
+    """Return the relative error of alpha that explains how counts differ; columns are regions, rows are groups."""
     n, weight = counts.sum(axis=1, keepdims=True), exposure.sum(axis=1, keepdims=True)
     expected = np.divide(n * exposure, weight, out=np.zeros(counts.shape), where=weight > 0)
     used = expected > 0
@@ -551,10 +551,7 @@ class Regions:
         return int(number.min()), int(number.max())
 
     def suggest_alpha_error(self, groups: NDArray[Any] | None = None) -> float | None:
-        """Return the relative error of alpha that explains how Off regions differ, or None with fewer than two of them.
-
-        It is 0 where chance explains their counts in each group.
-        """
+        """Return the relative error of alpha that fits how Off regions differ, 0 for chance, None for one region."""
         n_off, off = self.n_regions - 1, self.region > 0
         if n_off < 2 or not off.any():
             return None
@@ -615,8 +612,7 @@ def assign_regions(
     if cut == 0:
         raise ValueError("theta_squared_cut must be positive, got 0")
     checks.as_choice("overlap", overlap, ("on_first", "drop", "error"))
-    n_regions = angles.shape[1]
-    inside = angles**2 < cut
+    n_regions, inside = angles.shape[1], angles**2 < cut
     n_inside = inside.sum(axis=1)
     overlapping = n_inside > 1
     if overlap == "error" and overlapping.any():
@@ -750,10 +746,9 @@ def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
             raise ArgumentError("regions", f"has {key}; give the source as `source`")
     if separate and given.get("method", "auto") != "auto":
         raise ArgumentError("method", "does not go with `off`: Off events are those of its files")
-    if not separate:
-        for key in ("match", "match_within", "pairs"):
-            if given.get(key) not in (None, (), [], "none"):
-                raise ArgumentError(key, "goes with `off`: it says which Off runs are compared with which On runs")
+    for key in () if separate else ("match", "match_within", "pairs"):
+        if given.get(key) not in (None, (), [], "none"):
+            raise ArgumentError(key, "goes with `off`: it selects the Off runs that On runs are compared with")
 
 
 def unusable_exclusion() -> MismatchError:
@@ -793,9 +788,9 @@ def field_radius(theta_squared_cut: float) -> float:
 
 def sky_offsets(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
     """Return where events and pointings are relative to the source: to the east and to the north, in deg."""
-    ra, dec, pointing_ra, pointing_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
-    event, pointing = (_offsets_from_source(*position, config) for position in ((ra, dec), (pointing_ra, pointing_dec)))
-    return np.stack([*event, *pointing], axis=1)
+    ra, dec, axis_ra, axis_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
+    places = ((ra, dec), (axis_ra, axis_dec))
+    return np.stack([one for place in places for one in _offsets_from_source(*place, config)], axis=1)
 
 
 def _offsets_from_source(ra: FloatArray, dec: FloatArray, config: RegionConfig) -> tuple[FloatArray, FloatArray]:

@@ -85,13 +85,10 @@ def join_runs(runs: Iterable[TelescopeRun]) -> dict[Any, TelescopeRun]:
 
 def _live_time(name: Any, own: pd.DataFrame) -> tuple[float, bool]:
     """Return the live time of a run in seconds, NaN for an unknown one, and whether dead time is taken off."""
-    if "livetime" in own:
-        values, known = own["livetime"], True
-    elif "ontime" in own:
-        known = "deadc" in own
-        values = own["ontime"] * own["deadc"] if known else own["ontime"]
-    else:
+    if not {"livetime", "ontime"} & set(own):
         return float("nan"), True
+    known = "livetime" in own or "deadc" in own
+    values = own["livetime"] if "livetime" in own else own["ontime"] * (own["deadc"] if known else 1.0)
     low, high = float(values.min()), float(values.max())
     if high - low > _SAME_TIME * abs(high):
         raise _several_live_times(name, low, high)
@@ -110,9 +107,6 @@ def _zenith(own: pd.DataFrame) -> float:
     name = next((name for name in (*ZENITH_COLUMNS, ALTITUDE_COLUMN) if name in own), None)
     mean = float("nan") if name is None else float(own[name].mean())
     return 90.0 - mean if name == ALTITUDE_COLUMN else mean
-
-
-_HOUR = 3600.0
 
 
 @dataclass(frozen=True)
@@ -153,7 +147,7 @@ def match_runs(
 # quantities by which On and Off runs are matched: the name, and the value in deg or hours
 MATCHINGS: dict[str, tuple[str, Callable[[TelescopeRun], float]]] = {
     "zenith": ("zenith distance", lambda run: run.zenith),
-    "time": ("time", lambda run: run.time / _HOUR),
+    "time": ("time", lambda run: run.time / 3600),
 }
 
 
@@ -274,8 +268,7 @@ def alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> 
 def check_live_times(files: Mapping[str, tuple[Path, ...]]) -> None:
     """Raise MismatchError where live times are needed for the exposure ratio, and files have none."""
     for paths in files.values():
-        present = describe(paths[0]).columns
-        if not set(TIME_OF_RUN_COLUMNS) & set(present):
+        if not set(TIME_OF_RUN_COLUMNS) & set(describe(paths[0]).columns):
             problem = f"{paths[0]} has no column livetime, nor ontime, for the exposure ratio On/Off"
             raise MismatchError("alpha", f"is needed with `off`: {problem}")
 
@@ -293,10 +286,9 @@ def match_events(on: Sequence[OnOffDataset], off: Sequence[OnOffDataset], config
     """Find the exposure ratio of events of On and Off files from the live times of their runs."""
     chunks = [*on, *off]
     sides = [join_runs(run for chunk in side for run in chunk.runs) for side in (on, off)]
-    for runs in sides:
-        for run in runs.values():
-            if not np.isfinite(run.live_time):
-                raise EventFileError(f"run {run.name} has no live time; give alpha")
+    for run in (run for runs in sides for run in runs.values()):
+        if not np.isfinite(run.live_time):
+            raise EventFileError(f"run {run.name} has no live time; give alpha")
     matches, unmatched = match_runs(sides[0], sides[1], config)
     if not matches:
         raise EventFileError("no On run has an Off run to be compared with; make match_within larger")

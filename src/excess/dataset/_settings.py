@@ -52,7 +52,7 @@ class Inspection:
         return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
 
     @cached_property
-    def _sampled(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
+    def sampled(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
         """The sample, and the number of the file of each of its events."""
         if self.table is not None:
             return self.table.head(_MAX_EVENTS), np.zeros(min(len(self.table), _MAX_EVENTS), dtype=np.int64)
@@ -71,28 +71,20 @@ class Inspection:
     @property
     def sample(self) -> pd.DataFrame:
         """The first events of some files."""
-        return self._sampled[0]
-
-    @property
-    def file_numbers(self) -> NDArray[np.int64]:
-        """The number of the file of each event of the sample."""
-        return self._sampled[1]
+        return self.sampled[0]
 
     def varies(self, column: str) -> bool:
         """Say whether a column has at least two values; files are read as far as that takes, in constant memory."""
+        if self.table is not None:
+            return len(self.table[column].dropna().unique()) > 1
+        paths = next(paths for paths, columns in self.parts if column in columns)
+        ends = dict.fromkeys([*_spread(paths), *paths])  # the last file is another night sooner than the second one
         seen: set[Any] = set()
-        for values in self._chunks_of(column):
-            seen |= set(values.dropna().unique().tolist()[:2])
+        for chunk in (chunk for path in ends for chunk in iter_events(path, [column])):
+            seen |= set(chunk[column].dropna().unique().tolist()[:2])
             if len(seen) > 1:
                 return True
         return False
-
-    def _chunks_of(self, column: str) -> Any:
-        if self.table is not None:
-            return [self.table[column]]
-        paths = next(paths for paths, columns in self.parts if column in columns)
-        ends = dict.fromkeys([*_spread(paths), *paths])  # the last file is another night sooner than the second one
-        return (chunk[column] for path in ends for chunk in iter_events(path, [column]))
 
 
 def inspect_events(events: Any, joined: Any = None, off: Any = None) -> Inspection:
@@ -127,8 +119,8 @@ def _common_columns(first: tuple[str, ...], others: Sequence[Path]) -> tuple[tup
     """Return the columns that all files have, and those that only some have."""
     found = [first, *(list_columns(path) for path in others)]
     names = dict.fromkeys(name for columns in found for name in columns)
-    common = {name: all(name in columns for columns in found) for name in names}
-    return tuple(name for name in names if common[name]), tuple(name for name in names if not common[name])
+    common = tuple(name for name in names if all(name in columns for columns in found))
+    return common, tuple(name for name in names if name not in common)
 
 
 def _spread(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -159,14 +151,15 @@ class Preset:
 
     def matches(self, found: Inspection) -> bool:
         """Return whether files satisfy all conditions of the preset, or any of them."""
-        needed = AnalysisConfig().columns_needed()
-        conditions = (
-            (self.formats, found.format.startswith(self.formats)),
-            (self.telescopes, found.telescope in self.telescopes),
-            (self.columns, set(self.columns) <= set(found.columns)),
-            (self.default_columns, sum(one in found.columns for one in needed) >= self.default_columns * len(needed)),
-        )
-        return (any if self.any_of else all)(holds for given, holds in conditions if given)
+        conditions = [found.format.startswith(self.formats)] if self.formats else []
+        if self.telescopes:
+            conditions.append(found.telescope in self.telescopes)
+        if self.columns:
+            conditions.append(set(self.columns) <= set(found.columns))
+        if self.default_columns:
+            needed = set(AnalysisConfig().columns_needed())
+            conditions.append(len(needed.intersection(found.columns)) >= self.default_columns * len(needed))
+        return any(conditions) if self.any_of else all(conditions)
 
     def prefers(self, column: str) -> bool:
         """Return whether a column is among the usual features."""
@@ -337,24 +330,17 @@ def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
     if len(known) > 1:
         return None, f" (the files name several objects: {', '.join(names[:_MAX_NAMED])})"
     position = next(iter(known), None)
-    given = _position_of_object(sample, names)
+    given, columns = None, ["object_ra", "object_dec"]
+    if set(columns) <= set(sample):  # the same position in all files
+        place = sample[columns].to_numpy(dtype=np.float64)
+        if len(place) and np.isfinite(place).all() and (np.ptp(place, axis=0) <= 0.01).all():
+            given = SourcePosition(names[0] if names else "", *place[0].tolist())
     if given is not None and position is not None:
         offset, _ = _regions.offset_of_source([position.ra], [position.dec], source_ra=given.ra, source_dec=given.dec)
         given = given if offset[0] > _MAX_OBJECT_DISTANCE else None
     if given is None and position is None:
         return None, f" (the files name {', '.join(names)}, which is not a known source)" if any(names) else ""
     return given or position, ", named in the files"
-
-
-def _position_of_object(sample: pd.DataFrame, names: list[str]) -> SourcePosition | None:
-    """Return the position of the observed object, if all files give the same one."""
-    columns = ("object_ra", "object_dec")
-    if not all(name in sample for name in columns):
-        return None
-    given = sample[list(columns)].to_numpy(dtype=np.float64)
-    if not len(given) or not np.isfinite(given).all() or (np.ptp(given, axis=0) > 0.01).any():
-        return None
-    return SourcePosition(names[0] if names else "", *given[0].tolist())
 
 
 def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
@@ -549,22 +535,21 @@ def _features(
     if preset.fixed:
         reasons = {name: reason for name in found.columns if (reason := _columns.reason_by_name(name))}
     else:
-        reasons = _columns.reasons_against(found.columns, found.sample, found.file_numbers, usual)
+        reasons = _columns.reasons_against(found.columns, *found.sampled, usual)
         reasons |= dict.fromkeys(found.only_in_some, "some of the files lack it")
     reasons |= {} if interval is None else {interval: "On and Off are intervals of it"}
     allowed = [name for name in found.columns if name not in reasons]
     derived = list(known)
+    why = f"it is not among the usual features of {preset.name} files"
     if wanted:
         chosen = _columns.choose_features(wanted, [*found.columns, *derived], reasons)
         why = "it is not among the features that were asked for"
     elif preset.fixed:
-        chosen = list(preset.features)
-        why = "it is not among the features of FACT's open Crab analysis"
+        chosen, why = list(preset.features), "it is not among the features of FACT's open Crab analysis"
     else:
         preferred = [name for name in allowed if name in usual]
         chosen = preferred or allowed
         chosen = [*chosen, *(name for name in derived if name not in chosen and (preferred or name == SOURCE_ANGLE))]
-        why = f"it is not among the usual features of {preset.name} files"
     if unwanted:
         chosen = _columns.exclude_features(unwanted, chosen, found.columns)
     left = {name: reasons.get(name, why) for name in found.columns if name not in chosen}
@@ -753,20 +738,13 @@ def check_input(
     kinds = {"events": events, "joined events": join, "Off events": off}
     files = {kind: as_input(paths) for kind, paths in kinds.items() if paths is not None}
     own = "On events" if "Off events" in files else "events"
-    check_files_once({own if kind == "events" else kind: paths for kind, paths in files.items()})
+    seen: dict[Path, str] = {}
+    for kind, path in ((own if kind == "events" else kind, path) for kind, paths in files.items() for path in paths):
+        known, seen[path.resolve()] = seen.get(path.resolve()), kind
+        if known is not None:
+            what = f"for {known} and for {kind}, so that its events would be compared with themselves"
+            what = f"twice for {kind}, so that its events would count twice" if known == kind else what
+            raise EventFileError(f"{path}: is given {what}; give every file once")
     if join is None:
         check_one_telescope([path for paths in files.values() for path in paths])
     return files
-
-
-def check_files_once(files: Mapping[str, Sequence[Path]]) -> None:
-    """Raise EventFileError where a file is given twice, for one side or for both; ``files`` are by kind."""
-    seen: dict[Path, str] = {}
-    for kind, paths in files.items():
-        for path in paths:
-            known, seen[path.resolve()] = seen.get(path.resolve()), kind
-            if known is not None:
-                what = f"is given for {known} and for {kind}, so that its events would be compared with themselves"
-                if known == kind:
-                    what = f"is given twice for {kind}, so that its events would count twice"
-                raise EventFileError(f"{path}: {what}; give every file once")

@@ -61,21 +61,15 @@ def simulate_observation(
     first_night : int, default=20131101
         Date of the first night, as FACT writes it; the others follow day by day.
     source : tuple of float or None, default=None
-        Right ascension and declination of the source in deg. If given, there are sky positions as well, and runs point
-        in turn to the north and to the south of the source.
+        Its position in deg, for sky positions of events; runs then point in turn to the north and south of it.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
     Returns
     -------
     DataFrame
-        In order of time: ``night``, ``run_id``, ``event_num``, ``unix_time``, ``theta_deg`` and ``theta_deg_off_1`` to
-        ``theta_deg_off_<n_regions - 1>``, 18 image parameters and four derived ones, and ``is_signal``; with a source
-        ``ra``, ``dec``, ``pointing_ra`` and ``pointing_dec`` in deg, too.
-
-    See Also
-    --------
-    simulate_labelled : Events to train the supervised reference on.
+        In order of time: ``night``, ``run_id``, ``event_num``, ``unix_time``, ``theta_deg``, ``theta_deg_off_1`` and
+        so on, 22 image parameters, ``is_signal``, and with a source ``ra``, ``dec``, ``pointing_ra``, ``pointing_dec``.
 
     Examples
     --------
@@ -85,11 +79,9 @@ def simulate_observation(
     >>> print(on.sum(), events.loc[on, "is_signal"].sum(), events["night"].nunique())
     397 352 5
     """
-    n_events = as_int("n_events", n_events, minimum=1)
-    n_signal = as_int("n_signal", n_signal, minimum=0)
+    n_events, n_signal = as_int("n_events", n_events, minimum=1), as_int("n_signal", n_signal, minimum=0)
+    n_nights, n_runs = as_int("n_nights", n_nights, minimum=1), as_int("n_runs", n_runs, minimum=1)
     n_regions = as_int("n_regions", n_regions, minimum=2)
-    n_nights = as_int("n_nights", n_nights, minimum=1)
-    n_runs = as_int("n_runs", n_runs, minimum=1)
     offset, drift = as_count("offset", offset), as_count("drift", drift)
     try:
         first_day = datetime.strptime(str(first_night), "%Y%m%d").replace(tzinfo=UTC)
@@ -169,8 +161,7 @@ def simulate_labelled(n_gamma: int = 10_000, n_proton: int = 10_000, *, random_s
     True     7.2
     Name: width, dtype: float64
     """
-    n_gamma = as_int("n_gamma", n_gamma, minimum=0)
-    n_proton = as_int("n_proton", n_proton, minimum=0)
+    n_gamma, n_proton = as_int("n_gamma", n_gamma, minimum=0), as_int("n_proton", n_proton, minimum=0)
     rng = np.random.default_rng(as_random_state(random_state).randint(2**31 - 1))
     features = np.concatenate([_draw_features("gamma", n_gamma, rng), _draw_features("proton", n_proton, rng)])
     return pd.DataFrame({**_feature_columns(features), "is_signal": np.arange(n_gamma + n_proton) < n_gamma})
@@ -187,21 +178,13 @@ class _Statistics(NamedTuple):
 
 @cache
 def _statistics() -> _Statistics:
-    text = files("excess.dataset").joinpath("data/fact_statistics.json").read_text(encoding="utf-8")
-    figures = json.loads(text)
-    classes = figures["classes"]
-    return _Statistics(
-        figures["features"],
-        np.array(figures["quantile_levels"]),
-        {name: np.array(own["quantiles"]) for name, own in classes.items()},
-        {name: _factor(np.array(own["normal_score_correlation"])) for name, own in classes.items()},
-    )
-
-
-def _factor(correlation: FloatArray) -> FloatArray:
-    """Return a matrix whose square is the correlation; rounding may have left tiny negative eigenvalues in it."""
-    values, vectors = np.linalg.eigh(correlation)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
+    figures = json.loads(files("excess.dataset").joinpath("data/fact_statistics.json").read_text(encoding="utf-8"))
+    quantiles = {name: np.array(own["quantiles"]) for name, own in figures["classes"].items()}
+    factors = {}
+    for name, own in figures["classes"].items():
+        values, vectors = np.linalg.eigh(np.array(own["normal_score_correlation"]))
+        factors[name] = vectors * np.sqrt(np.maximum(values, 0.0))  # rounding may leave tiny negative eigenvalues
+    return _Statistics(figures["features"], np.array(figures["quantile_levels"]), quantiles, factors)
 
 
 def _draw_features(kind: str, n: int, rng: np.random.Generator) -> FloatArray:
@@ -216,11 +199,8 @@ def _draw_features(kind: str, n: int, rng: np.random.Generator) -> FloatArray:
 def _apply_drift(features: FloatArray, night: NDArray[Any], charge: FloatArray, length: FloatArray) -> None:
     """Scale charges, their variance, and lengths by the exponential of a number per night, in place."""
     names = _statistics().features
-    scales = {
-        **dict.fromkeys(_CHARGES, charge),
-        "photoncharge_shower_variance": 2 * charge,
-        **dict.fromkeys(_LENGTHS, length),
-    }
+    scales = dict.fromkeys(_CHARGES, charge) | {"photoncharge_shower_variance": 2 * charge}
+    scales |= dict.fromkeys(_LENGTHS, length)
     for name, scale in scales.items():
         features[:, names.index(name)] *= np.exp(scale)[night]
 
@@ -230,12 +210,6 @@ def _feature_columns(features: FloatArray) -> dict[str, NDArray[Any]]:
     columns: dict[str, NDArray[Any]] = {name: features[:, j] for j, name in enumerate(_statistics().features)}
     for name in _WHOLE:
         columns[name] = np.rint(columns[name]).astype(np.int32)
-    area = np.pi * columns["width"] * columns["length"]
-    log_size = np.log(columns["size"])
-    return {
-        **columns,
-        "area": area,
-        "log_size": log_size,
-        "size_area": columns["size"] / area,
-        "area_size_cut_var": area / log_size**2,
-    }
+    area, log_size = np.pi * columns["width"] * columns["length"], np.log(columns["size"])
+    derived = {"area": area, "log_size": log_size, "size_area": columns["size"] / area}
+    return {**columns, **derived, "area_size_cut_var": area / log_size**2}
