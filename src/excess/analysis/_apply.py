@@ -151,10 +151,8 @@ def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
 
     Parameters
     ----------
-    path : path
-        The file.
-    n_jobs : int, default=-1
-        Cores for its predictions.
+    path, n_jobs : path and int
+        The file, and the cores for its predictions, by default all.
 
     Returns
     -------

@@ -512,10 +512,7 @@ def apply(
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Add score, probability of signal and selection to copies of event files, in constant memory.
-
-    Columns of the files stay as they are.
-    """
+    """Add score, probability of signal and selection to copies of event files, whose columns stay as they are."""
     settings: dict[str, Any] = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
     settings |= {"overwrite": overwrite, "selected_only": selected_only}
     done = analysis.apply(model, files, output, **settings, verbose=not as_json)
