@@ -164,8 +164,7 @@ def null_test(
 ) -> Any:
     """Search for a source where there is none: in every Off region in turn (appendix A of the paper).
 
-    On events are dropped, and one Off region takes their place. A feature that depends on the region appears as a
-    detection.
+    One Off region replaces the On events. A feature that depends on the region of an event appears as a detection.
 
     Parameters
     ----------
@@ -177,8 +176,8 @@ def null_test(
     n_regions : int
         Number of regions, On included; at least 3.
     exposure : array-like of shape (n_events, n_regions - 1), default=None
-        Exposure of each Off region for the run of each event, in any unit; 0 where the run has no such region, which
-        is then tested without it.
+        Exposure of each Off region for the run of each event, in any unit; 0 where the run has no such region. The test
+        of a region uses the runs that have it and another one, each with its own exposure ratio.
     off_regions : sequence of int, default=None
         Off regions to test; by default all of them, or with ``exposure`` those of the runs of most events.
 
