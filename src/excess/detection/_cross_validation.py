@@ -851,23 +851,10 @@ def _join(events: Events, on: BoolArray, folds: list[_FoldResult]) -> Detection:
     event_alpha = events.alpha if isinstance(events.alpha, np.ndarray) else None
     if event_alpha is not None:
         ratio *= event_alpha / event_alpha.mean()
-    return Detection(
-        on=on,
-        score=score,
-        selected=selected,
-        ratio=ratio if known else None,
-        fold=fold,
-        groups=events.groups,
-        folds=(),
-        alpha=events.mean_alpha(),
-        strategy="pooled",
-        statistic="cut",
-        repeats={},
-        permutations={},
-        event_alpha=event_alpha,
-        alpha_error=events.alpha_error,
-        core=None if events.direction is None else events.core,
-    )
+    predicted = on, score, selected, ratio if known else None, fold, events.groups
+    core = None if events.direction is None else events.core
+    more: dict[str, Any] = {"event_alpha": event_alpha, "alpha_error": events.alpha_error, "core": core}
+    return Detection(*predicted, (), events.mean_alpha(), "pooled", "cut", {}, {}, **more)
 
 
 def _evaluate(events: Events, on: BoolArray, folds: list[_FoldResult]) -> _Run:

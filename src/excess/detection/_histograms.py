@@ -60,15 +60,11 @@ class FeatureHistogram:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the histogram as JSON, rounded to visible digits; `from_dict` reads it."""
-        return {
-            "feature": self.feature,
-            "edges": [float(f"{edge:.7g}") for edge in self.edges.tolist()],
-            "logarithmic": self.logarithmic,
-            **{
-                stage: {name: values.round(3).tolist() for name, values in bins._asdict().items()}
-                for stage, bins in (("before", self.before), ("after", self.after))
-            },
-        }
+        edges = [float(f"{edge:.7g}") for edge in self.edges.tolist()]
+        found: dict[str, Any] = {"feature": self.feature, "edges": edges, "logarithmic": self.logarithmic}
+        for stage, bins in (("before", self.before), ("after", self.after)):
+            found[stage] = {name: values.round(3).tolist() for name, values in bins._asdict().items()}
+        return found
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> FeatureHistogram:
@@ -87,9 +83,7 @@ class FeatureBinning:
     """The bin of every event in every feature, computed once for the histograms of several models."""
 
     def __init__(self, X: Any, names: Sequence[str]) -> None:
-        if hasattr(X, "to_numpy"):
-            X = X.to_numpy(dtype=np.float64)
-        values = np.asarray(X, dtype=np.float64)
+        values = np.asarray(X.to_numpy(dtype=np.float64) if hasattr(X, "to_numpy") else X, dtype=np.float64)
         if values.ndim != 2 or values.shape[1] != len(names):
             raise ValueError(f"features must have one column for each of {len(names)} names, got shape {values.shape}")
         self.names = tuple(map(str, names))
@@ -113,12 +107,7 @@ class FeatureBinning:
         return cls(features, names or [f"x{number}" for number in range(n_features)])
 
     def histograms(
-        self,
-        on: BoolArray,
-        held_out: BoolArray,
-        selected: BoolArray,
-        alpha: FloatArray | float,
-        importances: FloatArray | None = None,
+        self, on: BoolArray, held_out: BoolArray, selected: BoolArray, alpha: Any, importances: FloatArray | None = None
     ) -> tuple[FeatureHistogram, ...]:
         """Count On and Off events in the bins; of too many features, keep the most important, or the first ones."""
         chosen = np.arange(len(self.names))
@@ -180,20 +169,14 @@ class SkyMap:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the map as JSON, rounded to visible digits; `from_dict` reads it."""
-        return {
-            "half_width": float(self.axis[-1]),
-            "n_pixels": len(self.axis),
-            "region_radius": self.region_radius,
-            "pointings": self.pointings.round(4).tolist(),
-            "off_centers": self.off_centers.round(4).tolist(),
-            "share": self.share,
-            "center": self.center,
-            "layers": {
-                name: {what: _as_list(getattr(layer, what), digits) for digits, what in enumerate(_MAPS)}
-                | {"mean": round(layer.mean, 4), "spread": round(layer.spread, 4)}
-                for name, layer in self.layers.items()
-            },
-        }
+        found: dict[str, Any] = {"half_width": float(self.axis[-1]), "n_pixels": len(self.axis)}
+        found |= {name: getattr(self, name) for name in ("region_radius", "share", "center")}
+        found |= {name: getattr(self, name).round(4).tolist() for name in ("pointings", "off_centers")}
+        layers: dict[str, dict[str, Any]] = {}
+        for name, layer in self.layers.items():
+            layers[name] = {what: _as_list(getattr(layer, what), digits) for digits, what in enumerate(_MAPS)}
+            layers[name] |= {"mean": round(layer.mean, 4), "spread": round(layer.spread, 4)}
+        return found | {"layers": layers}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SkyMap:
@@ -206,9 +189,8 @@ class SkyMap:
                 raise ValueError(f"the sky map of {name} events does not have {n} x {n} pixels")
             counts, excess, significance = (one.reshape(n, n) for one in maps)
             layers[str(name)] = SkyLayer(counts, excess, significance, float(own["mean"]), float(own["spread"]))
-        pointings, centers = (
-            np.array(given[name], dtype=np.float64).reshape(-1, 2) for name in ("pointings", "off_centers")
-        )
+        places = (np.array(given[name], dtype=np.float64) for name in ("pointings", "off_centers"))
+        pointings, centers = (one.reshape(-1, 2) for one in places)
         half = float(given["half_width"])
         radius, share, at = float(given["region_radius"]), float(given["share"]), given.get("center")
         center = None if at is None else (float(at[0]), float(at[1]))

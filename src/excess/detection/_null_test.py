@@ -90,11 +90,9 @@ class NullTest:
         values = self.significances
         if self.suspicious:
             worst = list(self.outcomes)[int(np.abs(values).argmax())]
-            return (
-                f"Off region {worst} shows {self.outcomes[worst].significance:.1f} sigma, where no source is: a "
-                "feature tells where events come from, or the regions are not equally exposed. Do not trust the "
-                "detection."
-            )
+            shown = f"Off region {worst} shows {self.outcomes[worst].significance:.1f} sigma, where no source is"
+            why = "a feature depends on the region, or the regions are not equally exposed"
+            return f"{shown}: {why}. Do not trust the detection."
         return f"Between {values.min():.1f} and {values.max():.1f} sigma: as expected where there is no source."
 
     @property
@@ -166,8 +164,7 @@ def null_test(
 ) -> Any:
     """Search for a source where there is none: in every Off region in turn (appendix A of the paper).
 
-    The On events are dropped, one Off region takes the place of On and the others stay Off. A feature that depends on
-    the region of an event appears as a detection.
+    One Off region replaces the On events. A feature that depends on the region of an event appears as a detection.
 
     Parameters
     ----------
@@ -175,8 +172,7 @@ def null_test(
     verbose
         As for `cross_val_detect`.
     region : array-like of shape (n_events,)
-        Number of the region of each event: 0 is On, 1 to ``n_regions - 1`` are Off. All of them must have the same
-        exposure, unless ``exposure`` is given.
+        Region of each event: 0 is On, 1 to ``n_regions - 1`` are Off, of the same exposure unless it is given.
     n_regions : int
         Number of regions, On included; at least 3.
     exposure : array-like of shape (n_events, n_regions - 1), default=None
@@ -216,14 +212,8 @@ def null_test(
             checks.check_same_length(**{"region": numbers, name: column})
     if direction is not None:
         by_event |= {"theta": direction.theta, "covariate": direction.covariate}
-    options: dict[str, Any] = {
-        "alpha_error": alpha_error,
-        "cv": cv,
-        "strategy": strategy,
-        "statistic": statistic,
-        "n_repeats": n_repeats,
-        "n_jobs": n_jobs,
-    }
+    options: dict[str, Any] = {"alpha_error": alpha_error, "cv": cv, "strategy": strategy, "statistic": statistic}
+    options |= {"n_repeats": n_repeats, "n_jobs": n_jobs}
     models = tune_thresholds(check_models(estimator))
     seed = int(checks.as_random_state(random_state).randint(2**31 - 1))
     found: dict[str, dict[int, Detection]] = {name: {} for name in models}
@@ -245,10 +235,7 @@ def null_test(
             for name, detection in detections.items():
                 found[name][fake] = detection
             tick(1)
-    tests = {
-        name: NullTest({region: own.outcome for region, own in detections.items()}, detections)
-        for name, detections in found.items()
-    }
+    tests = {name: NullTest({r: one.outcome for r, one in own.items()}, own) for name, own in found.items()}
     return tests if isinstance(estimator, Mapping) else tests[""]
 
 

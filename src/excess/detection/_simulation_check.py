@@ -81,10 +81,8 @@ class SimulationAgreement:
         Features of the signal, worst first, then those of the background, worst first, with their distributions.
     confidence : float
         Probability that no feature of a sample is flagged where all of them agree.
-    n_on, n_off : int
-        Observed events.
-    n_simulated_signal, n_simulated_background : int
-        Simulated events; 0 protons where none were given.
+    n_on, n_off, n_simulated_signal, n_simulated_background : int
+        Observed and simulated events; 0 protons where none were given.
     excess, excess_error : float
         Sum of the probabilities of signal over On minus that over Off times alpha, and its standard error.
     remark : str or None
@@ -197,9 +195,8 @@ def simulation_agreement(
 ) -> SimulationAgreement:
     """Find the features in which simulated gammas differ from the excess, and simulated protons from Off events.
 
-    Signal: each feature is compared between On minus Off times alpha and simulated gammas. Both are weighted by the
-    probability of signal, by classifiers that learned from On and Off labels of other events. Background: each feature
-    is compared between Off and simulated protons, without weights.
+    On minus Off times alpha and simulated gammas are weighted by the probability of signal, by classifiers that learned
+    from labels of other events; Off and simulated protons have no weights.
 
     Parameters
     ----------
@@ -216,21 +213,18 @@ def simulation_agreement(
     groups, cv
         As for `cross_val_detect`; by default five folds, of whole groups where there are groups.
     signal_weight, background_weight : array-like or None, default=None
-        Number of events that each simulated event represents, for example to give simulated gammas the spectrum of
-        the source. By default all are equal.
+        Number of events that each simulated event represents, such as for the spectrum of the source; by default 1.
     feature_names : sequence of str or None, default=None
         Names of the features; by default the columns of a DataFrame, or x0, x1, ...
     confidence : float, default=0.99
-        Probability that no feature of a sample is flagged where all of them agree: p-values are adjusted by Holm's
-        method over all features of a sample, and flagged below ``1 - confidence``.
+        Probability that no feature of a sample is flagged where all of them agree, by Holm's method.
     n_jobs, random_state
         As for `cross_val_detect`.
 
     Returns
     -------
     SimulationAgreement
-        A table of features, worst first, and the distributions. Without a weighted excess of three standard errors
-        there are no rows of the signal, as ``SimulationAgreement.remark`` explains.
+        A table of features, worst first; without the signal if its weighted excess is below three standard errors.
 
     Notes
     -----
@@ -310,8 +304,7 @@ class _Simulated(NamedTuple):
     ) -> _Simulated:
         """Check simulated events: the features of X, and at least two events."""
         if hasattr(given, "columns") and hasattr(X, "columns"):
-            missing = [str(column) for column in X.columns if column not in given.columns]
-            if missing:
+            if missing := [str(column) for column in X.columns if column not in given.columns]:
                 raise ValueError(f"{name} has no column {missing[0]!r}, which X has")
             given = given[list(X.columns)]
         features = _as_features(name, given)
@@ -362,9 +355,8 @@ def _weigh_signal(
     check_references({"": estimator}, events.groups)
     if cv is None and events.groups is not None:
         cv = min(_N_FOLDS, len(np.unique(events.groups)))
-    folds = fold_maker(cv, "pooled", events.X, events.labels, events.on_class, events.groups)(
-        events.labels, int(random.randint(2**31 - 1))
-    )
+    make_folds = fold_maker(cv, "pooled", events.X, events.labels, events.on_class, events.groups)
+    folds = make_folds(events.labels, int(random.randint(2**31 - 1)))
     seeded = reseeded(estimator, int(random.randint(2**31 - 1)), keep=True)
 
     def weigh(fold: tuple[NDArray[np.intp], NDArray[np.intp]]) -> tuple[FloatArray, FloatArray]:

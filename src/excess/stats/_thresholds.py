@@ -449,8 +449,7 @@ def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None,
 def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.97) -> float:
     """Threshold of best clean accuracy, at noise rates estimated by the Dual T method (Yao et al. 2020).
 
-    The rates are a product of two transitions: from the clean class to an intermediate one (On where the score exceeds
-    0.5), by the scores of anchor events, and from there to the label.
+    Two transitions are multiplied: from the clean class to that of scores above 0.5, by anchors, and to the label.
 
     Parameters
     ----------
