@@ -258,7 +258,7 @@ def test_what_is_missing_is_listed(detections):
         ({"fold": np.where(detection.fold == 0, -1, detection.fold)}, "were used for training only"),
         ({"groups": None}, "There are no groups"),
         ({"groups": np.full(len(score), 20131101)}, "There is one group only, 20131101"),
-        ({"ratio": np.where(detection.groups == first, 0.0, detection.ratio)}, "in 1 of 5 groups"),
+        ({"ratio": np.where(detection.groups == first, 0.0, detection.ratio)}, "1 of 5 groups"),
         ({"theta": None}, "there is no θ² plot"),
         ({"nearby": None}, "the θ² plot ends at the cut"),
         ({"time": None}, "Times of the events are not known"),
@@ -269,7 +269,7 @@ def test_what_is_missing_is_listed(detections):
         ({"exposure": None}, "there are no signal events per hour"),
         (
             {"groups": runs, "exposure": Exposure("ontime", ("run 0",), ("",), np.array([0.5]))},
-            "the observation time not known, in 7 of 8 groups",
+            "7 of 8 groups without a bound or an observation time",
         ),
     ]
     for change, sentence in cases:

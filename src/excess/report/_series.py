@@ -195,7 +195,7 @@ def likelihood_bins(detection: Detection, n_bins: int = 10) -> LikelihoodBins:
     """Count events of the likelihood in bins of their signal ratio: one for ratio 0, at most ``n_bins`` above it."""
     fitted = detection.likelihood
     if detection.ratio is None or fitted is None:
-        raise ValueError("the model has no signal ratios; wrap it in SignificanceThresholdClassifier")
+        raise ValueError("the detection has no signal ratios of its model; wrap it in SignificanceThresholdClassifier")
     used = np.flatnonzero(detection.in_likelihood)
     if len(used) == 0:
         raise ValueError("no events were held out")

@@ -285,7 +285,7 @@ def _check_target(path: Path) -> None:
     """Raise an error for a file that cannot be written, before anything is drawn."""
     if path.suffix.lower() not in FORMATS:
         known = list(FORMATS)
-        raise ValueError(f"{path}: choose {', '.join(known[:-1])} or {known[-1]} as the suffix of a plot")
+        raise ValueError(f"{path}: a plot is saved as {', '.join(known[:-1])} or {known[-1]}; choose a suffix")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: the folder {path.parent} does not exist; make it first")
 
