@@ -54,7 +54,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     ----------
     references : mapping of str to classifier, str or int, or None, default=None
         By name: a fitted classifier, or the name or number of a column of X with a score, which is then no feature. A
-        model file keeps columns, classifiers of this package, ONNX models, and `HistGradientBoostingClassifier`.
+        model file keeps columns, classifiers of this package, ONNX models, and ``HistGradientBoostingClassifier``.
     estimator : classifier, "drop" or None, default=None
         What learns from labels, by default an `OnOffForestClassifier`; with ``"drop"`` labels only weight references.
     alpha : float or None, default=None
