@@ -74,7 +74,7 @@ def test_every_kind_of_column_has_its_reason(files):
         "length_in_mm": "a copy of length",
         "temperature": "the same in all events of a file",
         "gain": "it is 1 in all events",
-        "quality": r"missing in \d\d% of the events",
+        "quality": r"missing in \d\d % of the events",
         "empty": "has no values",
         "comment": "a text or a date",
         "miss_distance": "orders the events as theta_deg does: it is the distance to the source",

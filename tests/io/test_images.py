@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from excess.config import AnalysisConfig
-from excess.io._images import aggregate, multiplicity, origin_of, shower_columns
+from excess.io._images import NAMED_ONLY, aggregate, multiplicity, origin_of, shower_columns
 
 FLOAT = np.dtype(float)
 
@@ -61,13 +61,17 @@ def test_what_says_where_or_when_has_no_statistics(name):
     assert shower_columns({name: FLOAT}) == {}
 
 
-@pytest.mark.parametrize(
-    "name", ["hillas_x_mean", "hillas_fov_lat_std", "Disp_tel_alt_mean", "Forest_tel_prediction_max"]
-)
-def test_statistics_of_positions_and_scores_are_no_features(name):
+@pytest.mark.parametrize("name", ["hillas_x_mean", "hillas_fov_lat_std", "Disp_tel_alt_mean"])
+def test_statistics_of_positions_are_no_features(name):
     assert origin_of(name) is not None
     with pytest.raises(ValueError, match="encodes where an event came from"):
         AnalysisConfig(features=["hillas_width_mean", name], derived_features={})
+
+
+def test_statistics_of_scores_are_features_only_by_name():
+    name = "Forest_tel_prediction_max"
+    assert origin_of(name) in NAMED_ONLY
+    assert name in AnalysisConfig(features=["hillas_width_mean", name], derived_features={}).features
 
 
 @pytest.mark.parametrize("name", ["hillas_width_mean", "peak_time_mean_max", "intensity_mean", "n_telescopes"])

@@ -324,8 +324,9 @@ def read_texts(dataset: Any, part: slice, path: Path) -> NDArray[Any]:
     texts = dataset.asstr(errors="replace")
     pieces = [np.empty(0, dtype=object)]
     n_letters = 0
-    for start in range(part.start, part.stop, LARGEST_RATIO):  # texts at once, each at most as long as the file
-        pieces.append(texts[start : min(start + LARGEST_RATIO, part.stop)].astype(object))
+    step = max(LARGEST_RATIO, 1)  # texts at once, each at most as long as the file
+    for start in range(part.start, part.stop, step):
+        pieces.append(texts[start : min(start + step, part.stop)].astype(object))
         n_letters += sum(map(len, pieces[-1]))
         check_expansion(path, n_letters)
     return np.concatenate(pieces)
