@@ -14,7 +14,7 @@ from excess.dataset import OnOffDataset, simulate_observation
 from excess.io import write_events
 
 TREE = {"tree": OnOffTreeClassifier(max_depth=3, random_state=0)}
-SHIFTED_FEATURE = "A feature differs between On and Off for another reason than a source"
+SHIFTED_FEATURE = "A feature differs between On and Off for another reason"
 
 
 @pytest.fixture(scope="module")

@@ -44,9 +44,8 @@ def models():
 @pytest.fixture(scope="session")
 def detections(observation, models):
     nearby = (observation.nearby.X, observation.nearby.groups)
-    found = cross_val_detect(
-        models, observation.X, observation.on, alpha=observation.alpha, groups=observation.groups, nearby=nearby
-    )
+    options = {"alpha": observation.alpha, "groups": observation.groups, "nearby": nearby, "strategy": "pooled"}
+    found = cross_val_detect(models, observation.X, observation.on, **options)
     return {name: observation.annotate(one) for name, one in found.items()}
 
 
@@ -56,7 +55,7 @@ def uneven(observation):
     night = np.unique(observation.groups, return_inverse=True)[1]
     alpha = 0.1 * (1 + night)
     tree, nearby = OnOffTreeClassifier(max_depth=3, min_samples_leaf=30), observation.nearby
-    shared = {"groups": observation.groups, "nearby": (nearby.X, nearby.groups)}
+    shared = {"groups": observation.groups, "nearby": (nearby.X, nearby.groups), "strategy": "pooled"}
     return observation.annotate(cross_val_detect(tree, observation.X, observation.on, alpha=alpha, **shared))
 
 
@@ -83,7 +82,7 @@ def hybrid(observation, simulated):
     forest = OnOffForestClassifier(30, 1.0, min_samples_leaf=10, random_state=0).fit(np.concatenate(simulated), labels)
     learner = OnOffForestClassifier(20, min_samples_leaf=20, random_state=0)
     model = OnOffHybridClassifier({f"simulation {SCRIPT}": forest}, learner, random_state=0)
-    shared = {"alpha": observation.alpha, "groups": observation.groups}
+    shared = {"alpha": observation.alpha, "groups": observation.groups, "strategy": "pooled"}
     return observation.annotate(cross_val_detect(model, observation.X, observation.on, **shared))
 
 
