@@ -83,7 +83,7 @@ def test_write_replaces_a_run_only_when_asked_to(found, tmp_path):
         found.write(tmp_path)
     found.write(tmp_path, overwrite=True)
     assert contents(tmp_path) == before
-    assert sorted(before) == sorted(set(RUN_FILES) - {FOLD_MODELS, "report.html"})
+    assert sorted(before) == sorted(set(RUN_FILES) - {FOLD_MODELS, "sky_map.fits", "report.html"})
 
 
 def test_simulated_files_are_replaced_only_when_asked_to(tmp_path, capsys):
@@ -340,7 +340,7 @@ def test_a_signal_leaves_nothing_or_all(sent, folder, tmp_path):
         assert (ended.returncode, ended.stderr) == (128 + sent, f"excess: {word}; no half-written file is left\n")
         assert not list(tmp_path.iterdir())
     assert run(*arguments) == 0
-    assert sorted(contents(tmp_path / "run")) == sorted(set(RUN_FILES) - {FOLD_MODELS})
+    assert sorted(contents(tmp_path / "run")) == sorted(set(RUN_FILES) - {FOLD_MODELS, "sky_map.fits"})
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
