@@ -136,14 +136,14 @@ class TestInFolds:
         with config_context(enable_metadata_routing=True):
             asking = clone(forest).set_fit_request(groups=True)
         shared = {"alpha": noisy_data.alpha, "groups": noisy_data.groups, "random_state": 0}
-        found = excess.cross_val_detect(asking, noisy_data.X, noisy_data.y, **shared)
+        found = excess.cross_val_detect(asking, noisy_data.X, noisy_data.y, strategy="pooled", **shared)
         assert sorted(map(tuple, seen)) == sorted(tuple(sorted(set(range(6)) - {out})) for out in range(6))
         assert found.counts.significance > 3
         seen.clear()
         excess.cross_val_detect(asking, noisy_data.X, noisy_data.y, strategy="forward", **shared)
         assert seen == 19 * [None]  # blocks may split groups, so these are no reason to leave events out of bags
         seen.clear()
-        excess.cross_val_detect(forest, noisy_data.X, noisy_data.y, **shared)
+        excess.cross_val_detect(forest, noisy_data.X, noisy_data.y, strategy="pooled", **shared)
         assert seen == 6 * [None]
 
     def test_groups_are_for_estimators_that_ask_for_them(self):

@@ -182,8 +182,8 @@ NO_SKETCH = np.empty(0, dtype=np.uint64)
 
 def sketch_rows(X: Any) -> NDArray[np.uint64]:
     """Return the hashes of some training events, by which a model recognises them; none if they are no numbers."""
-    rows = bottom_rows(len(X), N_SKETCHED)
     try:
+        rows = bottom_rows(len(X), N_SKETCHED)  # sparse events have no length
         sampled = np.asarray(X.iloc[rows] if hasattr(X, "iloc") else X[rows], dtype=np.float64)
     except (TypeError, ValueError):
         return NO_SKETCH

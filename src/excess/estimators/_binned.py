@@ -236,17 +236,17 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         seed = int(random.randint(2**31 - 1))
         score = np.where(known, score, np.nan)
         windows = tuning_windows(number, on & known, ~on & known, len(edges) + 1, enough)
+        parts = [(number >= first) & (number <= last) for first, last, _ in windows]
 
         def tune(rows: BoolArray) -> list[tuple[float, Any]]:
             """Return threshold and curve of each bin, and of all bins together, from some events."""
-            parts = [rows & (number >= first) & (number <= last) for first, last, _ in windows]
             rules = [*[of_bins] * len(parts), rule]
-            chosen = zip(rules, (*parts, rows), strict=True)
+            chosen = zip(rules, (*(rows & part for part in parts), rows), strict=True)
             return [one(on[own], score[own], alpha, seed, events.weights_of(own)) for one, own in chosen]
 
         *own_cuts, (common, _) = tune(np.ones(len(on), dtype=np.bool_))
         calibrations = [calibrate(curve) for _, curve in own_cuts]
-        share = self._choose_share(tune, on, score, number, alpha, events, seed) if len(windows) > 1 else 1.0
+        share = self._choose_share(tune, parts, on, score, number, alpha, events, seed) if len(parts) > 1 else 1.0
         tuned = [
             TunedBin(blend(threshold, common, share), first, last, n_events)
             for (threshold, _), (first, last, n_events) in zip(own_cuts, windows, strict=True)
@@ -264,10 +264,20 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
 
     @staticmethod
     def _choose_share(
-        tune: Any, on: BoolArray, score: FloatArray, number: NDArray[np.int64], alpha: float, events: Any, seed: int
+        tune: Any,
+        parts: list[BoolArray],
+        on: BoolArray,
+        score: FloatArray,
+        number: NDArray[np.int64],
+        alpha: float,
+        events: Any,
+        seed: int,
     ) -> float:
         """Return the share of bins' own thresholds for which the events that each half is not tuned on count most."""
         half = np.random.default_rng(seed).random(len(on)) < 0.5
+        quarters = [rows & kind & ~np.isnan(score) for rows in (half, ~half) for kind in (on, ~on)]
+        if not all((rows & part).any() for rows in quarters for part in parts):
+            return _SHARES[-1]  # a half has no On or no Off events in a bin, so that it cannot be tuned
         weights = np.ones(len(on)) if events.weights is None else events.weights
         counts = np.zeros((len(_SHARES), 2))
         for tuned_on in (half, ~half):
