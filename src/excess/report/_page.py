@@ -280,7 +280,8 @@ def _draw_sky(model: ModelContent, shared: SkyMap | None) -> dict[str, Any] | No
     if sky is None or not sky.layers or number >= MAX_MAPS:
         return None
     written = sky.to_dict()
-    kept = replace(model.detection, sky=SkyMap.from_dict(written))  # as a run folder keeps it
+    sky = SkyMap.from_dict(written)  # as a run folder keeps it
+    kept = replace(model.detection, sky=sky)
     repeated = shared is not None and shared.to_dict()["layers"].get("all") == written["layers"].get("all")
     maps = []
     for events in (own for own in ("selected", "all") if own in sky.layers and not (repeated and own == "all")):
