@@ -248,7 +248,7 @@ def test_files_take_their_places_together_or_not_at_all(old, killed, found, tmp_
         assert not (target / files.UNFINISHED).exists()
         if len(steps) <= failing:
             break
-    assert failing >= (13 if old else 8)
+    assert failing >= 3 + len(expected) * (3 if old else 1)
 
 
 @pytest.mark.parametrize(
