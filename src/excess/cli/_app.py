@@ -1,5 +1,7 @@
 """The application: its commands and its entry point."""
 
+from __future__ import annotations
+
 import faulthandler
 import inspect
 import logging

@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable
