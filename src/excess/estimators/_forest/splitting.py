@@ -13,7 +13,6 @@ the order of events nor on how these are divided among threads or workers.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from excess._utils.compilation import njit
 from excess.estimators._forest.binning import ON_BIT, WEIGHT_MASK
