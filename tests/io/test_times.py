@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from excess.io._coordinates import seconds_of
+from excess.dataset._build import seconds_of
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 from ._apply import Applied, FoldModels, TrainedModel, apply, check_application, export, load_model, load_models
-from ._detect import OnOffDataset, demo, detect, split_references
+from ._detect import OnOffDataset, check_names, demo, detect, split_references
 from ._efficiency import Efficiency, claim_efficiency_folder, efficiency
 from ._info import (
     Proposal,
@@ -37,6 +37,7 @@ __all__ = [
     "check_exclusion",
     "check_input",
     "check_model_path",
+    "check_names",
     "claim_efficiency_folder",
     "claim_run_folder",
     "config_of",

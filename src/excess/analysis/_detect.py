@@ -403,6 +403,12 @@ def is_hybrid(estimator: BaseEstimator) -> bool:
     return any(getattr(part, "needs_columns", False) is True for part in parts)
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Raise ArgumentError for a name of no model, before events are read."""
+    for name in names:
+        make_model(name)
+
+
 def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[str], list[TrainedModel | Path]]:
     """Tell references that are columns from those that are models."""
     columns: list[str] = []

@@ -20,6 +20,7 @@ from excess._utils.errors import ArgumentError, EventFileError
 from excess._utils.version import versions
 from excess.analysis._apply import FOLD_MODELS, Applied, FoldModels, apply, is_of_events
 from excess.config._sources import KNOWN_SOURCES
+from excess.dataset._build import seconds_of
 from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import theta_columns
 from excess.detection._diagnostics import Verdict, WarningSign, assess_models, best_model
@@ -40,7 +41,6 @@ from excess.detection._result import (
 )
 from excess.detection._simulation_check import SimulationAgreement
 from excess.estimators._binned import TunedBin
-from excess.io._coordinates import seconds_of
 from excess.io._fits import pointing_zenith, write_sky_map
 from excess.io._reading import describe, recognise
 from excess.report._page import write_plots, write_report

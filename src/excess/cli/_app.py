@@ -283,7 +283,7 @@ def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) ->
     if run.as_json:
         out.print_json(found.result())
     else:
-        out.print_run(found)
+        out.print_run(found, found.models_table())
         if output is not None:
             out.say(f"Results in {output}{look}", run.as_json)
 
@@ -312,7 +312,7 @@ def detect(
     for name in names:  # whatever is wrong with the models shows before the events are read
         if name not in analysis.MODELS and Path(name).is_file():
             raise typer.BadParameter("is a file; give a trained model by --model-file", param_hint=f"--model {name}")
-        analysis.make_model(name)
+    analysis.check_names(names)
     inputs = [*given_files(events, references), *(model_file or [])]
     with analysis.claim_run_folder(output, inputs, overwrite=run.overwrite):
         trained = [analysis.load_model(path, n_jobs=run.jobs) for path in model_file or []]

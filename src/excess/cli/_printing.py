@@ -60,10 +60,10 @@ def shortened(value: Any, longest: int = 400) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def print_run(run: Run) -> None:
-    """Print what every model found, and what it means."""
+def print_run(run: Run, models: Any) -> None:
+    """Print what every model found, a row of `models` each, and what it means."""
     console = Console(highlight=False)
-    console.print(_run_table(run))
+    console.print(_run_table(run, models))
     # of the first model, which was chosen before anything was seen
     name, first = next(iter(run.detections.items()))
     _print_warnings(console, run)
@@ -118,7 +118,7 @@ def trust_text(trust: Any) -> str:
     return ", ".join(texts)
 
 
-def _run_table(run: Run) -> Any:
+def _run_table(run: Run, models: Any) -> Any:
     """Return a row of each model; it fits into a terminal of 80 columns, unless names are long."""
     first = next(iter(run.detections.values()))
     how = f"{first.strategy} / forward" if run.forward else first.strategy
@@ -129,7 +129,7 @@ def _run_table(run: Run) -> Any:
     # as wide as the title, which would be broken into lines otherwise
     table = _make_table(*columns, label="model", title=title, min_width=len(title))
     row: Any
-    for row in run.models_table().itertuples():
+    for row in models.itertuples():
         cells = _count_cells(row)
         cells += [_significance_cell(row, statistic) for statistic in ("cut", "likelihood")]
         if first.n_permutations:

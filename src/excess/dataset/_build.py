@@ -19,9 +19,9 @@ from excess.dataset._leakage import check_identifiers, check_independent, check_
 from excess.dataset._regions import Placement, Regions
 from excess.dataset._runs import MatchedEvents
 from excess.detection._result import LONGEST_PAUSE, Exposure
-from excess.io._coordinates import ABSOLUTE_COLUMNS, add_night, seconds_of
+from excess.io._coordinates import ABSOLUTE_COLUMNS, add_night, unix_of
 from excess.io._fits import GOOD_TIME
-from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_events
+from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_events, recognise
 
 NIGHT = "night"
 # columns that identify an event, kept with the features if the files have them; and of the reconstructed energy
@@ -335,7 +335,8 @@ def select_events(
         for chunk in pipeline.read(files["events"], chunk_rows):
             chunks = thin_field([*chunks, chunk])
     kept, notes = _with_source(chunks, len(files["events"]))
-    if note := _regions.describe_rad_max(files["events"][0], pipeline.config.regions):
+    first = files["events"][0]
+    if recognise(first) == "FITS event list" and (note := _regions.describe_rad_max(first, pipeline.config.regions)):
         notes.append(note)
     found = _join_chunks(kept, pipeline, files, None)
     return replace(found, notes=(*found.notes, *notes))
@@ -429,3 +430,15 @@ def _join_chunks(
 
 def _describe_paths(paths: tuple[Path, ...]) -> str:
     return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+
+
+def seconds_of(table: pd.DataFrame) -> FloatArray | None:
+    """Return Unix times, or seconds since the first event where the origin is not known; None if there are no times."""
+    column = next((name for name in ABSOLUTE_COLUMNS if name in table), None)
+    if column is None:
+        return None
+    seconds = unix_of(table[column], column)
+    if seconds is None and pd.api.types.is_numeric_dtype(table[column]):
+        seconds = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
+        seconds = seconds - np.nanmin(seconds) if np.isfinite(seconds).any() else None
+    return seconds

@@ -24,7 +24,6 @@ from excess.dataset._regions import Regions
 from excess.detection._histograms import FeatureBinning, SkyMap, map_sky
 from excess.detection._result import Exposure
 from excess.estimators._binned import number_bins
-from excess.io._coordinates import seconds_of
 from excess.stats._direction import Direction
 
 if TYPE_CHECKING:
@@ -565,6 +564,8 @@ class OnOffDataset:
     @property
     def time(self) -> FloatArray | None:
         """Time of each event in seconds; None if the files hold no times, or On and Off are intervals of time."""
+        from excess.dataset._build import seconds_of
+
         intervals = self.config.regions.intervals
         return None if intervals is not None and intervals.is_time else seconds_of(self.table)
 

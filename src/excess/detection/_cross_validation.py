@@ -391,7 +391,8 @@ def check_events(
 
 def _with_error(events: Events, alpha_error: AlphaError | None) -> Events:
     """Return events with a checked error of the exposure ratio."""
-    as_nuisance(alpha_error, events.groups, len(events.labels))
+    if alpha_error is not None:
+        as_nuisance(alpha_error, events.groups, len(events.labels))
     return events._replace(alpha_error=alpha_error)
 
 

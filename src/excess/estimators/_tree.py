@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import xlogy
 from sklearn.utils.validation import check_is_fitted
 
 from excess._utils.checks import BoolArray, FloatArray, as_choice, as_column, as_int, as_random_state, as_scalar_alpha
@@ -20,7 +21,7 @@ from excess.estimators._forest.binning import MAX_NARROW_BINS
 from excess.estimators._forest.ensemble import WHOLE, Bag, compile_kernels
 from excess.estimators._forest.grower import N_OFF, N_ON
 from excess.estimators._forest.predictor import FlatTrees, flatten, leaf_mask
-from excess.estimators._forest.splitting import CRITERIA, SPLITTERS, node_information
+from excess.estimators._forest.splitting import CRITERIA, SPLITTERS
 from excess.estimators._model_file import ensure, saveable
 from excess.stats._significance import li_ma_significance
 from excess.stats._thresholds import assign_cells, compute_cell_curve
@@ -251,7 +252,8 @@ class GrownTrees(ScoringTrees):
     def gain(self, n_features: int) -> FloatArray:
         """Return the information gained by the splits on each feature."""
         inner = np.flatnonzero(~self.leaves)
-        information = node_information(self.n_on, self.n_off)
+        n = self.n_on + self.n_off
+        information = xlogy(self.n_on, self.n_on) + xlogy(self.n_off, self.n_off) - xlogy(n, n)
         left = self.flat.nodes[inner, 3].astype(np.int64)
         gain = information[left] + information[left + 1] - information[inner]
         return np.bincount(self.flat.nodes[inner, 0], weights=gain, minlength=n_features).astype(np.float64)

@@ -314,15 +314,3 @@ def _to_sky(names: tuple[str, ...], direction: Direction, location: Location) ->
 
     needs = (direction.altitude, direction.azimuth, UNIX_TIME)
     return Derivation(names, needs, compute)
-
-
-def seconds_of(table: pd.DataFrame) -> FloatArray | None:
-    """Return Unix times, or seconds since the first event where the origin is not known; None if there are no times."""
-    column = next((name for name in ABSOLUTE_COLUMNS if name in table), None)
-    if column is None:
-        return None
-    seconds = unix_of(table[column], column)
-    if seconds is None and pd.api.types.is_numeric_dtype(table[column]):
-        seconds = table[column].to_numpy(dtype=np.float64, na_value=np.nan)
-        seconds = seconds - np.nanmin(seconds) if np.isfinite(seconds).any() else None
-    return seconds

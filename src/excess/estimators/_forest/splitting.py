@@ -13,8 +13,6 @@ the order of events nor on how these are divided among threads or workers.
 import math
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from excess._utils.compilation import njit
 from excess.estimators._forest.binning import ON_BIT, WEIGHT_MASK
@@ -56,12 +54,6 @@ def li_ma(on, off, alpha, log_alpha, log_1p_alpha, table):
     if on <= alpha * off:
         return 0.0
     return information(on, off, table) - on * log_alpha + (on + off) * log_1p_alpha
-
-
-def node_information(n_on: NDArray[np.int64], n_off: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the information of many nodes at once."""
-    n = n_on + n_off
-    return xlogy(n_on, n_on) + xlogy(n_off, n_off) - xlogy(n, n)
 
 
 @njit(cache=True, nogil=True)
