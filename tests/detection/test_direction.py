@@ -141,7 +141,7 @@ def test_forward_with_direction_is_standard_normal_without_a_source():
         (Direction(np.full(60, -0.1), CUT), ValueError, "theta of direction"),
         (Direction(np.zeros(60), 0.0), ValueError, "cut of direction"),
         (Direction(np.zeros(60), CUT, np.zeros(59)), ValueError, "covariate of direction"),
-        (Direction(np.ones(60), CUT), ValueError, "inside the cut"),
+        (Direction(np.ones(60), CUT), ValueError, "inside a cut"),
     ],
 )
 def test_wrong_directions_are_errors(direction, error, argument):
