@@ -16,7 +16,7 @@ What to use when:
 - a classifier of others: `OnnxClassifier`, and `OnOffHybridClassifier` to learn how far to trust it;
 - simulated events to trust: `simulation_agreement` says in which features they differ from observed ones;
 - clusters or leaves to label: `assign_cells`;
-- predictions to judge: `significance_score`, `corrected_f1_score`.
+- metrics of predictions: `significance_score`, `corrected_f1_score`.
 """
 
 import lazy_loader
