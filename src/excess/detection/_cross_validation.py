@@ -90,7 +90,8 @@ def cross_val_detect(
         Exposure ratio On/Off, of all events or of each. Where ratios differ, classifiers learn from weighted events
         (see `exposure_weights`), or get the mean over the Off events.
     alpha_error : float or mapping of group to float, default=None
-        Relative error of alpha, such as 0.05, as a nuisance parameter: common to all events, or one for each group.
+        Relative error of alpha, such as 0.05, as a nuisance parameter: common, or one for each group. With 0 alpha is
+        exact, and the verdict does not compare it with background-like events.
     groups : array-like of shape (n_events,), default=None
         Groups that must not be split between training and hold-out, such as nights; also for classifiers that request
         groups, and for the folds of `SignificanceThresholdClassifier`.
