@@ -74,14 +74,14 @@ class Scan:
     def __str__(self) -> str:
         """Return the verdict in a sentence."""
         best, own = self.best, self.found
+        place, how = f"ra {best.iloc[0]:.3f}, dec {best.iloc[1]:.3f} deg", "effective trials"
         if "center" in best:
-            place = f"{self.what} {best['low']:.6g} to {best['high']:.6g}"
-        else:
-            place = f"ra {best['ra']:.3f}, dec {best['dec']:.3f} deg"
+            place, how = f"{self.what} {best['low']:.6g} to {best['high']:.6g}", "upcrossings"
+        toys = f"{len(self.toys)} toys: p {'=' if (self.toys >= own.local).any() else '<'} {own.toys:.2g}"
         return (
             f"Largest of {len(self.table)} positions: {place}, {own.local:.1f} sigma local, {own.significance:.1f} "
-            f"sigma global (p = {own.p_value:.2g}, trials factor {own.trials:.3g}; {len(self.toys)} toys: p = "
-            f"{own.toys:.2g}, {'upcrossings' if 'center' in best else 'effective trials'}: p = {own.upcrossings:.2g}): "
+            f"sigma global (p = {own.p_value:.2g}, trials factor {own.trials:.3g}; {toys}, {how}: p = "
+            f"{own.upcrossings:.2g}): "
             f"{'detected' if own.significance > 5 else 'no detection, for which 5 sigma global are required'}."
         )
 
@@ -189,7 +189,10 @@ def scan(
     search: Any = _AlongColumn if along is not None else _OnSky
     given = {"along": along, "width": width, "step": step, "source": source, "radius": radius}
     chosen = {"config": config, "features": features, "exclude": exclude}
-    scanned = search(as_input(events), chosen, **given)
+    try:
+        scanned = search(as_input(events), chosen, **given)
+    except MismatchError as error:
+        raise MismatchError("along" if error.argument == "on" else error.argument, error.problem) from error
     fixed: dict[str, Any] = {"splitter": "best", "min_samples_leaf": 40, "max_features": 0.5}
     fixed |= {"n_threshold_bootstrap": 0, "random_state": seed, "n_jobs": 1}
     estimator = OnOffForestClassifier(60, **fixed) if model is None else model
@@ -230,8 +233,7 @@ def _local(X: FloatArray, fold: Any, folds: int, position: _Position, model: Any
             ratio[test] = fitted.signal_ratio(X[rows[test]])
     if not (ratio > 0).any():
         return {**counts, "significance": 0.0}
-    found = on_off_likelihood(on.astype(np.int64), ratio, position.alpha)
-    return {**counts, "significance": found.significance}
+    return {**counts, "significance": on_off_likelihood(on.astype(np.int64), ratio, position.alpha).significance}
 
 
 class _AlongColumn:

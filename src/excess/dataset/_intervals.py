@@ -78,8 +78,7 @@ def _check_inside(intervals: IntervalConfig, values: FloatArray, region: NDArray
             if intervals.wraps_at is None:
                 own = own[(own >= low) & (own < high)]
             if len(own) == 0:
-                where = f"{intervals.column} between {low:g} and {high:g}"
-                raise MismatchError(side, f"has no events of {where}; choose other intervals")
+                raise MismatchError(side, f"has no events with {intervals.column} between {low:g} and {high:g}")
             if intervals.wraps_at is not None:
                 continue
             first, last, width = values.min(), values.max(), np.ptp(own) or high - low
@@ -132,9 +131,8 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     if correlation**2 > _DETERMINED:
         share = f"they predict {100 * correlation**2:.0f} % of its variance in Off events"
         problem = f"the features determine {column}: {share}, {most!r} with the largest correlation, {max(alone):.2f}"
-        raise EventFileError(
-            f"{problem}, so a model would learn the intervals; remove it, or set allow_origin_features: true"
-        )
+        remedy = "so a model would learn the intervals; remove it, or set allow_origin_features: true"
+        raise EventFileError(f"{problem}, {remedy}")
     z = correlation * np.sqrt(len(values))
     if z > _Z_WARNING:
         size = f"correlation {correlation:.2f}, {z:.1f} sigma; most of all {most!r}"

@@ -408,7 +408,7 @@ def _tables(detection: Detection) -> list[Table]:
     if len(several) > 1:
         outcomes = {**several, "joint": detection.outcome}
         rows = [[str(name), f"{one.counts.alpha:.4g}", *_outcome_cells(one, likely)] for name, one in outcomes.items()]
-        note = "One model for all observations. These are the numbers of the tuned cut; they do not follow the slider."
+        note = f"One model for all observations, with its tuned cut, not the slider. {detection.best_observation}"
         found.append(Table("observations", ["Observation", "alpha", *heads], rows, note))
     if bins := detection.bins:
         columns = [*bins.labels, "joint"], [*bins.outcomes, detection.outcome], [*bins.notes, ""]
