@@ -339,8 +339,8 @@ class OnOffDataset:
         -------
         OnOffDataset
             All events, with their exposure ratios in ``event_alpha`` where these differ, and the names of their
-            observations in ``observations``. A night is one group in all observations. Where the numbers of Off regions
-            differ, Off is one region, without null tests; where the cuts on theta differ, there are no angles.
+            observations in ``observations``. A night is one group in all observations. Where the number or the size of
+            regions differs, there are no sky maps.
 
         Raises
         ------
@@ -363,20 +363,17 @@ class OnOffDataset:
         if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
             parts = [_with_texts(part) for part in parts]
         alphas = np.concatenate([part.alphas for part in parts])
-        region = np.concatenate([part.regions.region for part in parts])
-        same_regions = len({part.regions.n_regions for part in parts}) == 1
-        # angles have a meaning together where all observations have the same number and size of regions
+        # the angles to all regions have a meaning together where regions have the same number and size
         cuts = {part.config.regions.theta_squared_cut for part in parts}
         parts = [_scale_theta(part, parts[0].config.regions.theta_squared_cut) for part in parts]
-        with_angles = same_regions and len(cuts) == 1 and all(part.theta is not None for part in parts)
+        same_number = len({part.regions.n_regions for part in parts}) == 1
+        with_angles = same_number and len(cuts) == 1 and all(part.theta is not None for part in parts)
         changes: dict[str, Any] = {} if with_angles else {"theta": None, "nearby": None, "sky": None}
-        if same_regions:
-            regions, _ = _regions.join_regions([part.regions for part in parts])
-        else:
-            region = np.minimum(region, 1)
-            regions = Regions(region, 2, 1.0)
+        regions, _ = _regions.join_regions([part.regions for part in parts])
+        if (exposure := regions.exposure) is not None:
+            regions = replace(regions, exposure=exposure / (alphas * _regions.off_exposure(exposure))[:, np.newaxis])
         one_alpha = bool((alphas == alphas[0]).all())
-        alpha = parts[0].alpha if one_alpha else float(alphas[region > 0].mean())
+        alpha = parts[0].alpha if one_alpha else float(alphas[regions.region > 0].mean())
         files = {f"{kind} of {name}": own.files[kind] for name, own in observations.items() for kind in own.files}
         stacked = concatenate(
             parts,
@@ -389,8 +386,8 @@ class OnOffDataset:
             halo=_stack_halos(parts, list(observations)),
             **changes,
         )
-        regions = replace(regions, region=region, alpha=alpha, n_without_off=stacked.census.n_without_off)
-        stacked = replace(stacked, regions=replace(regions, n_overlapping=stacked.census.n_overlapping))
+        counts = {name: getattr(stacked.census, name) for name in ("n_without_off", "n_overlapping")}
+        stacked = replace(stacked, regions=replace(regions, alpha=alpha, **counts))
         number = np.repeat(np.arange(len(parts)), [len(part.X) for part in parts])
         check_rows(stacked.X, number, [f"observation {name!r}" for name in observations])
         return stacked
@@ -690,13 +687,12 @@ def _scale_theta(part: OnOffDataset, cut: float) -> OnOffDataset:
 
 
 def _stack_halos(parts: Sequence[OnOffDataset], names: Sequence[str]) -> OnOffDataset | None:
-    """Return the halos of several observations as one; Off is one region where their numbers differ."""
+    """Return the halos of several observations as one."""
     known = []
     for halo, name in zip((part.halo for part in parts), names, strict=True):
         if halo is not None:
-            regions = replace(halo.regions, region=np.minimum(halo.regions.region, 1))
             observations = np.full(len(halo.X), name, dtype=object)
-            known.append(replace(halo, observations=observations, regions=regions, event_alpha=np.array(halo.alphas)))
+            known.append(replace(halo, observations=observations, event_alpha=np.array(halo.alphas)))
     return concatenate(known, nearby=None) if known else None
 
 
