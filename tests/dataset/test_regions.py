@@ -179,6 +179,13 @@ def test_the_suggested_error_of_alpha_is_the_scatter_of_regions():
     assert Regions(region, 2, 1.0).suggest_alpha_error() is None
 
 
+def test_the_suggested_error_of_alpha_covers_on_far_from_the_source():
+    events = simulate_observation(200_000, 300, random_state=1)
+    assert OnOffDataset.from_files(events).suggest_alpha_error() == 0
+    lost = (events["theta_deg"] < 0.35) & (np.random.default_rng(0).random(len(events)) < 0.15)
+    assert OnOffDataset.from_files(events[~lost]).suggest_alpha_error() == pytest.approx(0.15, abs=0.05)
+
+
 def test_extended_regions_do_not_depend_on_chunks(tmp_path):
     path = tmp_path / "events.parquet"
     simulate_observation(20_000, 100, n_runs=20, random_state=3).to_parquet(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -577,7 +578,7 @@ class OnOffDataset:
             "alpha": self.alpha,
             "n_off_regions": list(self.regions.n_off_regions),
             "notes": list(self.notes),
-            "suggested_alpha_error": self.regions.suggest_alpha_error(self.groups),
+            "suggested_alpha_error": self.suggest_alpha_error(),
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
             "n_nearby": 0 if self.nearby is None or self.nearby.near is None else int(self.nearby.near.sum()),
@@ -586,6 +587,17 @@ class OnOffDataset:
             "exposure": None if self.exposure is None else self.exposure.to_dict(),
             "bins": None if self.config.bins is None else self.config.bins.model_dump(mode="json"),
         }
+
+    def suggest_alpha_error(self) -> float | None:
+        """Return the relative error of alpha that explains Off regions, and On/Off beyond the point spread function."""
+        found, halo = self.regions.suggest_alpha_error(self.groups), self.halo
+        if halo is None or halo.own_theta is None or found is None or self.regions.exposure is not None:
+            return found
+        counts = halo.take(halo.own_theta > _FAR * halo.own_theta.max()).counts
+        if min(counts.n_on, counts.n_off) == 0 or 0 < counts.excess < _LARGEST_TAIL * self.counts.excess:
+            return found
+        square, variance = (counts.n_on / counts.background - 1) ** 2, 1 / counts.n_on + 1 / counts.n_off
+        return max(found, math.sqrt(square - variance) if square > 4 * variance else 0.0)
 
     def events_frame(self) -> pd.DataFrame:
         """Return one row per event: which event it is, its angles, region and group."""
@@ -611,6 +623,8 @@ class OnOffDataset:
 
 
 # arrays with one entry per event, besides regions and table
+_FAR = 0.8  # angle, in units of the largest one of a halo, beyond which there is hardly any signal of a point source
+_LARGEST_TAIL = 0.2  # share of the excess of a source that may be beyond that angle
 _PER_EVENT = ("X", "groups", "theta", "own_theta", "event_alpha", "observations", "sky", "near", "core", "run")
 
 
