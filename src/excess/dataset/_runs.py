@@ -18,7 +18,7 @@ from excess._utils.checks import BoolArray, FloatArray, as_alpha
 from excess._utils.errors import ArgumentError, EventFileError, MismatchError
 from excess.config._model import AnalysisConfig, RegionConfig
 from excess.dataset._dataset import OnOffDataset
-from excess.dataset._regions import SKY_COLUMNS, offset_of_source
+from excess.dataset._regions import SKY_COLUMNS, alpha_error_of, offset_of_source
 from excess.io._reading import describe, iter_events
 
 RUN_LABELS = ("obs_id", "night", "run_id")  # columns that tell runs apart
@@ -310,6 +310,15 @@ def match_events(on: Sequence[OnOffDataset], off: Sequence[OnOffDataset], config
     chunk_groups = [chunk.groups for chunk in chunks if chunk.groups is not None]
     given = np.concatenate(chunk_groups) if chunk_groups else None
     notes = [_describe_matches(matches, unmatched, all(run.dead_time_known for runs in sides for run in runs.values()))]
+    in_off = pd.Series(labels[region == 1]).value_counts().to_dict()
+    counts, times = np.zeros((2, len(matches), max(len(match.off) for match in matches)))
+    for row, match in enumerate(matches):
+        counts[row, : len(match.off)] = [in_off.get(run.name, 0) for run in match.off]
+        times[row, : len(match.off)] = [run.live_time for run in match.off]
+    if (scatter := alpha_error_of(counts, times)) > 0:
+        notes.append(
+            f"Off runs differ by more than chance; an error of alpha of {scatter:.2g} covers it for one On run"
+        )
     if len(matches) > 1 and given is not None:
         names_of = np.array(["" if match is None else match.name for match in own], dtype=object)[of_event]
         groups = given.astype(object)
