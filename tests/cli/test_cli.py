@@ -389,7 +389,7 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
     assert "feature 'innocent' tells Off regions from each other" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "c.yaml").write_text(text + "allow_origin_features: true\n")
     assert run("detect", tmp_path / "leaky.parquet", "-o", tmp_path / "out", *options) == 0
-    assert "Do not trust the detection" in " ".join(capsys.readouterr().out.split())
+    assert "Do not claim a detection" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow

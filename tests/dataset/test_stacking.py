@@ -191,7 +191,7 @@ def test_files_of_off_events_with_a_ratio_for_each_night(folder, tmp_path):
     ("text", "message"),
     [
         ("", "lists no observations"),
-        ("- crab.csv", "must hold names and values"),
+        ("- crab.csv", "must contain names and values"),
         ("crab: crab.csv", "crab: "),
         ("crab: {files: crab.csv}", "unknown key 'files'"),
         ("crab: {off: crab.csv}", "crab: events: field required"),

@@ -716,7 +716,7 @@ def thin_field(chunks: list[OnOffDataset], limit: int = _regions.MAX_FIELD_EVENT
 def _check_stack(observations: Mapping[str, OnOffDataset]) -> None:
     """Refuse observations that have no meaning together."""
     if not observations:
-        raise ValueError("observations must hold at least one observation, by its name")
+        raise ValueError("observations must contain at least one observation, by its name")
     first, *others = observations
     seen: dict[Path, str] = {}
     for name, part in observations.items():

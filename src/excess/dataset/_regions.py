@@ -40,7 +40,7 @@ def unit_vectors(ra: ArrayLike, dec: ArrayLike, names: tuple[str, str] = ("ra", 
             checks.as_column(name, angles[-1])
     longitude, latitude = np.radians(angles[0]), np.radians(angles[1])
     if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
-        raise ValueError(f"{names[1]} must lie between -90 and 90 deg")
+        raise ValueError(f"{names[1]} must be between -90 and 90 deg")
     cosine = np.cos(latitude)
     return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1)
 
@@ -607,7 +607,7 @@ def assign_regions(
     if angles.ndim != 2 or angles.shape[1] < 2:
         raise ValueError(f"theta must have one column for On and at least one for Off, got shape {angles.shape}")
     if np.isinf(angles).any() or (angles < 0).any():
-        raise ValueError("theta must hold angles in deg, not negative and not infinite")
+        raise ValueError("theta must contain angles in deg, not negative and not infinite")
     cut = checks.as_scalar("theta_squared_cut", checks.as_counts("theta_squared_cut", theta_squared_cut))
     if cut == 0:
         raise ValueError("theta_squared_cut must be positive, got 0")

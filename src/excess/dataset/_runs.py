@@ -261,7 +261,7 @@ def alpha_of_groups(alpha: Mapping[Any, float], groups: NDArray[Any] | None) -> 
     names, inverse = np.unique(groups, return_inverse=True)
     for name in names.tolist():
         if name not in alpha:
-            raise MismatchError("alpha", f"must hold every group, and has none for {name!r}")
+            raise MismatchError("alpha", f"must contain every group, and has none for {name!r}")
     return as_alpha([alpha[name] for name in names.tolist()])[inverse]
 
 

@@ -111,7 +111,7 @@ def as_input(given: Any) -> Any:
         return given
     paths = [given] if isinstance(given, (str, PathLike)) else list(given)
     if not paths:
-        raise ValueError("events must hold at least one file")
+        raise ValueError("events must contain at least one file")
     return tuple(expand_folders(paths))
 
 
