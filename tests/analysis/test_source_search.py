@@ -219,7 +219,7 @@ def test_a_model_keeps_the_exposure_ratio_it_was_tuned_with(on_and_off, tmp_path
 
 def test_exposure_ratios_that_are_refused(on_and_off):
     on, off, alpha = on_and_off
-    with pytest.raises(ValueError, match="alpha must contain every group, and has none for 20131103"):
+    with pytest.raises(ValueError, match="alpha must contain every group, but '20131103' is missing"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha={20131101: 1.0, 20131102: 0.5})
     with pytest.raises(ValueError, match="alpha of each group needs groups"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha=alpha, groups="none")
