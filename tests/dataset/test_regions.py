@@ -30,7 +30,7 @@ def test_every_event_counts_once(overlap, expected, overlapping):
 
 
 def test_overlap_may_be_an_error(overlapping):
-    with pytest.raises(ValueError, match=r"2 events lie in several regions, the first in row 3 in regions \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"2 events are in several regions, the first in row 3 in regions \[0, 1\]"):
         assign_regions(overlapping, overlap="error")
     assert assign_regions(overlapping[:3], overlap="error").n_overlapping == 0
 
@@ -40,8 +40,8 @@ def test_overlap_may_be_an_error(overlapping):
     [
         ([0.1, 0.2], {}, "theta must have one column for On and at least one for Off"),
         ([[0.1]], {}, "at least one for Off"),
-        ([[0.1, -0.2]], {}, "not negative"),
-        ([[0.1, np.inf]], {}, "not infinite"),
+        ([[0.1, -0.2]], {}, "non-negative"),
+        ([[0.1, np.inf]], {}, "finite"),
         ([[0.1, 0.2]], {"theta_squared_cut": 0}, "theta_squared_cut must be positive"),
         ([[0.1, 0.2]], {"theta_squared_cut": -1}, "theta_squared_cut must not be negative"),
         ([[0.1, 0.2]], {"overlap": "both"}, "overlap must be 'on_first' or 'drop' or 'error'"),
@@ -92,7 +92,7 @@ def test_regions_of_a_table(events_config):
     with pytest.raises(ValueError, match=r"theta_deg_off_5 \(theta_deg_off_4, theta_deg_off_5 missing\)"):
         find_regions(events, events_config(n_regions=6))
     sky = pd.DataFrame({"ra": [83.63], "dec": [22.01], "pointing_ra": [83.1], "pointing_dec": [22.0]})
-    with pytest.raises(ValueError, match="give source_ra and source_dec"):
+    with pytest.raises(ValueError, match="specify source_ra and source_dec"):
         find_regions(sky, events_config())
     on_source = find_regions(sky, events_config(source_ra=83.63, source_dec=22.01))
     assert on_source.counts == OnOffCounts(1, 0, 0.2)
@@ -133,8 +133,8 @@ def test_on_and_off_files(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"alpha": 0.2}, "alpha goes with off"),
-        ({"off": "off.csv", "alpha": 0.2, "join": "more.csv"}, "join does not go with off"),
+        ({"alpha": 0.2}, "alpha requires off"),
+        ({"off": "off.csv", "alpha": 0.2, "join": "more.csv"}, "join cannot be combined with off"),
     ],
 )
 def test_arguments_that_do_not_go_together(arguments, message):
@@ -144,7 +144,7 @@ def test_arguments_that_do_not_go_together(arguments, message):
 
 @pytest.mark.parametrize("arguments", [{"off": "off.csv", "alpha": 0.2}, {"join": "more.csv"}])
 def test_a_table_takes_no_further_files(arguments):
-    with pytest.raises(ValueError, match=f"{next(iter(arguments))} goes with files, not with a table"):
+    with pytest.raises(ValueError, match=f"{next(iter(arguments))} requires files, not a table"):
         OnOffDataset.from_files(pd.DataFrame({"width": [1.0]}), **arguments)
 
 

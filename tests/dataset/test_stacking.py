@@ -161,7 +161,7 @@ def test_a_list_goes_alone(folder, tmp_path, capsys):
 
 def test_observations_that_are_refused(parts):
     crab, other = parts.values()
-    with pytest.raises(ValueError, match="at least one observation"):
+    with pytest.raises(ValueError, match="at least one named observation"):
         OnOffDataset.stack({})
     fewer = crab.config.model_copy(update={"features": crab.config.features[1:]})
     with pytest.raises(
@@ -174,11 +174,11 @@ def test_observations_that_are_refused(parts):
     uncut = crab.config.model_copy(update={"quality_cuts": ()})
     with pytest.raises(ValueError, match="different quality cuts: only the first has num_pixel_in_shower >= 10"):
         OnOffDataset.stack({"crab": crab, "b": replace(other, config=uncut)})
-    with pytest.raises(ValueError, match="'crab' and 'b' has groups, the other has none"):
+    with pytest.raises(ValueError, match="only one of the observations 'crab' and 'b' has groups"):
         OnOffDataset.stack({"crab": crab, "b": replace(other, groups=None)})
     with pytest.raises(EventFileError, match=r"crab.csv: belongs to 'crab' and to 'b'"):
         OnOffDataset.stack({"crab": crab, "b": crab})
-    with pytest.raises(ValueError, match="'all' is a stack itself"):
+    with pytest.raises(ValueError, match="'all' is already stacked"):
         OnOffDataset.stack({"all": OnOffDataset.stack(parts)})
 
 
@@ -203,7 +203,7 @@ def test_files_of_off_events_with_a_ratio_for_each_night(folder, tmp_path):
     ("text", "message"),
     [
         ("", "lists no observations"),
-        ("- crab.csv", "must hold names and values"),
+        ("- crab.csv", "must contain names and values"),
         ("crab: crab.csv", "crab: "),
         ("crab: {files: crab.csv}", "unknown key 'files'"),
         ("crab: {off: crab.csv}", "crab: events: field required"),

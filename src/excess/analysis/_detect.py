@@ -142,7 +142,7 @@ def detect(
     if keep_models:
         _check_folds(observation, to_train, strategy)
     if not to_train and not trained and simulated is None:
-        raise ArgumentError("models", "must hold at least one model, unless there are `model_files`")
+        raise ArgumentError("models", "must contain at least one model, unless there are `model_files`")
     if references and "hybrid" not in names:
         raise ArgumentError("references", "are for the model hybrid, which is not among `models`")
     # events beyond the cut on theta^2 enter the likelihood by their direction
