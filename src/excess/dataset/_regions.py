@@ -639,7 +639,7 @@ def find_column(intervals: IntervalConfig, present: Iterable[str]) -> str:
     found = [name for name in known if name.lower() == intervals.column.lower()]
     if intervals.column in known or len(found) == 1:
         return intervals.column if intervals.column in known else found[0]
-    raise MismatchError("on", f"is not possible: the table {missing_column(intervals.column, known)}")
+    raise MismatchError("on", f"needs another column: the table {missing_column(intervals.column, known)}")
 
 
 def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:

@@ -124,7 +124,7 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
         why = "The forward significance, which is the one to quote, is below the required one."
         return Verdict("not confirmed", f"{found}: not confirmed. {why}")
     contrast = _weigh_source(detection)
-    if null_test is None and uncut >= required and contrast < _REQUIRED_CONTRAST:
+    if null_test is None and detection.alpha_error != 0 and uncut >= required and contrast < _REQUIRED_CONTRAST:
         why = f"All events without a cut have {uncut:.1f} sigma, but the features do not separate it from background"
         remedy = f"({max(contrast, 0.0):.1f} sigma), as for a wrong alpha: check alpha, or run a null test."
         return Verdict("not confirmed", f"{found}: not confirmed. {why} {remedy}")
@@ -256,7 +256,7 @@ def _find_warnings(found: Detection) -> tuple[WarningSign, ...]:
     too_few = totals is not None and totals.numbers["excess"] < 0
     rejected, groups = None if too_few else _check_rejected(found), _check_groups(found)
     signs = [totals, rejected, groups]
-    if not any(signs):  # each of them also explains a different alpha
+    if not any(signs) and found.alpha_error != 0:  # each of them also explains a different alpha
         signs = [_check_alpha(found)]
     return (*found.findings, *(sign for sign in signs if sign is not None))
 
@@ -268,10 +268,10 @@ def _check_totals(found: Detection) -> WarningSign | None:
         return None
     ratio = counts.n_on / counts.n_off if counts.n_off else float("inf")
     numbers = {**counts.summary(), "alpha": counts.alpha, "on_off_ratio": ratio}
-    width = np.log(_SWAPPED_FACTOR)
-    swapped = 0 < ratio < np.inf and (
-        abs(np.log(ratio * counts.alpha)) < width < abs(np.log(ratio / counts.alpha)) / 2  # 1/alpha rather than alpha
-    )
+    exact = found.alpha_error == 0  # as for phases, where swapped intervals have a deficit
+    swapped = False
+    if not exact and 0 < ratio < np.inf:  # 1/alpha rather than alpha
+        swapped = abs(np.log(ratio * counts.alpha)) < np.log(_SWAPPED_FACTOR) < abs(np.log(ratio / counts.alpha)) / 2
     if swapped and abs(significance) > _LARGE_EXCESS and not _is_strong_source(found):
         what = f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is"
         why = f"{counts.alpha:.3g}: On and Off are swapped, or alpha is inverted. Swap them."
@@ -281,7 +281,7 @@ def _check_totals(found: Detection) -> WarningSign | None:
         what = f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha"
         why = f"times Off is {counts.background:,.0f}, and no source causes a deficit."
         return WarningSign("deficit", f"{what} {why} {check}, and whether an Off region contains a source.", numbers)
-    if significance <= _LARGE_EXCESS or (contrast := _weigh_source(found)) >= _SMALLEST_CONTRAST:
+    if exact or significance <= _LARGE_EXCESS or (contrast := _weigh_source(found)) >= _SMALLEST_CONTRAST:
         return None
     known = "feature" if found.theta is None else "feature or angle"
     what = f"All events together have an excess of {significance:.1f} sigma, but no {known} separates it from the"
