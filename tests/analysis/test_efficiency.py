@@ -148,7 +148,7 @@ class TestRefusals:
             ({"energy_bins": [1000, 2000]}, "none of 4,000 simulated events lies in the bins; energies are from"),
             ({"zenith": "true_alt * 60"}, "which are no angles in deg"),
             ({"energy": "0 * size"}, "no simulated event has a finite energy above 0"),
-            ({"confidence": 2}, "confidence must lie"),
+            ({"confidence": 2}, "confidence must be"),
         ],
     )
     def test_wrong_arguments(self, model_path, gamma_path, given, sentence):

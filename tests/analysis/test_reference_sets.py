@@ -106,7 +106,7 @@ def test_names_of_references(observation, simulated):
         ),
         ({"models": "tree", "simulated": ("gamma.csv",)}, ValueError, "simulated must be a pair"),
         ({"models": "tree", "simulated": ("a.csv", "b.csv")}, EventFileError, "a.csv: does not exist"),
-        ({"models": ()}, ValueError, "models must hold at least one model"),
+        ({"models": ()}, ValueError, "models must contain at least one model"),
     ],
 )
 def test_what_is_refused(observation, arguments, error, message):

@@ -202,6 +202,6 @@ def test_a_verdict_states_the_model_that_it_is_about():
     models = {"tree": TREE, "deeper": OnOffTreeClassifier(max_depth=5, min_samples_leaf=30, random_state=0)}
     found = cross_val_detect(models, X, on, alpha=ALPHA, strategy="pooled", random_state=0)
     first, second = assess_models(found, {}, {}).values()
-    assert "This is the verdict on tree, the first of 2 models." in first.sentence
+    assert "This verdict refers to tree, the first of 2 models." in first.sentence
     assert "after a correction for 2 trials" in first.sentence
     assert "first of 2 models" not in second.sentence

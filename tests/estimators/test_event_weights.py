@@ -173,7 +173,7 @@ class TestKernels:
         (lambda w, on: np.where(on, w, 0), "sample_weight is zero for all Off events"),
         (lambda w, on: w / w.sum(), "sample_weight must add up to at least 2"),
         (lambda w, on: 1e6 * w, "sample_weight must add up to at least 2 and at most 2147483647"),
-        (lambda w, on: w.astype(str), "sample_weight must hold numbers"),
+        (lambda w, on: w.astype(str), "sample_weight must contain numbers"),
     ],
 )
 def test_weights_that_are_refused(noisy_data, make, change, message):

@@ -263,7 +263,7 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"cv": StratifiedKFold}, ValueError, "cv=.* cannot split these events"),
         ({"random_state": "seed"}, ValueError, "random_state must be a whole number"),
         ({"estimator": LogisticRegression}, TypeError, "got the class LogisticRegression"),
-        ({"estimator": Perceptron(), "method": "menon"}, ValueError, r"score must lie in \[0, 1\]"),
+        ({"estimator": Perceptron(), "method": "menon"}, ValueError, r"score must be in \[0, 1\]"),
         (
             {"estimator": NearestCentroidLike()},
             TypeError,
@@ -275,7 +275,7 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"cv": "prefit"}, NotFittedError, "estimator must be fitted before"),
         ({"n_bootstrap": -2}, ValueError, "n_bootstrap must be at least 0"),
         ({"method": "menon", "n_bootstrap": 2}, ValueError, "bootstrap resamples go with method 'significance'"),
-        ({"method": "menon", "estimator": LinearSVC()}, ValueError, r"score must lie in \[0, 1\]"),
+        ({"method": "menon", "estimator": LinearSVC()}, ValueError, r"score must be in \[0, 1\]"),
         ({"estimator": StandardScaler()}, TypeError, "estimator must be a classifier, got StandardScaler"),
     ],
 )
@@ -410,7 +410,7 @@ def test_weights_that_leave_one_class(noisy_data):
 def test_prefit_refuses_other_classes_and_fit_parameters(noisy_data):
     fitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
     model = SignificanceThresholdClassifier(fitted, cv="prefit", alpha=1.0)
-    with pytest.raises(ValueError, match="y must hold the classes that estimator was fitted on"):
+    with pytest.raises(ValueError, match="y must contain the classes that estimator was fitted on"):
         model.fit(noisy_data.X, 2 * noisy_data.y)
     with pytest.raises(ValueError, match="cv='prefit' fits nothing, so sample_weight cannot be passed on"):
         model.fit(noisy_data.X, noisy_data.y, sample_weight=np.ones(3000))

@@ -303,7 +303,7 @@ def test_plot():
         ({"min_samples_leaf": 0}, ValueError, "min_samples_leaf must be at least 1"),
         ({"min_samples_leaf": "auto"}, TypeError, "min_samples_leaf must be a whole number, got 'auto'"),
         ({"max_features": 5}, ValueError, "max_features must be at most the number of features, 4, got 5"),
-        ({"max_features": 1.5}, ValueError, r"max_features as a fraction must lie in \(0, 1\], got 1.5"),
+        ({"max_features": 1.5}, ValueError, r"max_features as a fraction must be in \(0, 1\], got 1.5"),
         ({"max_features": "all"}, ValueError, "max_features must be 'sqrt' or 'log2', got 'all'"),
         ({"max_bins": 256}, ValueError, "max_bins must be at most 255, or None for every distinct value, got 256"),
         ({"max_bins": 1}, ValueError, "max_bins must be at least 2"),

@@ -115,13 +115,13 @@ def test_models_are_compared_by_both_statistics(detections, forward, tests_of_nu
 @pytest.mark.parametrize(
     ("change", "weak_forward", "stamp", "sentence"),
     [
-        ({}, False, "Source detected", "could be learned from these labels"),
+        ({}, False, "Source detected", "learned it from these labels"),
         ({}, True, "Not confirmed", "0.4 forward, 5 required: not confirmed"),
         (
             {"required_significance": 100.0},
             False,
             "No detection",
-            "100 required: no detection. Learning from these labels is not shown to be feasible",
+            "100 required: no detection. The labels do not suffice to learn a signal",
         ),
         ({"strategy": "applied"}, False, "Source detected", "5 required: On has more signal than Off."),
     ],

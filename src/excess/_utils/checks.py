@@ -91,7 +91,7 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
             raise TypeError
         array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, got {_excerpt(value)}") from error
+        raise ValueError(f"{name} must contain numbers, got {_excerpt(value)}") from error
     return _refuse(name, array, ~np.isfinite(array), "be finite")
 
 
@@ -208,7 +208,7 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
         raise ValueError(f"{name} holds one class only ({classes.tolist()[0]!r}); On and Off events are both needed")
     if len(classes) > 2:
         shown = ", ".join(map(repr, classes[:5].tolist())) + (", ..." if len(classes) > 5 else "")
-        raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}")
+        raise ValueError(f"{name} must contain two classes, Off and On, got {len(classes)}: {shown}")
     off, on = classes.tolist()
     if (reason := why_unclear(off, on)) is not None:
         problem = f"On is the larger of two labels, which would be {on!r} and not {off!r} in {name}, but {reason}"
@@ -225,7 +225,7 @@ def as_binary_target(y: Any) -> NDArray[Any]:
     except TypeError as error:
         raise ValueError("y mixes labels that cannot be ordered") from error
     if kind not in ("binary", "multiclass"):
-        raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
+        raise ValueError(f"Unknown label type: {kind}. y must contain two classes, Off and On.")
     if kind != "binary":
         raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
     binary_classes(labels)

@@ -608,7 +608,7 @@ def parse_mapping(text: str, source: str, example: str) -> dict[str, Any]:
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise EventFileError(f"{source}: must hold names and values, such as {example}")
+        raise EventFileError(f"{source}: must contain names and values, such as {example}")
     return content
 
 

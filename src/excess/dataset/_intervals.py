@@ -1,4 +1,4 @@
-"""On and Off as intervals of a column: their events, exposure ratio, and features that depend on the column."""
+"""On and Off as intervals of a column: events, exposure ratio, and features that depend on the column."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -18,10 +18,10 @@ from excess.io._reading import recognise
 from excess.stats._sideband import fit_sidebands
 
 logger = logging.getLogger("excess.dataset")
-_MAX_BEYOND = 10.0  # events that may be expected in the part of an interval that lies beyond the data
-_MAX_EVENTS = 5_000  # Off events in which a dependence of features on the column is looked for
+_MAX_BEYOND = 10.0  # maximum number of expected events in the part of an interval outside the data
+_MAX_EVENTS = 5_000  # maximum number of Off events used to search for a dependence of features on the column
 _N_FOLDS = 3
-_DETERMINED = 0.5  # share of the variance of the column that features may predict
+_DETERMINED = 0.5  # maximum fraction of the variance of the column that features may predict
 _Z_WARNING = 4.0
 _MIN_EVENTS = 100
 
@@ -45,7 +45,7 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
             note = f"alpha {regions.alpha:.4g} from good time intervals"
     elif method == "fit":
         if intervals.wraps_at is not None:
-            raise MismatchError("alpha", f"cannot be fitted: {intervals.column} has a period, so take the width")
+            raise MismatchError("alpha", f"cannot be fitted: {intervals.column} is periodic; use the width")
         fit = fit_sidebands(values, intervals.on, intervals.off)
         regions = expose_intervals(regions, fit.shares)
         note = f"alpha {fit.alpha:.4g} +- {fit.alpha * fit.alpha_error:.2g} from a fit to the Off intervals"
@@ -64,13 +64,13 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
     off = regions.region > 0
     if not config.allow_origin_features:
         check_dependence(dataset.X[off], values[off], config.features, intervals.column)
-    if intervals.is_time:  # On and Off would be in different blocks of time, so their order must not follow it
+    if intervals.is_time:  # On and Off would be in different blocks of time, so the order must not follow it
         found_dataset = found_dataset.take(np.argsort(row_draws(0, len(values)), kind="stable"))
     return found_dataset
 
 
 def _check_inside(intervals: IntervalConfig, values: FloatArray, region: NDArray[np.int64]) -> None:
-    """Reject intervals without events, and those that extend beyond the data."""
+    """Raise an error for intervals without events or that extend beyond the data."""
     for side in ("on", "off"):
         for low, high in getattr(intervals, side):
             k = 0 if side == "on" else 1 + intervals.off.index((low, high))
@@ -90,7 +90,7 @@ def _check_inside(intervals: IntervalConfig, values: FloatArray, region: NDArray
 
 
 def _live_times(intervals: IntervalConfig, files: Mapping[str, tuple[Path, ...]]) -> FloatArray | None:
-    """Return the good time in each Off interval in units of that in On; None where files have no such times."""
+    """Return the good time in each Off interval relative to On; None if files have no good time intervals."""
     if intervals.column.lower() != "time" or not files.get("events"):
         return None
     total = np.zeros(len(intervals.on) + len(intervals.off))
@@ -107,7 +107,7 @@ def _live_times(intervals: IntervalConfig, files: Mapping[str, tuple[Path, ...]]
 
 
 def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], column: str) -> None:
-    """Raise EventFileError where features determine the column of intervals, and warn where they depend on it."""
+    """Raise EventFileError if features determine the column of intervals, and warn if they depend on it."""
     if len(values) < _MIN_EVENTS:
         return
     from sklearn.ensemble import ExtraTreesRegressor
@@ -115,7 +115,7 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     step = -(-len(values) // _MAX_EVENTS)
     X, values = X[::step], values[::step]
     rank = np.argsort(np.argsort(values, kind="stable")) / len(values) - 0.5
-    # products and ratios of features are sums of logarithms; a mass follows from momenta and angles in that way
+    # products and ratios of features are sums of logarithms, as for a mass computed from momenta and angles
     logarithms = np.log(np.abs(X) + 1e-12 * (np.abs(X).max(axis=0) + 1e-300))
     terms = np.column_stack([np.ones(len(X)), X, logarithms])
     fold = np.arange(len(X)) % _N_FOLDS
@@ -135,6 +135,6 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
         raise EventFileError(f"{problem}, {remedy}")
     z = correlation * np.sqrt(len(values))
     if z > _Z_WARNING:
-        size = f"correlation {correlation:.2f}, {z:.1f} sigma; most of all {most!r}"
+        size = f"correlation {correlation:.2f}, {z:.1f} sigma; largest for {most!r}"
         problem = f"the features depend on {column} among Off events ({size})"
-        logger.warning(f"{problem}, so part of the significance may come from that")
+        logger.warning(f"{problem}, which may contribute to the significance")

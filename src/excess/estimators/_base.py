@@ -569,7 +569,7 @@ def prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str,
         raise ValueError(f"cv='prefit' fits nothing, so {', '.join(fit_params)} cannot be passed on")
     if not np.array_equal(estimator.classes_, checks.binary_classes(y)):
         known, given = estimator.classes_.tolist(), np.array(checks.binary_classes(y)).tolist()
-        raise ValueError(f"y must hold the classes that estimator was fitted on, {known}, got {given}")
+        raise ValueError(f"y must contain the classes that estimator was fitted on, {known}, got {given}")
     return estimator, score_events(estimator, X)
 
 

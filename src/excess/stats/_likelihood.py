@@ -95,7 +95,7 @@ class OnOffLikelihood:
         return cls(significance, strength, (low, high), n_signal, error, (fewest, most))
 
     def __str__(self) -> str:
-        """Return signal events, strength and significance in one line."""
+        """Return signal events, signal strength and significance in one line."""
         low, high = self.strength_interval
         signal = f"{self.n_signal:.1f} +- {self.n_signal_error:.1f} signal events"
         return f"{signal}, strength {self.strength:.3g} ({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
@@ -130,7 +130,7 @@ def on_off_likelihood(
     --------
     >>> from excess import on_off_likelihood
     >>> print(on_off_likelihood([1] * 20 + [0] * 25, [1] * 45, alpha=0.2))
-    15.0 +- 4.6 signal events, strength 0.6 (0.391 to 0.879), 4.4 sigma
+    15.0 +- 4.6 signal events, signal strength 0.6 (0.391 to 0.879), 4.4 sigma
     >>> round(on_off_likelihood([1] * 20 + [0] * 25, [1] * 45, alpha=0.2, alpha_error=0.5).significance, 3)
     3.014
     """
@@ -470,7 +470,9 @@ def _as_on(y: ArrayLike) -> BoolArray:
     checks.as_labels(labels)
     if labels.dtype.kind in "biuf" and labels.min() == labels.max():
         if labels[0] not in (0, 1):
-            raise ValueError(f"y must hold two classes, or only 0 (Off) or only 1 (On), got {labels[:1].tolist()} only")
+            raise ValueError(
+                f"y must contain two classes, or only 0 (Off) or only 1 (On), got {labels[:1].tolist()} only"
+            )
         return labels.astype(np.bool_)
     return np.asarray(labels == checks.binary_classes(labels)[1])
 

@@ -300,7 +300,7 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, 
     checks.check_same_length(y=labels, y_pred=predicted)
     ratio = checks.as_scalar_alpha(alpha)
     if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
-        raise ValueError(f"y and y_pred must hold labels of one kind, got {labels.dtype} and {predicted.dtype}")
+        raise ValueError(f"y and y_pred must contain labels of one kind, got {labels.dtype} and {predicted.dtype}")
     together = np.concatenate([labels, predicted])  # a fold may lack a class in either
     on_class: Any = 1  # all Off and nothing selected, or all On and all selected
     if together.dtype.kind not in "biuf" or (together != together[0]).any() or together[0] not in (-1, 0, 1):

@@ -453,7 +453,7 @@ def best_of(significances: Mapping[Any, float] | ArrayLike) -> BestOf:
     given = significances if isinstance(significances, Mapping) else dict(enumerate(np.asarray(significances).tolist()))
     known = {name: float(value) for name, value in given.items() if not np.isnan(value)}
     if not known:
-        raise ValueError("significances must hold at least one number")
+        raise ValueError("significances must contain at least one number")
     name = max(known, key=known.__getitem__)
     p_value = -float(np.expm1(len(known) * np.log1p(-ndtr(-known[name])))) if np.isfinite(known[name]) else 0.0
     return BestOf(name, known[name], p_value, len(known))

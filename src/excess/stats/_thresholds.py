@@ -541,7 +541,7 @@ def _check_events(y: ArrayLike, score: ArrayLike, alpha: Any) -> tuple[BoolArray
 def _check_probabilities(scores: FloatArray, method: str) -> None:
     if scores.min() < 0 or scores.max() > 1:
         ends = f"{scores.min():g} to {scores.max():g}"
-        raise ValueError(f"score must lie in [0, 1] for method {method!r}, got {ends}; predict_proba gives such")
+        raise ValueError(f"score must be in [0, 1] for method {method!r}, got {ends}; predict_proba gives such")
 
 
 _MAX_RESAMPLED_CUTS = 10_000  # cuts at which a resample is evaluated where there are more
