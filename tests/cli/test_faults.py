@@ -68,7 +68,7 @@ def test_a_finished_run_is_replaced_only_when_asked_to(folder, tmp_path, capsys)
     before = contents(target)
     capsys.readouterr()
     assert run(*arguments, "--seed", 1, "--title", "another") == 1
-    assert f"{target}: holds a finished run; give another folder, or replace it by overwrite=True" in said(capsys)
+    assert f"{target}: contains a finished run; choose another folder, or replace it by overwrite=True" in said(capsys)
     assert run("demo", "--events", 20_000, "--signal", 300, "-o", target) == 1
     assert contents(target) == before
     assert run(*arguments, "--title", "another", "--overwrite") == 0
@@ -79,7 +79,7 @@ def test_a_finished_run_is_replaced_only_when_asked_to(folder, tmp_path, capsys)
 def test_write_replaces_a_run_only_when_asked_to(found, tmp_path):
     found.write(tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(EventFileError, match="holds a finished run"):
+    with pytest.raises(EventFileError, match="contains a finished run"):
         found.write(tmp_path)
     found.write(tmp_path, overwrite=True)
     assert contents(tmp_path) == before
@@ -337,7 +337,7 @@ def test_a_signal_leaves_nothing_or_all(sent, folder, tmp_path):
         assert "result.json" not in contents(tmp_path / "run")
     else:
         word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
-        assert (ended.returncode, ended.stderr) == (128 + sent, f"excess: {word}; no half-written file is left\n")
+        assert (ended.returncode, ended.stderr) == (128 + sent, f"excess: {word}; no partial file remains\n")
         assert not list(tmp_path.iterdir())
     assert run(*arguments) == 0
     assert sorted(contents(tmp_path / "run")) == sorted(set(RUN_FILES) - {FOLD_MODELS, "sky_map.fits"})
@@ -363,7 +363,7 @@ def test_an_interrupt_that_arrives_as_another_exception_is_an_interrupt(
     arguments = ("train", folder / "observation.hdf5", "--chunk-rows", 5000, "-o", tmp_path / "model", "--json")
     assert run(*arguments) == 128 + sent
     word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
-    assert said(capsys) == f"excess: {word}; no half-written file is left"
+    assert said(capsys) == f"excess: {word}; no partial file remains"
     assert not list(tmp_path.iterdir())
     assert handlers == [signal.SIG_DFL] * 2
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == usual
@@ -387,7 +387,7 @@ def test_an_interrupt_that_python_drops_is_raised_again(sent, folder, tmp_path, 
     arguments = ("train", folder / "observation.hdf5", "--chunk-rows", 5000, "-o", tmp_path / "model", "--json")
     assert run(*arguments) == 128 + sent
     word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
-    assert said(capsys) == f"excess: {word}; no half-written file is left"
+    assert said(capsys) == f"excess: {word}; no partial file remains"
     assert sys.unraisablehook is usual
 
 

@@ -307,8 +307,8 @@ class TestModelFile:
         hybrid.fit(table, on).save(tmp_path / "hybrid.excess")
         path.unlink()
         again = load(tmp_path / "hybrid.excess")
-        assert again.trust_ == hybrid.trust_
-        assert again.trust_["simulation"] > 0.1
+        assert again.reference_weights_ == hybrid.reference_weights_
+        assert again.reference_weights_["simulation"] > 0.1
         np.testing.assert_array_equal(again.predict_proba(table), hybrid.predict_proba(table))
         np.testing.assert_array_equal(clone(again).fit(table, on).predict(table), hybrid.predict(table))
         again.save(tmp_path / "again.excess")

@@ -129,13 +129,13 @@ def as_scalar_alpha(value: Any) -> float:
 def as_probability(name: str, value: Any) -> float:
     """Return one probability in [0, 1] as a float."""
     array = np.asarray(as_scalar(name, as_floats(name, value)))
-    return float(_refuse(name, array, (array < 0) | (array > 1), "lie in [0, 1]"))
+    return float(_refuse(name, array, (array < 0) | (array > 1), "be in [0, 1]"))
 
 
 def as_noise_rate(name: str, value: ArrayLike) -> FloatArray:
     """Return noise rates as a float64 array inside the open interval (0, 1)."""
     array = as_floats(name, value)
-    return _refuse(name, array, (array <= 0) | (array >= 1), "lie between 0 and 1")
+    return _refuse(name, array, (array <= 0) | (array >= 1), "be between 0 and 1")
 
 
 def as_threshold(name: str, value: Any) -> float:

@@ -780,7 +780,7 @@ def _predict_fold(
         # the second is the attribute name in scikit-learn's own tuners
         "threshold": float(getattr(innermost, "threshold_", getattr(innermost, "best_threshold_", np.nan))),
         "tuned": innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
-        "reference_weights": learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None,
+        "reference_weights": learner.reference_weights_ if isinstance(learner, OnOffHybridClassifier) else None,
         "bins": innermost.bins_ if binned else (),
         "configuration": getattr(model, "configuration_", None),
     }
