@@ -193,7 +193,7 @@ class TestFiles:
         np.testing.assert_allclose(table["ENERG_HI"].to_value("GeV"), 1000 * found.energy_edges[1:])
         assert np.isnan(table["EFF_ERR"][2]).all()  # no gammas in there
         before = written[1].read_bytes()
-        with pytest.raises(EventFileError, match="is there already"):
+        with pytest.raises(EventFileError, match="already exists"):
             found.write(tmp_path)
         found.write(tmp_path, overwrite=True)
         assert written[1].read_bytes() == before
@@ -312,7 +312,7 @@ class TestCommand:
         arguments = ("efficiency", model_path, gamma_path, "--pdf", "-o", tmp_path)
         (tmp_path / name).write_text("mine")
         assert run_command(*arguments) == 1
-        assert f"{tmp_path / name}: is there already, and was not written by this command" in capsys.readouterr().err
+        assert f"{tmp_path / name}: already exists, and was not written by this command" in capsys.readouterr().err
         assert (tmp_path / name).read_text() == "mine"
         assert reading == []
         (tmp_path / name).unlink()
@@ -325,9 +325,9 @@ class TestCommand:
         (tmp_path / "area.fits").write_text("mine")
         for output, options, message in (
             (tmp_path / "file" / "out", (), "cannot be used as output folder"),
-            (tmp_path, ("--aeff", tmp_path / "area.fits"), "area.fits: would be written over the input"),
+            (tmp_path, ("--aeff", tmp_path / "area.fits"), "area.fits: would overwrite the input"),
             (tmp_path, ("--aeff", tmp_path / "none.fits"), "none.fits: does not exist"),
-            (tmp_path, ("--aeff", tmp_path / "area.fits", "--overwrite"), "area.fits: would be written over the input"),
+            (tmp_path, ("--aeff", tmp_path / "area.fits", "--overwrite"), "area.fits: would overwrite the input"),
         ):
             assert run_command("efficiency", model_path, gamma_path, "-o", output, *options) == 1
             assert message in " ".join(capsys.readouterr().err.split())

@@ -69,7 +69,7 @@ def test_what_is_replaced(model_path, tmp_path):
     first = trained.export_onnx(target).read_bytes()
     assert trained.export_onnx(target).read_bytes() == first
     target.write_bytes(b"of another origin")
-    with pytest.raises(EventFileError, match="is there already"):
+    with pytest.raises(EventFileError, match="already exists"):
         trained.export_onnx(target)
     assert trained.export_onnx(target, overwrite=True).read_bytes() == first
     with pytest.raises(EventFileError, match=r"tree.pmml: the name of an ONNX file must end in .onnx"):

@@ -501,7 +501,7 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
 def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     path = folder / "gamma.hdf5"
     assert run("apply", folder / "tree.excess", path, "-o", path) == 1
-    assert "gamma.hdf5: would be written over the input" in said(capsys)
+    assert "gamma.hdf5: would overwrite the input" in said(capsys)
     read_events(path)
 
 

@@ -134,12 +134,12 @@ def test_init_replaces_nothing_unless_it_is_told_to(runs, tmp_path, capsys):
     output = tmp_path / "my.yaml"
     output.write_text("mine: true\n")
     assert run("init", *runs, "-o", output) == 1
-    assert "is there already" in said(capsys)
+    assert "already exists" in said(capsys)
     assert output.read_text() == "mine: true\n"
     assert run("init", *runs, "-o", output, "--overwrite") == 0
     before = runs[0].read_bytes()
     assert run("init", *runs, "-o", runs[0], "--overwrite") == 1
-    assert "would be written over the input" in said(capsys)
+    assert "would overwrite the input" in said(capsys)
     assert runs[0].read_bytes() == before
     assert run("init", output, "-o", tmp_path / "other.yaml") == 2
 

@@ -122,7 +122,7 @@ class TestTrust:
         )
         np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, rtol=1e-12)
         np.testing.assert_array_equal(model.predict(X) == 1, model.predict_proba(X)[:, 1] > model.threshold_)
-        assert (model.signal_ratio(X) >= 0).all()
+        assert (model.likelihood_ratio(X) >= 0).all()
 
     def test_without_references_only_labels_count(self, events):
         X, _, on, _ = events
@@ -262,7 +262,7 @@ class TestModelFile:
         assert again.trained_on == {"old": [20131101]}
         assert again.references["score"] == 4
         np.testing.assert_array_equal(again.predict_proba(score), model.predict_proba(score))
-        np.testing.assert_array_equal(again.signal_ratio(score), model.signal_ratio(score))
+        np.testing.assert_array_equal(again.likelihood_ratio(score), model.likelihood_ratio(score))
         np.testing.assert_array_equal(clone(again).fit(score, on).predict_proba(score), model.predict_proba(score))
         again.save(tmp_path / "again.excess", {"nights": [1]})
         assert (tmp_path / "again.excess").read_bytes() == path.read_bytes()

@@ -404,7 +404,7 @@ def efficiency(
     models = trained.models if isinstance(trained, FoldModels) else (trained,)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     described = [describe(path) for path in paths]
-    _refuse_seen(models[0], paths)
+    _reject_seen(models[0], paths)
     for path in paths:
         check_simulated_columns(path, trained.config.columns_needed())
     truth = _Truth.of(described[0].columns, energy, zenith, weights)
@@ -603,7 +603,7 @@ def _checked_edges(argument: str, bins: Any, above: float) -> FloatArray:
     return edges
 
 
-def _refuse_seen(trained: TrainedModel, paths: list[Path]) -> None:
+def _reject_seen(trained: TrainedModel, paths: list[Path]) -> None:
     """Raise ModelFileError if the model was trained on one of the files: its efficiency would be overestimated."""
     for path in paths:
         if trained.has_seen(path):

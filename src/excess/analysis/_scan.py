@@ -231,7 +231,7 @@ def _local(X: FloatArray, fold: Any, folds: int, position: _Position, model: Any
         train, test = own != k, own == k
         if min(np.count_nonzero(on[train]), np.count_nonzero(~on[train])) >= _MIN_TRAINED and test.any():
             fitted = clone(model).set_params(alpha=mean).fit(X[rows[train]], on[train].astype(np.int64))
-            ratio[test] = fitted.signal_ratio(X[rows[test]])
+            ratio[test] = fitted.likelihood_ratio(X[rows[test]])
     if not (ratio > 0).any():
         return {**counts, "significance": 0.0}
     found = on_off_likelihood(on.astype(np.int64), ratio, position.alpha)

@@ -151,7 +151,7 @@ def train_in_chunks(
     column = settings.groups if groups is None else groups
     dataset = ObservedFiles(paths, settings, chunk_rows, column if _base.requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()
-    _refuse_copies([Path(partition.name) for partition in partitions])
+    _reject_copies([Path(partition.name) for partition in partitions])
     total = _Counted()
     with open_executor(executor, n_threads(estimator.n_jobs)) as workers:
         with progress_bar("Counting events in files", len(partitions), shown=verbose) as tick:
@@ -222,7 +222,7 @@ def _record(model: Any, seed: int, files: dict[str, Sequence[Path]], known: Refe
     return {**record, "files": [*record["files"], *known.seen_files]}
 
 
-def _refuse_copies(paths: list[Path]) -> None:
+def _reject_copies(paths: list[Path]) -> None:
     """Raise EventFileError if files are identical; duplicate events in different files are not detected."""
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
     n_files, seen = Counter(sizes.values()), dict[str, Path]()

@@ -188,7 +188,7 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
         if events.config is None:
             features, exclude = events.features or [], events.exclude or []
             listed = analysis.propose_listed(events.files[0], features=features, exclude=exclude)
-            _say_assumed(listed, events, silent)
+            _notify_assumed(listed, events, silent)
         return events.config
     settings = events.proposal_settings  # validated here
     if events.config is not None:
@@ -207,11 +207,11 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
             typer.echo(f"{counts}")
         raise typer.Exit
     config = analysis.config_of(proposal)
-    _say_assumed(proposal, events, silent)
+    _notify_assumed(proposal, events, silent)
     return config
 
 
-def _say_assumed(proposal: analysis.Proposal, events: opt.EventOptions, silent: bool) -> None:
+def _notify_assumed(proposal: analysis.Proposal, events: opt.EventOptions, silent: bool) -> None:
     """Print the assumptions, unless these are the usual ones."""
     if not proposal.usual:
         shown = proposal if events.groups is None else replace(proposal, grouping=events.groups)

@@ -242,7 +242,7 @@ def holdout_detect(
     model : fitted classifier
         With ``predict`` and with ``predict_proba`` or ``decision_function``.
     X, y, alpha, alpha_error, observations, nearby, statistic, required_significance
-        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``signal_ratio``.
+        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``likelihood_ratio``.
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
     direction : Direction or None, default=None
