@@ -52,7 +52,7 @@ def main() -> int:
     for iter_lines, globs in ((iter_markdown, PAGES), (iter_python, SOURCES)):
         for path in sorted(path for glob in globs for path in ROOT.glob(glob)):
             for number, line in sorted(set(iter_lines(path.read_text(encoding="utf-8")))):
-                for found in pattern.finditer(re.sub(r"`[^`]*`", "", line)):
+                for found in pattern.finditer(re.sub(r"`+[^`]*`+|^ *\w+(, \w+)* : ", "", line)):
                     better = replacements[int(str(found.lastgroup)[1:])]
                     print(f"{path.relative_to(ROOT)}:{number}: {found[0]!r}; use {better}")
                     n_found += 1

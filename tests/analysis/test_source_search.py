@@ -221,7 +221,7 @@ def test_exposure_ratios_that_are_refused(on_and_off):
     on, off, alpha = on_and_off
     with pytest.raises(ValueError, match="alpha must contain every group, but '20131103' is missing"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha={20131101: 1.0, 20131102: 0.5})
-    with pytest.raises(ValueError, match="alpha of each group needs groups"):
+    with pytest.raises(ValueError, match="alpha by group requires groups"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha=alpha, groups="none")
     with pytest.raises(ValueError, match="alpha must be positive"):
         OnOffDataset.from_files(on, PLAIN, off=off, alpha={**alpha, 20131102: 0.0})

@@ -101,7 +101,7 @@ def test_a_warning_is_everywhere_before_the_verdict(shifted, tmp_path, capsys, m
     red = said.index("\x1b[1;31mWarning (tree): ")
     assert red < said.index(sentence) < said.index(f"tree: {result['verdict']}")
     assert page.index('class="warnings"') < page.index(sentence.replace("'", "&#39;")) < page.index(result["verdict"])
-    assert "Do not trust this" in page
+    assert "Do not claim this" in page
     assert "Source detected" not in page
     assert "classifier learned it" not in said + page
     assert read_run(tmp_path / "out").verdict.status == "doubtful"

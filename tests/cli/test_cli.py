@@ -133,7 +133,7 @@ def test_detect_prints_a_table_and_a_verdict(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("options", "value", "more"),
-    [((), "forward", ". Pooled values compare models"), (("--strategy", "forward"), "forward", "")],
+    [((), "forward", ". Use pooled values to compare models"), (("--strategy", "forward"), "forward", "")],
 )
 def test_nothing_is_quoted_without_a_detection(options, value, more, tmp_path, capsys):
     write_events(simulate_observation(30_000, 0, random_state=0), tmp_path / "dark.hdf5")
@@ -245,7 +245,7 @@ def test_apply_to_parquet_and_to_several_files(folder, tmp_path, capsys):
     assert not found.loc[found["excess_score"].isna(), "excess_selected"].any()
     again = ("apply", folder / "tree.excess", tmp_path / "out" / "b.parquet", "-o", tmp_path / "twice.parquet")
     assert run(*again) == 1
-    assert "b.parquet: has a column 'excess_score' already" in said(capsys)
+    assert "b.parquet: already has a column 'excess_score'" in said(capsys)
     assert run(*again, "--prefix", "a b") == 2
     assert "--prefix: must be letters, digits and underscores" in said(capsys).replace("│ ", "")
     assert run(*again, "--prefix", "tree") == 0
@@ -273,7 +273,7 @@ def test_a_model_file_keeps_to_its_configuration(folder, tmp_path, capsys):
     assert run("detect", new, *options) == 1
     assert "was trained with other features" in said(capsys)
     assert run("detect", new, "--model-file", folder / "tree.excess", "--null-test", "-o", tmp_path / "out") == 2
-    assert "a model file is applied as it is" in said(capsys)
+    assert "model files are not trained" in said(capsys)
 
 
 def test_off_files_of_the_training_are_refused(folder, tmp_path, capsys):
@@ -501,7 +501,7 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
 def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     path = folder / "gamma.hdf5"
     assert run("apply", folder / "tree.excess", path, "-o", path) == 1
-    assert "gamma.hdf5: would be written over the input" in said(capsys)
+    assert "gamma.hdf5: would overwrite the input" in said(capsys)
     read_events(path)
 
 
@@ -521,7 +521,7 @@ def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, capsys, mon
     options = ("-o", tmp_path / "out.hdf5", "--chunk-rows", 100, "--overwrite", "--json")
     assert run("apply", folder / "tree.excess", folder / "observation.hdf5", *options) == code
     assert 3 <= len(n_written) < 100
-    assert "no half-written file is left" in said(capsys)
+    assert "no partial file remains" in said(capsys)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out.hdf5": b"old"}
 
 

@@ -98,7 +98,7 @@ def test_two_commands_from_event_lists_to_a_detection(runs, tmp_path, capsys):
 def test_what_is_assumed_is_said_in_three_lines(runs, tmp_path, capsys):
     assert run("train", *runs, "-m", "tree", "-o", tmp_path / "model", "--exclude", "multip") == 0
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "No -c, so assumed: 3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list"
+    assert lines[0] == "No -c given; assuming: 3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list"
     assert lines[1].startswith("Features: energy, hil_msw; ")
     assert lines[2].startswith("On and Off: as many regions as fit around Crab")
     assert "events read" in lines[3]
@@ -134,12 +134,12 @@ def test_init_replaces_nothing_unless_it_is_told_to(runs, tmp_path, capsys):
     output = tmp_path / "my.yaml"
     output.write_text("mine: true\n")
     assert run("init", *runs, "-o", output) == 1
-    assert "is there already" in said(capsys)
+    assert "already exists" in said(capsys)
     assert output.read_text() == "mine: true\n"
     assert run("init", *runs, "-o", output, "--overwrite") == 0
     before = runs[0].read_bytes()
     assert run("init", *runs, "-o", runs[0], "--overwrite") == 1
-    assert "would be written over the input" in said(capsys)
+    assert "would overwrite the input" in said(capsys)
     assert runs[0].read_bytes() == before
     assert run("init", output, "-o", tmp_path / "other.yaml") == 2
 

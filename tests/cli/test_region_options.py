@@ -164,7 +164,7 @@ def test_info_refuses_regions_that_it_cannot_count_in(field, tmp_path, capsys):
         assert run("info", angles, "-c", tmp_path / "my.yaml", *options) == 1
         assert f"excess: {angles}: {message}" in said(capsys)
     assert run("info", field, "-c", tmp_path / "my.yaml", "--regions", "ring") == 1
-    assert f"excess: {field}: the position of the source is needed to count On and Off events" in said(capsys)
+    assert f"excess: {field}: the source position is required to count On and Off events" in said(capsys)
     assert run("info", angles, "--regions", "ring") == 0  # says what would be assumed, and why there is no detection
     assert "needs sky positions" in " ".join(capsys.readouterr().out.split())
 
@@ -175,7 +175,7 @@ def test_info_refuses_regions_of_a_model(field, tmp_path, capsys):
     capsys.readouterr()
     for option in (("--regions", "ring"), ("--exclusion", "Crab 0.3"), ("--source", "Crab"), ("--config", field)):
         assert run("info", model, *option) == 1
-        assert f"excess: {option[0]}: goes with event files, and {model} is a model file" in said(capsys)
+        assert f"excess: {option[0]}: requires event files, but {model} is a model file" in said(capsys)
 
 
 def test_methods_are_those_of_the_analysis():
@@ -199,7 +199,7 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     assert "--exclusion: does not go with method: angles, whose regions are in the files" in said(capsys)
     (tmp_path / "list.yaml").write_text(f"crab: {{events: {field}}}\n")
     assert run("detect", tmp_path / "list.yaml", "--regions", "ring", "-o", tmp_path / "out") == 2
-    assert "--regions: goes with event files; a list of observations has its own" in said(capsys)
+    assert "--regions: requires event files; a list of observations has its own" in said(capsys)
 
 
 @pytest.mark.parametrize(

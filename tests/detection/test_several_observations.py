@@ -156,7 +156,7 @@ class TestTraining:
             row = []
             for weighted in (True, False):
                 model = fit(forest, X, y, alpha, weighted=weighted)
-                row.append(on_off_likelihood(labels, model.signal_ratio(new) * ratios, ratios).significance)
+                row.append(on_off_likelihood(labels, model.likelihood_ratio(new) * ratios, ratios).significance)
             found.append(row)
         weighted, mean = np.mean(found, axis=0)
         assert weighted > mean + 1.0

@@ -59,7 +59,7 @@ def test_the_likelihood_is_that_of_hold_out_ratios(found, forest):
     for group in range(5):
         model = OnOffForestClassifier(30, ALPHA, min_samples_leaf=20, random_state=0)
         model.fit(X[groups != group], y[groups != group])
-        ratio[groups == group] = model.signal_ratio(X[groups == group])
+        ratio[groups == group] = model.likelihood_ratio(X[groups == group])
     np.testing.assert_array_equal(found.ratio, ratio)
     assert found.likelihood == on_off_likelihood(y, ratio, ALPHA)
     assert found.significance == found.likelihood.significance > found.counts.significance
@@ -123,7 +123,7 @@ def test_new_events_by_a_fitted_model():
     X, y, groups = draw(0)
     model = OnOffForestClassifier(30, ALPHA, min_samples_leaf=20, random_state=0).fit(X[:2000], y[:2000])
     found = holdout_detect(model, X[2000:], y[2000:], alpha=ALPHA, groups=groups[2000:])
-    assert found.likelihood == on_off_likelihood(y[2000:], model.signal_ratio(X[2000:]), ALPHA)
+    assert found.likelihood == on_off_likelihood(y[2000:], model.likelihood_ratio(X[2000:]), ALPHA)
     assert found.significance == found.likelihood.significance
     by_cut = holdout_detect(model, X[2000:], y[2000:], alpha=ALPHA, statistic="cut")
     assert by_cut.significance == by_cut.counts.significance == found.counts.significance

@@ -219,7 +219,7 @@ def test_rules_on_probabilities_refuse_other_scores(rule):
     ("y", "score", "message"),
     [
         ([0, 1, 2], [0.1, 0.2, 0.3], "y must contain two classes"),
-        ([0, 0, 0], [0.1, 0.2, 0.3], "y holds one class only"),
+        ([0, 0, 0], [0.1, 0.2, 0.3], "y contains one class only"),
         ([0, 1], [0.1, 0.2, 0.3], "same length"),
         ([0, 1], [0.1, math.nan], "score must be finite"),
     ],

@@ -85,7 +85,7 @@ def test_to_frame():
     ("arguments", "message"),
     [
         (([0, 1, 2], [1, 2, 3], 1.0), "y must contain two classes"),
-        (([1, 1, 1], [1, 2, 3], 1.0), r"y holds one class only \(.*1.*\)"),
+        (([1, 1, 1], [1, 2, 3], 1.0), r"y contains one class only \(.*1.*\)"),
         (([0, 1, 1], [1, np.nan, 3], 1.0), "score must be finite, got nan at position 1"),
         (([0, 1, 1], [1, np.inf, 3], 1.0), "score must be finite, got inf at position 1"),
         (([0, 1], [1, 2, 3], 1.0), r"y and score must have the same length, got len\(y\) = 2"),

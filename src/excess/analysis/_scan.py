@@ -28,19 +28,19 @@ from excess.stats._likelihood import on_off_likelihood
 from excess.stats._sideband import GlobalSignificance, fit_sidebands, global_significance
 
 FILES = ("scan.csv", "scan.json")
-_GAP, _SIDE = 1 / 6, 5 / 6  # free space between On and Off, and each Off interval, in widths of On
-_MIN_TRAINED = 20  # events of On and of Off that a model needs; with fewer all ratios are 1
+_GAP, _SIDE = 1 / 6, 5 / 6  # gap between On and Off, and width of each Off interval, in widths of On
+_MIN_TRAINED = 20  # minimum number of On and of Off events of a model; with fewer all ratios are 1
 _MOST_POSITIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Local significances of all positions, and the global one of the largest.
+    """Local significances of all positions, and the global significance of the largest.
 
     Attributes
     ----------
     what : str
-        The column, or ``"sky"``.
+        Name of the column, or ``"sky"``.
     table : DataFrame
         Positions, with On and Off counts, exposure ratio and local significance.
     found : GlobalSignificance
@@ -68,7 +68,7 @@ class Scan:
 
     @property
     def best(self) -> pd.Series:
-        """The position of the largest local significance."""
+        """Position of the largest local significance."""
         return self.table.iloc[int(np.nanargmax(self.table["significance"]))]
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Scan:
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return everything but the toys as values that JSON can hold."""
+        """Return all values except the toys as JSON values."""
         own = {name: getattr(self.found, name) for name in ("local", "significance", "p_value", "trials", "toys")}
         known = {**own, "upcrossings": self.found.upcrossings, "n_toys": len(self.toys)}
         return {"what": self.what, "global": known, "best": self.best.to_dict(), "verdict": str(self)}
@@ -125,7 +125,7 @@ class Scan:
 
 
 class _Position(NamedTuple):
-    """On and Off events of a position, by their rows."""
+    """Rows of the On and Off events of a position."""
 
     rows: Any
     on: Any
@@ -150,29 +150,29 @@ def scan(
     n_jobs: int = -1,
     verbose: bool = False,
 ) -> Scan:
-    """Search for a signal at many positions of a column, or of the sky: what `excess scan` does.
+    """Search for a signal at many positions of a column or of the sky, as `excess scan` does.
 
-    Every position has a model of its own for each fold, which has not seen the events that it weights. The p-value of
-    the largest local significance comes from toys that repeat the whole scan: values of the column that follow a
-    smooth density, fitted outside of the best position, or events turned about their pointing by a random angle.
+    Each position has its own model for each fold, which weights events that it was not trained on. The p-value of the
+    largest local significance is computed from toys that repeat the whole scan: values of the column are drawn from a
+    smooth density fitted outside the best position, or events are rotated about their pointing by a random angle.
 
     Parameters
     ----------
     events : path, sequence of paths, or DataFrame
-        Event files of one format, or the events themselves.
+        Event files of one format, or a table of events.
     along : str or None, default=None
-        A column and its range, such as ``"mass 9:10.6"``; None for positions on the sky.
+        Column and range, such as ``"mass 9:10.6"``; None for positions on the sky.
     width, step : float
-        Width of the On interval, with a sixth of it free and Off intervals of five sixths on both sides; and distance
-        of positions, by default a quarter of the width, or the radius of a region.
+        Width of the On interval, with a gap of a sixth and an Off interval of five sixths on both sides; and distance
+        between positions, by default a quarter of the width, or the radius of a region.
     source, radius : str or tuple of float, and float
-        Centre of the positions on the sky, and the largest distance from it in deg.
+        Centre of the positions on the sky, and the maximum distance from it in deg.
     config, features, exclude
         As for `OnOffDataset.from_files`.
     model : classifier or None, default=None
-        By default a forest of 60 trees with a fixed configuration, because the toys fit it again.
+        By default a forest of 60 trees with a fixed configuration, because it is fitted again for each toy.
     toys, folds : int, default=100 and 2
-        Number of toys; and parts of the events of a position, which models of the other parts weight.
+        Number of toys, and of parts of the events of a position; each part is weighted by a model of the others.
     seed, n_jobs, verbose
         As for `detect`.
 
@@ -230,7 +230,7 @@ def _local(X: FloatArray, fold: Any, folds: int, position: _Position, model: Any
         train, test = own != k, own == k
         if min(np.count_nonzero(on[train]), np.count_nonzero(~on[train])) >= _MIN_TRAINED and test.any():
             fitted = clone(model).set_params(alpha=mean).fit(X[rows[train]], on[train].astype(np.int64))
-            ratio[test] = fitted.signal_ratio(X[rows[test]])
+            ratio[test] = fitted.likelihood_ratio(X[rows[test]])
     if not (ratio > 0).any():
         return {**counts, "significance": 0.0}
     return {**counts, "significance": on_off_likelihood(on.astype(np.int64), ratio, position.alpha).significance}
@@ -242,7 +242,7 @@ class _AlongColumn:
     def __init__(self, events: Any, chosen: Any, *, along: str, width: Any, step: Any, **other: Any) -> None:
         for name, value in other.items():
             if value is not None:
-                raise ArgumentError(name, "goes with positions on the sky, not with `along`")
+                raise ArgumentError(name, "requires positions on the sky instead of `along`")
         column, ranges = parse_intervals("along", along)
         if column is None or len(ranges) != 1 or not ranges[0][0] < ranges[0][1]:
             raise ArgumentError("along", f'must be a column and one range, such as "mass 9:10.6", got {along!r}')
@@ -255,7 +255,7 @@ class _AlongColumn:
             raise ArgumentError("width", f"{width:g} does not fit: On with both Off intervals takes {2 * reach:g}")
         n = 1 + int((self._high - self._low - 2 * reach) / step + 1e-9)
         if n > _MOST_POSITIONS:
-            raise ArgumentError("step", f"{step:g} makes {n:,} positions; {_MOST_POSITIONS:,} are the most")
+            raise ArgumentError("step", f"{step:g} results in {n:,} positions, above the limit of {_MOST_POSITIONS:,}")
         center = self._low + reach + step * np.arange(n)
         self.places = pd.DataFrame({"center": center, "low": center - width / 2, "high": center + width / 2})
         self._width = width
@@ -265,7 +265,7 @@ class _AlongColumn:
         present = events.columns if isinstance(events, pd.DataFrame) else list_columns(events[0])
         name = _regions.find_column(regions["intervals"], map(str, present))
         table = _read(events, settings, [name])
-        _regions.find_regions(table, settings.regions)  # rejects columns without numbers
+        _regions.find_regions(table, settings.regions)  # raises an error for columns without numbers
         prepared, values = to_features(table, settings), table[name].to_numpy(dtype=np.float64)
         chosen = prepared.valid & (values >= self._low) & (values < self._high)
         self.X, self._values, self._config = np.ascontiguousarray(prepared.X[chosen]), values[chosen], settings
@@ -286,7 +286,7 @@ class _AlongColumn:
         used = is_on | np.any([(values >= low) & (values < high) for low, high in off], axis=0)
         rows = np.flatnonzero(used)
         try:
-            # Off on both sides leaves no slope in the ratio; a curvature is in the toys as well
+            # Off on both sides cancels a slope in the ratio; a curvature is also in the toys
             alpha = fit_sidebands(values[rows], on, off, max_degree=1, check=False).alpha
         except ValueError:  # an Off interval without events
             rows, alpha = rows[:0], 1.0
@@ -309,7 +309,7 @@ class _OnSky:
 
     def __init__(self, events: Any, chosen: Any, *, source: Any, radius: Any, step: Any, **other: Any) -> None:
         if other.get("width") is not None:
-            raise ArgumentError("width", "goes with `along`; the cut on theta^2 is that of the configuration")
+            raise ArgumentError("width", "requires `along`; the cut on theta^2 is that of the configuration")
         if source is None or radius is None or not radius > 0:
             raise ArgumentError("along", "must be given, or `source` and `radius` for positions on the sky")
         position = find_source(source)[1:] if isinstance(source, str) else source
@@ -317,7 +317,7 @@ class _OnSky:
         self._regions: RegionConfig = settings.regions.model_copy(update={"method": "reflected", "n_regions": "auto"})
         step = self._regions.radius if step is None else step
         if not step > 0 or (2 * radius / step + 1) ** 2 > _MOST_POSITIONS:
-            most = f"must be positive and make at most {_MOST_POSITIONS:,} positions"
+            most = f"must be positive and result in at most {_MOST_POSITIONS:,} positions"
             raise ArgumentError("step", f"{most}, got {step!r}")
         axis = step * np.arange(-int(radius / step + 1e-9), int(radius / step + 1e-9) + 1)
         east, north = (one.ravel() for one in np.meshgrid(axis, axis))
@@ -341,7 +341,7 @@ class _OnSky:
         return found
 
     def draw(self, _: int) -> Callable[[np.random.Generator], pd.DataFrame]:
-        """Return a function that turns events about their pointing: without a source no direction is preferred."""
+        """Return a function that rotates events about their pointing: without a source no direction is preferred."""
         ra, dec, pointing_ra, pointing_dec = (self._table[name].to_numpy() for name in _regions.SKY_COLUMNS)
         event, axis = _regions.unit_vectors(ra, dec), _regions.unit_vectors(pointing_ra, pointing_dec)
 
@@ -354,7 +354,7 @@ class _OnSky:
 
 
 def _read(events: Any, settings: AnalysisConfig, more: list[str]) -> pd.DataFrame:
-    """Return a table, or the columns of files that a scan needs."""
+    """Return a table, or the required columns of files."""
     if isinstance(events, pd.DataFrame):
         return events
     return read_events(events, list(dict.fromkeys([*settings.columns_needed(), *more])))

@@ -474,12 +474,12 @@ class OnOffDataset:
         """Add angles, positions, times and features of these events to a detection."""
         sky = nearby_theta = None
         if self.nearby is not None and detection.nearby is not None:
-            judged = detection.nearby
-            sky = self._map(detection, judged.selected)
+            scored = detection.nearby
+            sky = self._map(detection, scored.selected)
             near, theta = self.nearby.near, self.nearby.theta
             assert near is not None
             nearby_theta = theta[near] if near.any() and theta is not None else None
-            kept = judged._replace(score=judged.score[near], selected=judged.selected[near]) if near.any() else None
+            kept = scored._replace(score=scored.score[near], selected=scored.selected[near]) if near.any() else None
             detection = replace(detection, nearby=kept)
         found = detection.annotated(
             theta=self.theta,

@@ -243,7 +243,7 @@ def holdout_detect(
     model : fitted classifier
         With ``predict`` and with ``predict_proba`` or ``decision_function``.
     X, y, alpha, alpha_error, observations, nearby, statistic, required_significance
-        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``signal_ratio``.
+        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``likelihood_ratio``.
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
     direction : Direction or None, default=None
@@ -781,7 +781,7 @@ def _predict_fold(
         # the second is the attribute name in scikit-learn's own tuners
         "threshold": float(getattr(innermost, "threshold_", getattr(innermost, "best_threshold_", np.nan))),
         "tuned": innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
-        "reference_weights": learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None,
+        "reference_weights": learner.reference_weights_ if isinstance(learner, OnOffHybridClassifier) else None,
         "bins": innermost.bins_ if binned else (),
         "configuration": getattr(model, "configuration_", None),
     }

@@ -793,7 +793,7 @@ class OnOffMixin:
         check_is_fitted(self)
         return self.classes_[(score_events(self, X) > self.threshold_).astype(np.intp)]
 
-    def signal_ratio(self, X: Any) -> FloatArray:
+    def likelihood_ratio(self, X: Any) -> FloatArray:
         """Return the likelihood ratio of events: the density of signal over that of the background; shape (n_events,).
 
         Both densities are normalised to 1. It is finite, at least 0, and 1 for all events if nothing was learned.
