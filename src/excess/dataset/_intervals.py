@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError, MismatchError
+from excess._utils.threads import with_error
 from excess.config._model import IntervalConfig
 from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import expose_intervals, find_column, row_draws
@@ -48,7 +49,7 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
             raise MismatchError("alpha", f"cannot be fitted: {intervals.column} is periodic; use the width")
         fit = fit_sidebands(values, intervals.on, intervals.off)
         regions = expose_intervals(regions, fit.shares)
-        note = f"alpha {fit.alpha:.4g} +- {fit.alpha * fit.alpha_error:.2g} from a fit to the Off intervals"
+        note = f"alpha {with_error(fit.alpha, fit.alpha * fit.alpha_error, '.4g')} from a fit to the Off intervals"
         note += f" (degree {fit.degree}, p = {fit.goodness:.2g})"
         if settings.alpha_error is None:
             settings = settings.model_copy(update={"alpha_error": float(f"{fit.alpha_error:.4g}")})

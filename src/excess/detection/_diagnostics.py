@@ -14,6 +14,7 @@ from scipy.special import chdtrc, expit
 from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray, as_array, as_column, as_floats, check_same_length
+from excess._utils.threads import with_error
 from excess.estimators._base import groups_are_apart
 from excess.stats._significance import BestOf, best_of
 
@@ -162,7 +163,7 @@ def _describe_learning(detection: Detection) -> str:
     gain, error = detection.significance - uncut, _improvement_error(detection)
     if gain > _REQUIRED_IMPROVEMENT * error:
         return ", and the classifier learned it from these labels."
-    difference = f"{gain:.1f} +- {error:.1f} more than the {uncut:.1f} sigma of all events without a cut"
+    difference = f"{with_error(gain, error)} more than the {uncut:.1f} sigma of all events without a cut"
     return f", but learning did not improve significantly: {difference}."
 
 
@@ -306,7 +307,7 @@ def _check_alpha(found: Detection) -> WarningSign | None:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    what = f"The 20 % least signal-like events suggest alpha = {ratio:.3g} +- {error:.2g}, and"
+    what = f"The 20 % least signal-like events suggest alpha = {with_error(ratio, error, '.3g')}, and"
     why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and few source events are among them."
     remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
     numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}
@@ -347,7 +348,7 @@ def _check_rejected(found: Detection) -> WarningSign | None:
     if worst is None:
         return None
     what, selected, rejected = worst
-    excess, total = (f"{one.excess:,.0f} +- {one.excess_error:,.0f}" for one in (selected, found.uncut))
+    excess, total = (with_error(one.excess, one.excess_error) for one in (selected, found.uncut))
     sentence = (
         f"Events that {what} have an excess of {excess}, all events together only {total}: the others have a deficit "
         f"of {-rejected.significance:.1f} sigma, which no source causes. A feature differs between On and Off for "

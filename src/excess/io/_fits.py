@@ -536,7 +536,7 @@ def _text_column(name: str, texts: Sequence[str], keep: NDArray[np.bool_]) -> An
     return require("astropy.io.fits", "writing FITS").Column(name, f"{stored.dtype.itemsize}A", array=stored)
 
 
-_RESPONSES = {"aeff": "EFFECTIVE AREA", "edisp": "ENERGY DISPERSION", "psf": "POINT SPREAD FUNCTION", "bkg": "BACKGROUND"}
+_RESPONSES = {"aeff": "EFFECTIVE AREA", "edisp": "ENERGY DISPERSION", "psf": "POINT SPREAD FUNCTION"}
 _MARK = "EXCESSEF"  # keyword of an effective area that was multiplied, so that it is not done twice
 
 
@@ -619,11 +619,10 @@ def multiply_effective_area(
     with wrap_errors(source, "reading FITS"), ExitStack() as opened, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd header cards do no harm
         hdus = opened.enter_context(open_fits(source))
-        if not (found := _areas(hdus)):
+        if not _areas(hdus):
             hdus += _shared_response(source, {hdu.name for hdu in hdus}, opened)
-            found = _areas(hdus)
-        names = ", ".join(hdu.name for hdu in hdus)
-        if not found:
+        if not (found := _areas(hdus)):
+            names = ", ".join(hdu.name for hdu in hdus)
             raise EventFileError(f"{source}: has no effective area (EFF_AREA), only {names}; give a file that has one")
         for hdu in found:
             if _MARK in hdu.header:
@@ -645,7 +644,8 @@ def multiply_effective_area(
             if hdu.name == "EVENTS" and (keep is not None or "CALDB" in hdu.header):
                 new = {name: Column(name, FORMS[own.dtype.kind], array=own[keep]) for name, own in columns.items()}
                 written[number] = copy_table(hdu, slice(None) if keep is None else keep, new)
-                written[number].header.remove("CALDB", ignore_missing=True)  # gammapy prefers it to this file's response
+                # gammapy prefers the response that this keyword names to that of the file
+                written[number].header.remove("CALDB", ignore_missing=True)
         with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
             write_hdus(temporary, written, compressed=target.suffix.lower() == ".gz")
     return len(found)

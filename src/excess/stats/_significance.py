@@ -22,7 +22,7 @@ from scipy.stats import chi2, norm
 
 from excess._utils import checks
 from excess._utils.checks import FloatArray
-from excess._utils.threads import Row, html_table
+from excess._utils.threads import Row, html_table, with_error
 from excess.stats._likelihood import Cells, Curve
 
 _EPSILON = np.finfo(np.float64).eps
@@ -399,7 +399,7 @@ class OnOffCounts:
     def texts(self) -> list[str]:
         """Return On, Off, excess and significance as text, for the cells of a table."""
         counts = [f"{round(number, 1):.10g}" for number in (self.n_on, self.n_off)]
-        return [*counts, f"{self.excess:.1f} ± {self.excess_error:.1f}", f"{self.significance:.1f} sigma"]
+        return [*counts, with_error(self.excess, self.excess_error, sign="±"), f"{self.significance:.1f} sigma"]
 
     def _repr_html_(self) -> str:
         """Return a table with one row, for notebooks."""
