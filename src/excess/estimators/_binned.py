@@ -173,7 +173,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     calibrations_ : tuple of SignalCalibration
         The probability of signal as a function of the estimator's score, by bin.
     calibration_ : SignalCalibration
-        The same for the moved scores of all bins; ``likelihood_ratio`` and ``predict_signal_proba`` use those of the bins.
+        The same for the shifted scores of all bins; ``likelihood_ratio`` and ``predict_signal_proba`` use the bins.
     curve_, classes_, n_features_in_, feature_names_in_
         As for `OnOffForestClassifier`.
 
