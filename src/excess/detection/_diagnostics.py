@@ -30,7 +30,7 @@ _LARGEST_DEFICIT = -4.0  # signed significance below which a deficit is not a fl
 _LARGE_EXCESS = 12.0  # significance of all events above which features or angles reveal a source (studies/verdicts.py)
 _SMALLEST_CONTRAST = 3.0  # minimum significance of the separation of excess and background by features and angles
 _SWAPPED_FACTOR = 1.25  # maximum factor between On/Off and 1/alpha if the two are swapped
-_CERTAIN = 5.0  # significance above which selected events have more than 1/alpha On events per Off event
+_CERTAIN = 5.0  # significance above which a fit of alpha shows a source, or selected events reverse On/Off
 _P_OF_GROUPS = 1e-5  # p-value below which groups are inconsistent with a common ratio of On to Off
 _LARGEST_FLARE = 0.6  # maximum excess among the lower half of the events of a group, relative to the upper half
 _P_OF_FLARES = 0.01  # p-value above which the remainder is a fluctuation
@@ -282,7 +282,7 @@ def _check_totals(found: Detection) -> WarningSign | None:
         what = f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha"
         why = f"times Off is {counts.background:,.0f}, and no source causes a deficit."
         return WarningSign("deficit", f"{what} {why} {check}, and whether an Off region contains a source.", numbers)
-    if exact or significance <= _LARGE_EXCESS or (contrast := _weigh_source(found)) >= _SMALLEST_CONTRAST:
+    if exact or significance <= _LARGE_EXCESS or (contrast := _weigh_source(found, _CERTAIN)) >= _SMALLEST_CONTRAST:
         return None
     known = "feature" if found.theta is None else "feature or angle"
     what = f"All events together have an excess of {significance:.1f} sigma, but no {known} separates it from the"
@@ -485,10 +485,11 @@ def _merge_small(expected: FloatArray, least: float = _MIN_EXPECTED) -> NDArray[
     return cell
 
 
-def _weigh_source(found: Detection) -> float:
-    """Return the significance with which features, and angles if known, separate On from Off."""
+def _weigh_source(found: Detection, least: float = 0.0) -> float:
+    """Return the significance with which features, angles, or a fit of alpha above ``least``, separate On from Off."""
     features, angles = float(np.nanmax(list(found.contrasts.values()))), _inner_contrast(found)
     free = 0.0 if found.alpha_fit is None else found.alpha_fit.significance
+    free = free if free >= least else 0.0
     return max(free, features if np.isnan(angles) else max(features, (features + angles) / 2**0.5))
 
 
