@@ -309,7 +309,7 @@ def _check_alpha(found: Detection) -> WarningSign | None:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    what = f"The fifth of the events that is least like signal suggests alpha = {with_error(ratio, error, '.3g')}, and"
+    what = f"The fifth of the events that is least like signal suggests alpha = {with_error(ratio, error, '.3f')}, and"
     why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and a source has few events there."
     remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
     numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}
