@@ -279,6 +279,7 @@ def main() -> int:
     try:
         cases = [case for case in make_cases(folder, options.events) if case.name in (options.command or [case.name])]
         sizes = {case.name: measure(case, folder) for case in cases}
+        print({case.name: f"{case.seconds:.1f} s" for case in cases}, file=sys.stderr, flush=True)
         # commands and faults in turn, so that all have about as many moments where time is short
         for moment in range(max(options.moments, N_SIZES)):
             for case in cases:
@@ -300,6 +301,8 @@ def main() -> int:
                     failures += len(wrong)
                     for line in wrong:
                         print(f"{case.name}, moment {moment}: {line}", flush=True)
+            done = sum(found.total() for found in states.values())
+            print(f"moment {moment}: {done} faults, {failures} failures", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(folder)
     print(f"{'command':10} {'fault':10} {'tried':>5}  left behind")

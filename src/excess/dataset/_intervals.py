@@ -49,7 +49,7 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
             raise MismatchError("alpha", f"cannot be fitted: {intervals.column} is periodic; use the width")
         fit = fit_sidebands(values, intervals.on, intervals.off)
         regions = expose_intervals(regions, fit.shares)
-        note = f"alpha {with_error(fit.alpha, fit.alpha * fit.alpha_error, '.4g')} from a fit to the Off intervals"
+        note = f"alpha {with_error(fit.alpha, fit.alpha * fit.alpha_error, '.4f')} from a fit to the Off intervals"
         note += f" (degree {fit.degree}, p = {fit.goodness:.2g})"
         if settings.alpha_error is None:
             settings = settings.model_copy(update={"alpha_error": float(f"{fit.alpha_error:.4g}")})

@@ -307,7 +307,7 @@ def _check_alpha(found: Detection) -> WarningSign | None:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    what = f"The 20 % least signal-like events suggest alpha = {with_error(ratio, error, '.3g')}, and"
+    what = f"The 20 % least signal-like events suggest alpha = {with_error(ratio, error, '.3f')}, and"
     why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and few source events are among them."
     remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
     numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}

@@ -513,12 +513,6 @@ class Detection:
         return {name: self.count(self.selected & own) for name, own in self._held_out_parts(self.nights)}
 
     @cached_property
-    def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
-        """Likelihood of the events of each held-out group; empty without groups or likelihood ratios."""
-        found = {name: self.likelihood_of(self.in_likelihood & own) for name, own in self._held_out_parts(self.groups)}
-        return {name: likelihood for name, likelihood in found.items() if likelihood is not None}
-
-    @cached_property
     def outcomes_by_observation(self) -> dict[Any, Outcome]:
         """Both statistics of each observation; empty without observations."""
         return {name: self.outcome_of(own) for name, own in self._held_out_parts(self.observations)}

@@ -405,8 +405,8 @@ def _as_svg(figure: Any, name: str) -> str:
             parts[number] = parts[number].replace(color, f"var(--{variable}, {color})")
     width, height = figure.get_size_inches() * 72
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    look = f'viewBox="0 0 {width:g} {height:g}" style="fill: var(--text, #000000); stroke-linejoin: round"'
-    return f"<svg {spaces} {look}>{''.join(parts)}</svg>"
+    look = f"--size: {width:g}px; fill: var(--text, #000000); stroke-linejoin: round"
+    return f'<svg {spaces} viewBox="0 0 {width:g} {height:g}" style="{look}">{"".join(parts)}</svg>'
 
 
 def locate(ax: Axes, x: Any, y: Any) -> list[list[float]]:

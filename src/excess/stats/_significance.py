@@ -353,13 +353,6 @@ class OnOffCounts:
         return math.sqrt(variance + (self.alpha_error * self.background) ** 2)
 
     @property
-    def signal_to_background(self) -> float:
-        """Excess per background event: infinite for an excess without Off events, 0 without events."""
-        if self.background == 0:
-            return math.inf if self.n_on > 0 else 0.0
-        return self.excess / self.background
-
-    @property
     def significance(self) -> float:
         """Signed Li & Ma significance in sigma: negative for a deficit; the joint one of stacked measurements."""
         error = self.alpha_error or None
