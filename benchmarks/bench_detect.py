@@ -1,6 +1,6 @@
 """Time and memory of ``excess detect`` on ten million events in a file.
 
-Run with ``python benchmarks/bench_detect.py`` (some minutes and 1.3 GB of disk), ``--events 1_000_000`` for fewer. Twenty
+Run with ``python benchmarks/bench_detect.py`` (some minutes, 1.3 GB of disk), ``--events 1_000_000`` for fewer. Twenty
 nights of a simulated observation are written to one Parquet file, and searched by the command line in a process of its
 own. Files are read in chunks, of which only events in regions and a sample of the field stay in memory.
 """
