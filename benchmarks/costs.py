@@ -64,7 +64,7 @@ def moved_bytes(n_events: float, n_features: int, n_trees: int, n_workers: int) 
     Returns
     -------
     float
-        A record per event in the bag of a tree, of which one in ``n_workers`` is there already.
+        A record per event in the bag of a tree, of which one in ``n_workers`` already exists.
 
     Examples
     --------

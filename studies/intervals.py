@@ -63,7 +63,8 @@ def show(name: str, observation: excess.OnOffDataset, seeds: range) -> None:
     for seed in seeds:
         pooled, forward = (search(observation, seed, strategy) for strategy in ("pooled", "forward"))
         both = [f"{one.counts.significance:.2f} {one.likelihood.significance:.2f}" for one in (pooled, forward)]
-        print(f"    seed {seed}: cut, likelihood: pooled {both[0]}, forward {both[1]}", flush=True)
+        status = pooled.assessment.status
+        print(f"    seed {seed}: cut, likelihood: pooled {both[0]}, forward {both[1]}, {status}", flush=True)
 
 
 def main() -> None:

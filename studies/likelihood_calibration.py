@@ -39,7 +39,7 @@ def evaluate_forward(seed: int, n_trees: int) -> dict[str, OnOffLikelihood]:
     ratios: dict[str, list[np.ndarray]] = {unit: [] for unit in UNITS}
     for group in range(1, groups.max() + 1):
         before, held_out = groups < group, groups == group
-        ratio = forest.fit(X[before], on[before]).signal_ratio(X[held_out])
+        ratio = forest.fit(X[before], on[before]).likelihood_ratio(X[held_out])
         ratios["normalised"].append(ratio)
         ratios["absolute"].append(ratio * forest.calibration_.strength)
     labels = np.concatenate([on[groups == group] for group in range(1, groups.max() + 1)])

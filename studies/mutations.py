@@ -280,7 +280,7 @@ def apply_model(path: Path, number: int) -> str:
         events = X if model.n_features_in_ == 4 else X[:, :1]
         model.predict(events)
         model.predict_proba(events)
-        for method in ("decision_function", "predict_signal_proba", "signal_ratio", "contributions", "apply"):
+        for method in ("decision_function", "predict_signal_proba", "likelihood_ratio", "contributions", "apply"):
             if hasattr(model, method):
                 getattr(model, method)(events)
         model.get_params()

@@ -122,12 +122,14 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder that holds lhco")
     parser.add_argument("--columns", default="0,10,30", help="numbers of columns of noise, separated by commas")
     parser.add_argument("--boosters", type=int, default=N_BOOSTERS, help="boosters of the recipe, 0 for none")
+    parser.add_argument("--first", type=int, default=100, help="first of the five seeds of LHC Olympics")
     parser.add_argument("--observations", action="store_true", help="simulate observations")
     parser.add_argument("--seeds", type=int, default=10, help="number of simulated observations")
     arguments = parser.parse_args()
     if arguments.data is not None:
         columns = [int(number) for number in arguments.columns.split(",")]
-        compare_on_olympics(arguments.data / "lhco", range(100, 105), columns, arguments.boosters)
+        seeds = range(arguments.first, arguments.first + 5)
+        compare_on_olympics(arguments.data / "lhco", seeds, columns, arguments.boosters)
     if arguments.observations:
         observations(arguments.seeds)
     if arguments.data is None and not arguments.observations:

@@ -90,7 +90,7 @@ def evaluate(models: list[Any], new: DataSet) -> list[float]:
     for number in np.unique(new.observation):
         own = new.observation == number
         model = models[number % len(models)]
-        ratio[own], selected[own] = model.signal_ratio(new.X[own]) * new.alpha[own], model.predict(new.X[own]) == 1
+        ratio[own], selected[own] = model.likelihood_ratio(new.X[own]) * new.alpha[own], model.predict(new.X[own]) == 1
     cut = count_events(new.y == 1, selected, new.alpha).significance
     likelihood = on_off_likelihood(new.y, ratio, new.alpha).significance
     return [cut, likelihood, np.mean([model.feature_importances_[-1] for model in models])]

@@ -37,7 +37,7 @@ def model_bits(model, folder) -> tuple[bytes, bytes]:
 def signal_bits(model, X) -> list[bytes]:
     """Return the bytes of the calibration, of signal ratios and of probabilities of signal."""
     calibration = model.calibration_
-    ratio, probability = model.signal_ratio(X), model.predict_signal_proba(X)
+    ratio, probability = model.likelihood_ratio(X), model.predict_signal_proba(X)
     assert ratio.max() > 1 > ratio.min()  # the model has learned something
     found = (calibration.score, calibration.on_probability, calibration.alpha, calibration.strength, ratio, probability)
     return [np.asarray(values).tobytes() for values in found]

@@ -1,21 +1,21 @@
-"""Learn to detect a source from On and Off events alone, by maximising the significance of detection.
+"""Learn to detect a source from On and Off events only, by maximising the significance of detection.
 
 >>> import excess
 >>> print(excess.OnOffCounts(n_on=20, n_off=25, alpha=0.2))
 On 20, Off 25, alpha 0.2: excess 15.0 +- 4.6, 4.4 sigma
 
-What to use when:
+Overview of the main classes and functions:
 
-- events with On/Off labels to learn from: `OnOffForestClassifier`, `OnOffTreeClassifier` to read the cuts,
-  `OnOffKMeansEnsembleClassifier` to let clusters decide;
-- counts at hand: `OnOffCounts`, `li_ma_significance`;
-- scores at hand: `significance_threshold`, `significance_curve`;
-- a scikit-learn classifier to train on On and Off events: `SignificanceThresholdClassifier`;
-- a detection to be sure of: `cross_val_detect`, and `null_test` for where there is no source;
-- a threshold and a calibration for each bin of energy: `OnOffBinnedClassifier`;
-- a classifier of others: `OnnxClassifier`, and `OnOffHybridClassifier` to learn how far to trust it;
-- simulated events to trust: `simulation_agreement` says in which features they differ from observed ones;
-- clusters or leaves to label: `assign_cells`;
+- learn from events with On/Off labels: `OnOffForestClassifier`, `OnOffTreeClassifier` for readable cuts,
+  `OnOffKMeansEnsembleClassifier` for clusters;
+- significance of counts: `OnOffCounts`, `li_ma_significance`;
+- cuts on existing scores: `significance_threshold`, `significance_curve`;
+- scikit-learn classifiers trained on On and Off events: `SignificanceThresholdClassifier`;
+- validated detections: `cross_val_detect`, and `null_test` in regions without a source;
+- threshold and calibration per energy bin: `OnOffBinnedClassifier`;
+- third-party classifiers: `OnnxClassifier`, and `OnOffHybridClassifier` to weight them;
+- simulated events: `simulation_agreement` compares their features with observed events;
+- selection of clusters or leaves: `assign_cells`;
 - metrics of predictions: `significance_score`, `corrected_f1_score`.
 """
 
@@ -23,5 +23,5 @@ import lazy_loader
 
 from excess._utils.version import __version__ as __version__
 
-# names are imported when they are first used; ``__init__.pyi`` says where from
+# names are imported on first use; see ``__init__.pyi``
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

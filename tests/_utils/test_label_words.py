@@ -50,7 +50,7 @@ def test_clear_labels(off, on):
 def test_unclear_labels_are_refused_with_the_remedy(off, on, reason):
     assert sorted([off, on]) == [off, on]
     y = np.array([off, on] * 20)
-    with pytest.raises(ValueError, match="give 1 for On and 0 for Off") as caught:
+    with pytest.raises(ValueError, match="use 1 for On and 0 for Off") as caught:
         excess.OnOffTreeClassifier(alpha=1.0).fit(np.arange(40.0)[:, None], y)
     said = str(caught.value)
     assert f"which would be {on!r} and not {off!r} in y, but" in said

@@ -72,7 +72,7 @@ def test_a_column_that_is_there_is_never_replaced(trained, table, tmp_path):
     write_events(table, paths[0])
     write_events(table.assign(excess_signal_probability="mine"), paths[1])
     with pytest.raises(
-        EventFileError, match=r"second.parquet: has a column 'excess_signal_probability' already.*prefix"
+        EventFileError, match=r"second.parquet: already has a column 'excess_signal_probability'.*prefix"
     ):
         apply(trained, paths, tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == paths
@@ -89,7 +89,7 @@ def test_several_models_are_applied_one_after_the_other(trained, table, tmp_path
     found = read_events(tmp_path / "2.hdf5")
     for one, two in zip(OutputColumns.of("one"), OutputColumns.of("two"), strict=True):
         pd.testing.assert_series_equal(found[one], found[two], check_names=False)
-    with pytest.raises(EventFileError, match="has a column 'two_score' already"):
+    with pytest.raises(EventFileError, match="already has a column 'two_score'"):
         apply(trained, tmp_path / "2.hdf5", tmp_path / "3.hdf5", prefix="two")
 
 
@@ -118,7 +118,7 @@ def test_applying_on_workers(tmp_path, shared_client):
         assert expected["excess_signal_probability"].max() > 0
         for name in ("dask", "chunks"):
             pd.testing.assert_frame_equal(scores[name][number], expected, check_exact=True)
-    with pytest.raises(EventFileError, match="has a column 'excess_score' already"):
+    with pytest.raises(EventFileError, match="already has a column 'excess_score'"):
         apply(trained, list((tmp_path / "dask").iterdir()), tmp_path / "again", executor=shared_client)
     assert not (tmp_path / "again").exists()
 

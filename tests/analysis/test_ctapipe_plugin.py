@@ -176,7 +176,7 @@ def test_settings_that_are_wrong(shower_model, images, tmp_path):
 
     from excess.analysis._ctapipe_plugin import ExcessClassifier
 
-    with pytest.raises(TraitError, match="load_path is not set; give the model file"):
+    with pytest.raises(TraitError, match="load_path is not set; use the model file"):
         ExcessClassifier(make_subarray(2))
     with pytest.raises(TraitError, match="does not exist"):
         make_classifier(tmp_path / "nothing")

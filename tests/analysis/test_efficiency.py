@@ -142,13 +142,13 @@ class TestRefusals:
             ({"energy": "mc_energy"}, "energy needs a column of the simulated events: has no column 'mc_energy'"),
             ({"energy": "import os"}, "energy is no column, and no expression of columns"),
             ({"weights": "heavy"}, "weights needs a column"),
-            ({"weights": "0 * size - 1"}, "must be finite and not negative"),
-            ({"energy_bins": [2, 1]}, "energy_bins must be a number of bins, or ascending edges"),
-            ({"energy_bins": [0, 1]}, "energy_bins must be a number of bins, or ascending edges"),
-            ({"energy_bins": [1000, 2000]}, "none of 4,000 simulated events lies in the bins; energies are from"),
-            ({"zenith": "true_alt * 60"}, "which are no angles in deg"),
+            ({"weights": "0 * size - 1"}, "must be finite and non-negative"),
+            ({"energy_bins": [2, 1]}, "energy_bins must be a number of bins, or ascending positive edges"),
+            ({"energy_bins": [0, 1]}, "energy_bins must be a number of bins, or ascending positive edges"),
+            ({"energy_bins": [1000, 2000]}, "none of 4,000 simulated events is in the bins; energies are from"),
+            ({"zenith": "true_alt * 60"}, "which are not angles in deg"),
             ({"energy": "0 * size"}, "no simulated event has a finite energy above 0"),
-            ({"confidence": 2}, "confidence must lie"),
+            ({"confidence": 2}, "confidence must be"),
         ],
     )
     def test_wrong_arguments(self, model_path, gamma_path, given, sentence):
@@ -162,7 +162,7 @@ class TestRefusals:
         ):
             efficiency(model_path, tmp_path / "nothing.csv")
         write_events(gammas.drop(columns="width"), tmp_path / "narrow.csv")
-        with pytest.raises(EventFileError, match=r"narrow.csv: has no column width, which features"):
+        with pytest.raises(EventFileError, match=r"narrow.csv: has no column width, required by features"):
             efficiency(model_path, tmp_path / "narrow.csv")
 
     @pytest.mark.slow
@@ -170,9 +170,7 @@ class TestRefusals:
         write_events(simulate_labelled(0, 2_000, random_state=3), tmp_path / "protons.csv")
         observation = OnOffDataset.from_files(simulate_observation(20_000, 400, random_state=0))
         trained = train(observation, "hybrid", simulated=(gamma_path, tmp_path / "protons.csv"))
-        with pytest.raises(
-            ModelFileError, match=r"was trained on .*gammas.parquet; give simulated gammas that it has not seen"
-        ):
+        with pytest.raises(ModelFileError, match=r"was trained on .*gammas.parquet; use other simulated gammas"):
             efficiency(trained, gamma_path)
 
 
@@ -195,7 +193,7 @@ class TestFiles:
         np.testing.assert_allclose(table["ENERG_HI"].to_value("GeV"), 1000 * found.energy_edges[1:])
         assert np.isnan(table["EFF_ERR"][2]).all()  # no gammas in there
         before = written[1].read_bytes()
-        with pytest.raises(EventFileError, match="is there already"):
+        with pytest.raises(EventFileError, match="already exists"):
             found.write(tmp_path)
         found.write(tmp_path, overwrite=True)
         assert written[1].read_bytes() == before
@@ -307,14 +305,14 @@ class TestCommand:
         assert "excess: --energy: needs a column of the simulated events" in capsys.readouterr().err
         areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")
         assert run_command("efficiency", model_path, gamma_path, *areas) == 2
-        assert "2 files are called run.fits" in " ".join(capsys.readouterr().err.split())
+        assert "2 files are named run.fits" in " ".join(capsys.readouterr().err.split())
 
     @pytest.mark.parametrize("name", ["efficiency.csv", "efficiency.fits", "efficiency.png", "efficiency.pdf"])
     def test_outputs_are_checked_before_events_are_read(self, name, model_path, gamma_path, tmp_path, capsys, reading):
         arguments = ("efficiency", model_path, gamma_path, "--pdf", "-o", tmp_path)
         (tmp_path / name).write_text("mine")
         assert run_command(*arguments) == 1
-        assert f"{tmp_path / name}: is there already, and was not written by this command" in capsys.readouterr().err
+        assert f"{tmp_path / name}: already exists, and was not written by this command" in capsys.readouterr().err
         assert (tmp_path / name).read_text() == "mine"
         assert reading == []
         (tmp_path / name).unlink()
@@ -327,9 +325,9 @@ class TestCommand:
         (tmp_path / "area.fits").write_text("mine")
         for output, options, message in (
             (tmp_path / "file" / "out", (), "cannot be used as output folder"),
-            (tmp_path, ("--aeff", tmp_path / "area.fits"), "area.fits: would be written over the input"),
+            (tmp_path, ("--aeff", tmp_path / "area.fits"), "area.fits: would overwrite the input"),
             (tmp_path, ("--aeff", tmp_path / "none.fits"), "none.fits: does not exist"),
-            (tmp_path, ("--aeff", tmp_path / "area.fits", "--overwrite"), "area.fits: would be written over the input"),
+            (tmp_path, ("--aeff", tmp_path / "area.fits", "--overwrite"), "area.fits: would overwrite the input"),
         ):
             assert run_command("efficiency", model_path, gamma_path, "-o", output, *options) == 1
             assert message in " ".join(capsys.readouterr().err.split())
@@ -337,7 +335,7 @@ class TestCommand:
         arguments = ("--aeff", tmp_path / "efficiency.fits", "-o", tmp_path / "out", "--overwrite")
         assert run_command("efficiency", model_path, gamma_path, *arguments) == 2
         assert "--aeff: has" in (told := " ".join(capsys.readouterr().err.split()))
-        assert "whose name is that of an output of the efficiency" in told
+        assert "which has the name of an output file" in told
         assert not (tmp_path / "out").exists()
         assert reading == []
         # a folder that was made for nothing is removed

@@ -93,7 +93,7 @@ def test_our_own_reader_and_info(trained, path, tmp_path, capsys):
     assert run_command("info", applied.path) == 0
     assert f"{applied.n_selected} of {N_EVENTS} events" in capsys.readouterr().out
     # a second model goes beside the first; what is there is never replaced
-    with pytest.raises(EventFileError, match="has a column 'excess_score' already"):
+    with pytest.raises(EventFileError, match="already has a column 'excess_score'"):
         apply(trained, applied.path, tmp_path / "again.h5")
     [second] = apply(trained, applied.path, tmp_path / "again.h5", prefix="night").values()
     both = read_events(second.path)
@@ -190,7 +190,7 @@ def test_events_that_have_no_row_or_two(path, tmp_path):
 def test_selected_events_alone_are_refused(trained, path, tmp_path, capsys):
     trained.save(tmp_path / "model")
     assert run_command("apply", tmp_path / "model", path, "-o", tmp_path / "out.h5", "--selected-only") == 1
-    assert "goes with FITS, Parquet and CSV files" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "requires FITS, Parquet or CSV files" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert describe(path).format == "ctapipe HDF5 DL2"
 
 

@@ -145,7 +145,7 @@ def test_an_index_of_another_origin_stays(trained, runs, tmp_path):
     target.mkdir()
     for name in ("hdu-index.fits.gz", "irf.fits"):
         (target / name).write_text("mine")
-        with pytest.raises(EventFileError, match=f"{name}: is there already"):
+        with pytest.raises(EventFileError, match=f"{name}: already exists"):
             apply(trained, runs, target)
         assert [path.name for path in target.iterdir()] == [name]
         (target / name).unlink()

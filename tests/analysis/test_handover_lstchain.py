@@ -126,7 +126,7 @@ def test_applying_a_model(path, events, inside, tmp_path):
     np.testing.assert_array_equal(found["excess_score"][passed], trained.model.predict_proba(X)[:, 1])
     again = read_events(applied.path)
     np.testing.assert_array_equal(again["excess_selected"], found["excess_selected"])
-    with pytest.raises(EventFileError, match="has a column 'excess_score' already"):
+    with pytest.raises(EventFileError, match="already has a column 'excess_score'"):
         apply(trained, applied.path, tmp_path / "again.h5")
     n_bytes, left = path.stat().st_size, sorted(tmp_path.iterdir())
     with pytest.raises(EventFileError, match=r"writing failed \(File too large\)"), files_limited_to(n_bytes):

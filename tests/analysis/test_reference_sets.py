@@ -102,11 +102,11 @@ def test_names_of_references(observation, simulated):
         (
             {"models": "tree", "references": ["x"]},
             ValueError,
-            "references are for the model hybrid, which is not among",
+            "references require the model hybrid, which is not among",
         ),
         ({"models": "tree", "simulated": ("gamma.csv",)}, ValueError, "simulated must be a pair"),
         ({"models": "tree", "simulated": ("a.csv", "b.csv")}, EventFileError, "a.csv: does not exist"),
-        ({"models": ()}, ValueError, "models must hold at least one model"),
+        ({"models": ()}, ValueError, "models must contain at least one model"),
     ],
 )
 def test_what_is_refused(observation, arguments, error, message):
@@ -121,11 +121,11 @@ def test_tables_that_lack_a_feature_are_named(observation, simulated):
 
 def test_two_references_of_one_name_are_refused(table, simulated):
     seen = OnOffDataset.from_files(table.assign(simulation=table["gammaness"]), CONFIG, references=["simulation"])
-    with pytest.raises(ValueError, match="references hold two of the name 'simulation'"):
+    with pytest.raises(ValueError, match="references contain the name 'simulation' twice"):
         detect(seen, "hybrid", simulated=simulated)
 
 
 def test_columns_are_told_from_files(tmp_path):
     assert split_references(["gammaness", "gammaness", "score"]) == (["gammaness", "score"], [])
-    with pytest.raises(ValueError, match=r"models/tree does not exist; give a model file"):
+    with pytest.raises(ValueError, match=r"models/tree does not exist; pass a model file"):
         split_references(["models/tree"])

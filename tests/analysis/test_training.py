@@ -102,8 +102,8 @@ def test_training_on_workers(tmp_path, shared_client, ratios):
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("li-ma-tree", {}, "model must be one of forest, .* where events are read in chunks"),
-        ("k-means", {"max_depth": 3}, "max_depth does not go with k-means, which has no such parameter"),
+        ("li-ma-tree", {}, "model must be one of forest, .* if events are read in chunks"),
+        ("k-means", {"max_depth": 3}, "max_depth is not a parameter of k-means"),
     ],
 )
 def test_models_that_are_refused(model, options, message):

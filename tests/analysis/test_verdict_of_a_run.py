@@ -101,9 +101,9 @@ def test_a_warning_is_everywhere_before_the_verdict(shifted, tmp_path, capsys, m
     red = said.index("\x1b[1;31mWarning (tree): ")
     assert red < said.index(sentence) < said.index(f"tree: {result['verdict']}")
     assert page.index('class="warnings"') < page.index(sentence.replace("'", "&#39;")) < page.index(result["verdict"])
-    assert "Do not trust this" in page
+    assert "Do not claim this" in page
     assert "Source detected" not in page
-    assert "could be learned" not in said + page
+    assert "classifier learned it" not in said + page
     assert read_run(tmp_path / "out").verdict.status == "doubtful"
 
 
@@ -121,7 +121,7 @@ def test_not_confirmed_is_said_everywhere(tmp_path, capsys, monkeypatch):
     assert f"tree: {result['verdict']}" in said
     assert result["verdict"] in page
     assert "Not confirmed" in page
-    assert "could be learned" not in said + page
+    assert "classifier learned it" not in said + page
 
 
 def test_a_name_of_the_registry_wins_over_a_file(table, tmp_path, capsys, monkeypatch):

@@ -16,7 +16,7 @@ from excess.cli._printing import LONGEST_TEXT
 from excess.config import AnalysisConfig
 from excess.estimators._model_file import save
 
-PIPE = "is a pipe, and a file is read more than once; write its content to a file, and give that"
+PIPE = "is a pipe, but files are read more than once; save its content to a file"
 
 
 def said(capsys) -> str:

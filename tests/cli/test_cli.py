@@ -133,7 +133,7 @@ def test_detect_prints_a_table_and_a_verdict(folder, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("options", "value", "more"),
-    [((), "forward", ". Pooled values compare models"), (("--strategy", "forward"), "forward", "")],
+    [((), "forward", ". Use pooled values to compare models"), (("--strategy", "forward"), "forward", "")],
 )
 def test_nothing_is_quoted_without_a_detection(options, value, more, tmp_path, capsys):
     write_events(simulate_observation(30_000, 0, random_state=0), tmp_path / "dark.hdf5")
@@ -245,7 +245,7 @@ def test_apply_to_parquet_and_to_several_files(folder, tmp_path, capsys):
     assert not found.loc[found["excess_score"].isna(), "excess_selected"].any()
     again = ("apply", folder / "tree.excess", tmp_path / "out" / "b.parquet", "-o", tmp_path / "twice.parquet")
     assert run(*again) == 1
-    assert "b.parquet: has a column 'excess_score' already" in said(capsys)
+    assert "b.parquet: already has a column 'excess_score'" in said(capsys)
     assert run(*again, "--prefix", "a b") == 2
     assert "--prefix: must be letters, digits and underscores" in said(capsys).replace("│ ", "")
     assert run(*again, "--prefix", "tree") == 0
@@ -273,7 +273,7 @@ def test_a_model_file_keeps_to_its_configuration(folder, tmp_path, capsys):
     assert run("detect", new, *options) == 1
     assert "was trained with other features" in said(capsys)
     assert run("detect", new, "--model-file", folder / "tree.excess", "--null-test", "-o", tmp_path / "out") == 2
-    assert "a model file is applied as it is" in said(capsys)
+    assert "model files are not trained" in said(capsys)
 
 
 def test_off_files_of_the_training_are_refused(folder, tmp_path, capsys):
@@ -294,7 +294,7 @@ def test_events_that_are_there_twice_are_refused(folder, tmp_path, capsys):
     assert f"{path}: is given twice for events" in said(capsys)
     (tmp_path / "copy.hdf5").write_bytes(path.read_bytes())
     assert run("detect", path, tmp_path / "copy.hdf5", "-m", "tree", "-o", tmp_path) == 1
-    assert "are there twice, by run_id, event_num, night" in said(capsys)
+    assert "are repeated, by run_id, event_num, night" in said(capsys)
 
 
 def test_overlapping_regions_are_refused(folder, tmp_path, capsys):
@@ -355,7 +355,7 @@ def test_on_and_off_files(folder, tmp_path, capsys):
     for name in ("n_on", "n_off", "alpha", "significance"):
         assert apart["observation"][name] == together["observation"][name]
     assert run("detect", tmp_path / "on.parquet", "--off", tmp_path / "off.parquet", "-o", tmp_path / "c") == 1
-    assert "--alpha: is needed with --off" in said(capsys)
+    assert "--alpha: is required with --off" in said(capsys)
     assert run("detect", tmp_path / "on.parquet", *split, "--null-test", "-m", "tree", "-o", tmp_path / "c") == 1
     assert "--null-test: needs at least two Off regions" in said(capsys)
 
@@ -386,10 +386,10 @@ def test_null_test_of_a_leak_warns(folder, tmp_path, capsys):
     (tmp_path / "c.yaml").write_text(text)
     options = ("-c", tmp_path / "c.yaml", "-m", "tree", "--null-test")
     assert run("detect", tmp_path / "leaky.parquet", "-o", tmp_path / "out", *options) == 1
-    assert "feature 'innocent' tells Off regions from each other" in " ".join(capsys.readouterr().err.split())
+    assert "feature 'innocent' separates Off regions" in " ".join(capsys.readouterr().err.split())
     (tmp_path / "c.yaml").write_text(text + "allow_origin_features: true\n")
     assert run("detect", tmp_path / "leaky.parquet", "-o", tmp_path / "out", *options) == 0
-    assert "Do not trust the detection" in " ".join(capsys.readouterr().out.split())
+    assert "Do not claim a detection" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.slow
@@ -426,9 +426,9 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
     ("arguments", "message"),
     [
         (("detect", "cut.hdf5"), "cut.hdf5"),
-        (("detect", "far.hdf5"), "none of 3,000 events lies in a region"),
+        (("detect", "far.hdf5"), "none of 3,000 events is in a region"),
         (("detect", "missing.hdf5", "-c", "nights.yaml"), "width"),
-        (("detect", "away.hdf5"), "the quality cuts leave none of"),
+        (("detect", "away.hdf5"), "the quality cuts reject all"),
         (("detect", "good", "mixed.parquet"), "mixed.parquet"),
         (("detect", "absent.hdf5"), "absent.hdf5"),
         (("detect", "."), "mixed formats"),
@@ -442,10 +442,10 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "--exclude", "*"), "--exclude: leaves no features to learn from"),
         (("train", "good", "--reference", "gammaness"), "has no column 'gammaness'"),
         (("train", "good", "--bins", "nothing:1,2"), "has no column 'nothing'"),
-        (("train", "away.hdf5"), "the quality cuts leave none of"),
+        (("train", "away.hdf5"), "the quality cuts reject all"),
         (("train", "good", "good", "--chunk-rows", "500"), "is given twice for events"),
-        (("train", "away.hdf5", "--chunk-rows", "500"), "the quality cuts leave none of"),
-        (("train", "far.hdf5", "--chunk-rows", "500"), "none of 3,000 events lies in a region"),
+        (("train", "away.hdf5", "--chunk-rows", "500"), "the quality cuts reject all"),
+        (("train", "far.hdf5", "--chunk-rows", "500"), "none of 3,000 events is in a region"),
         (("info", "absent.hdf5"), "absent.hdf5"),
         (("apply", "good", "good"), "is not a model file of excess"),
         (("apply", "saved", "missing.hdf5"), "width"),
@@ -501,7 +501,7 @@ def test_usage_errors_exit_with_two(tmp_path, capsys):
 def test_output_onto_itself_is_refused(folder, tmp_path, capsys):
     path = folder / "gamma.hdf5"
     assert run("apply", folder / "tree.excess", path, "-o", path) == 1
-    assert "gamma.hdf5: would be written over the input" in said(capsys)
+    assert "gamma.hdf5: would overwrite the input" in said(capsys)
     read_events(path)
 
 
@@ -521,7 +521,7 @@ def test_interrupt_leaves_the_old_file(folder, tmp_path, sent, code, capsys, mon
     options = ("-o", tmp_path / "out.hdf5", "--chunk-rows", 100, "--overwrite", "--json")
     assert run("apply", folder / "tree.excess", folder / "observation.hdf5", *options) == code
     assert 3 <= len(n_written) < 100
-    assert "no half-written file is left" in said(capsys)
+    assert "no partial file remains" in said(capsys)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"out.hdf5": b"old"}
 
 

@@ -68,7 +68,9 @@ def test_a_finished_run_is_replaced_only_when_asked_to(folder, tmp_path, capsys)
     before = contents(target)
     capsys.readouterr()
     assert run(*arguments, "--seed", 1, "--title", "another") == 1
-    assert f"{target}: holds a finished run; give another folder, or replace it by overwrite=True" in said(capsys)
+    assert f"{target}: contains a finished run; choose another folder, or replace it with overwrite=True" in said(
+        capsys
+    )
     assert run("demo", "--events", 20_000, "--signal", 300, "-o", target) == 1
     assert contents(target) == before
     assert run(*arguments, "--title", "another", "--overwrite") == 0
@@ -79,7 +81,7 @@ def test_a_finished_run_is_replaced_only_when_asked_to(folder, tmp_path, capsys)
 def test_write_replaces_a_run_only_when_asked_to(found, tmp_path):
     found.write(tmp_path)
     before = contents(tmp_path)
-    with pytest.raises(EventFileError, match="holds a finished run"):
+    with pytest.raises(EventFileError, match="contains a finished run"):
         found.write(tmp_path)
     found.write(tmp_path, overwrite=True)
     assert contents(tmp_path) == before
@@ -90,7 +92,7 @@ def test_simulated_files_are_replaced_only_when_asked_to(tmp_path, capsys):
     (tmp_path / "observation.hdf5").write_bytes(b"mine")
     arguments = ("simulate", "-o", tmp_path, "--events", 100, "--signal", 1, "--labelled", 1, "--json")
     assert run(*arguments) == 1
-    assert f"{tmp_path / 'observation.hdf5'}: is there already, and was not written by this command" in said(capsys)
+    assert f"{tmp_path / 'observation.hdf5'}: already exists, and was not written by this command" in said(capsys)
     assert contents(tmp_path) == {"observation.hdf5": b"mine"}
     assert run(*arguments, "--overwrite") == 0
     assert sorted(contents(tmp_path)) == ["gamma.hdf5", "observation.hdf5", "proton.hdf5"]
@@ -101,7 +103,7 @@ def test_simulated_files_are_replaced_only_when_asked_to(tmp_path, capsys):
 def test_files_of_another_origin_stay(name, folder, tmp_path, capsys):
     (tmp_path / name).write_text("mine")
     assert run("detect", folder / "observation.hdf5", "-m", "tree", "-o", tmp_path) == 1
-    assert f"{tmp_path / name}: is there already, and was not written by this command" in said(capsys)
+    assert f"{tmp_path / name}: already exists, and was not written by this command" in said(capsys)
     assert contents(tmp_path) == {name: b"mine"}
 
 
@@ -148,7 +150,7 @@ def test_no_command_writes_over_its_input(way, folder, table, tmp_path, capsys):
     before = contents(tmp_path)
     for arguments, output in cases:
         assert run(*arguments, "-o", output, "--overwrite") == 1, arguments
-        assert "would be written over the input" in said(capsys), arguments
+        assert "would overwrite the input" in said(capsys), arguments
         assert contents(tmp_path) == before, arguments
 
 
@@ -157,9 +159,9 @@ def test_a_report_does_not_replace_the_run(found, tmp_path, capsys):
     (tmp_path / "notes.html").write_text("mine")
     before = contents(tmp_path)
     assert run("report", tmp_path / "run", "-o", tmp_path / "run" / "events.parquet", "--overwrite") == 1
-    assert "would be written over the input" in said(capsys)
+    assert "would overwrite the input" in said(capsys)
     assert run("report", tmp_path / "run", "-o", tmp_path / "notes.html") == 1
-    assert "notes.html: is there already" in said(capsys)
+    assert "notes.html: already exists" in said(capsys)
     assert contents(tmp_path) == before
     assert run("report", tmp_path / "run", "-o", tmp_path / "notes.html", "--overwrite") == 0
     assert run("report", tmp_path / "run", "-o", tmp_path / "notes.html") == 0  # now it is a report
@@ -169,7 +171,7 @@ def test_a_model_replaces_models_only(folder, tmp_path, capsys):
     arguments = ("train", folder / "observation.hdf5", "-m", "tree", "--json")
     (tmp_path / "notes").write_text("mine")
     assert run(*arguments, "-o", tmp_path / "notes") == 1
-    assert f"{tmp_path / 'notes'}: is there already, and was not written by this command" in said(capsys)
+    assert f"{tmp_path / 'notes'}: already exists, and was not written by this command" in said(capsys)
     shutil.copy(folder / "tree.excess", tmp_path / "tree.excess")
     assert run(*arguments, "-o", tmp_path / "tree.excess", "--seed", 3) == 0
     assert (tmp_path / "notes").read_text() == "mine"
@@ -179,7 +181,7 @@ def test_apply_replaces_what_it_has_written_only(folder, tmp_path, capsys):
     arguments = ("apply", folder / "tree.excess", folder / "gamma.hdf5", "--json")
     write_events(read_events(folder / "gamma.hdf5"), tmp_path / "mine.hdf5")
     assert run(*arguments, "-o", tmp_path / "mine.hdf5") == 1
-    assert "is there already, and was not written by this command" in said(capsys)
+    assert "already exists, and was not written by this command" in said(capsys)
     for _ in range(2):
         assert run(*arguments, "-o", tmp_path / "scored.hdf5") == 0
 
@@ -337,7 +339,7 @@ def test_a_signal_leaves_nothing_or_all(sent, folder, tmp_path):
         assert "result.json" not in contents(tmp_path / "run")
     else:
         word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
-        assert (ended.returncode, ended.stderr) == (128 + sent, f"excess: {word}; no half-written file is left\n")
+        assert (ended.returncode, ended.stderr) == (128 + sent, f"excess: {word}; no partial file remains\n")
         assert not list(tmp_path.iterdir())
     assert run(*arguments) == 0
     assert sorted(contents(tmp_path / "run")) == sorted(set(RUN_FILES) - {FOLD_MODELS, "sky_map.fits"})
@@ -363,7 +365,7 @@ def test_an_interrupt_that_arrives_as_another_exception_is_an_interrupt(
     arguments = ("train", folder / "observation.hdf5", "--chunk-rows", 5000, "-o", tmp_path / "model", "--json")
     assert run(*arguments) == 128 + sent
     word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
-    assert said(capsys) == f"excess: {word}; no half-written file is left"
+    assert said(capsys) == f"excess: {word}; no partial file remains"
     assert not list(tmp_path.iterdir())
     assert handlers == [signal.SIG_DFL] * 2
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == usual
@@ -387,7 +389,7 @@ def test_an_interrupt_that_python_drops_is_raised_again(sent, folder, tmp_path, 
     arguments = ("train", folder / "observation.hdf5", "--chunk-rows", 5000, "-o", tmp_path / "model", "--json")
     assert run(*arguments) == 128 + sent
     word = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
-    assert said(capsys) == f"excess: {word}; no half-written file is left"
+    assert said(capsys) == f"excess: {word}; no partial file remains"
     assert sys.unraisablehook is usual
 
 
@@ -440,7 +442,7 @@ def test_a_folder_is_for_one_run_at_a_time(folder, tmp_path, capsys):
     arguments = ("detect", folder / "observation.hdf5", "-m", "tree", "-o", tmp_path, "--overwrite", "--json")
     with locked(tmp_path):
         assert run(*arguments) == 1
-    assert f"{tmp_path}: another run is writing into this folder; wait for it to end" in said(capsys)
+    assert f"{tmp_path}: another run is writing into this folder; wait until it ends" in said(capsys)
     assert run(*arguments) == 0
     assert ".lock" not in contents(tmp_path)
 
@@ -469,8 +471,8 @@ def test_kernels_without_a_folder_that_can_be_written(temporary, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(package / "__init__.py")
-    assert ("Compiled kernels are kept in" if temporary else "Compiled kernels are not kept") in done.stderr
-    assert "set NUMBA_CACHE_DIR to a folder that can" in done.stderr
+    assert ("Compiled kernels are cached in" if temporary else "Compiled kernels are not cached") in done.stderr
+    assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert done.stderr.count("Compiled kernels") == 1
 
 

@@ -98,7 +98,7 @@ def test_two_commands_from_event_lists_to_a_detection(runs, tmp_path, capsys):
 def test_what_is_assumed_is_said_in_three_lines(runs, tmp_path, capsys):
     assert run("train", *runs, "-m", "tree", "-o", tmp_path / "model", "--exclude", "multip") == 0
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "No -c, so assumed: 3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list"
+    assert lines[0] == "No -c given; assuming: 3 files, FITS event list of H.E.S.S., taken as H.E.S.S. event list"
     assert lines[1].startswith("Features: energy, hil_msw; ")
     assert lines[2].startswith("On and Off: as many regions as fit around Crab")
     assert "events read" in lines[3]
@@ -134,12 +134,12 @@ def test_init_replaces_nothing_unless_it_is_told_to(runs, tmp_path, capsys):
     output = tmp_path / "my.yaml"
     output.write_text("mine: true\n")
     assert run("init", *runs, "-o", output) == 1
-    assert "is there already" in said(capsys)
+    assert "already exists" in said(capsys)
     assert output.read_text() == "mine: true\n"
     assert run("init", *runs, "-o", output, "--overwrite") == 0
     before = runs[0].read_bytes()
     assert run("init", *runs, "-o", runs[0], "--overwrite") == 1
-    assert "would be written over the input" in said(capsys)
+    assert "would overwrite the input" in said(capsys)
     assert runs[0].read_bytes() == before
     assert run("init", output, "-o", tmp_path / "other.yaml") == 2
 
@@ -165,11 +165,11 @@ def test_the_source_is_what_is_asked_for_or_what_the_files_name(header, options,
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
-        ([{}], "the position of the source is needed to find regions from sky positions: give source, such as Crab"),
+        ([{}], "regions from sky positions require the source position: specify source, such as Crab"),
         ([{"OBJECT": "Field 9"}], "the files name Field 9, which is not a known source"),
         ([{"OBJECT": "Crab"}, {"OBJECT": "Mrk 421"}], "the files name several objects: Crab, Mrk 421"),
-        ([{"OBJECT": "Crab", "RA_PNT": None}], "no way to tell On from Off: .*pointing_ra missing"),
-        ([{"OBJECT": "Crab", "DEC_PNT": 22.05}], "so near to the pointing that regions around it overlap"),
+        ([{"OBJECT": "Crab", "RA_PNT": None}], "On and Off are not defined: .*pointing_ra missing"),
+        ([{"OBJECT": "Crab", "DEC_PNT": 22.05}], "too close to the pointing, so regions overlap"),
     ],
 )
 def test_event_lists_without_regions_say_what_is_missing(headers, message, tmp_path):
@@ -191,7 +191,7 @@ def test_without_any_feature_there_are_counts(tmp_path, capsys):
     files = [write_run(tmp_path / f"{number}.fits", number, columns=(), OBJECT="Crab") for number in range(2)]
     assert run("detect", *files, "-o", tmp_path / "out") == 0
     shown = capsys.readouterr()
-    assert "no column can be a feature (event_id: it identifies the event; " in shown.err
+    assert "no column can be used as a feature (event_id: it identifies the event; " in shown.err
     assert shown.out.startswith("On ")
     assert shown.out.rstrip().endswith("sigma")
     assert not (tmp_path / "out" / "result.json").exists()
@@ -200,7 +200,7 @@ def test_without_any_feature_there_are_counts(tmp_path, capsys):
     assert found["observation"]["significance"] > 10
     assert found["models"] == {}
     assert run("init", *files, "-o", tmp_path / "my.yaml") == 1
-    assert "only the counts without a cut are possible" in said(capsys)
+    assert "only counts without a cut are available" in said(capsys)
     assert not (tmp_path / "my.yaml").exists()
 
 
@@ -211,7 +211,7 @@ def test_info_counts_around_the_named_source(runs, capsys):
     assert "On 3" in found["on_off"]["without a cut"]
     assert run("info", runs[0], "--source", "Mrk 421", "--json") == 0
     obstacle = json.loads(capsys.readouterr().out)["assumed"]["obstacle"]
-    assert "the source Mrk 421 is 71 deg away from the pointing" in obstacle
+    assert "the source Mrk 421 is 71 deg from the pointing" in obstacle
     assert run("info", runs[0], "--source", "Mkr 421") == 2
     assert "did you mean 'Mrk 421'" in said(capsys)
 
@@ -237,7 +237,7 @@ def test_options_change_the_features_of_a_configuration(runs, tmp_path, capsys):
 def test_a_configuration_of_another_telescope_points_to_init(runs, tmp_path, capsys):
     (tmp_path / "fact.yaml").write_text("groups: night\n")
     assert run("detect", *runs, "-c", tmp_path / "fact.yaml", "-o", tmp_path / "out") == 1
-    assert "'excess init' writes a configuration for these files" in said(capsys)
+    assert "create a configuration with 'excess init'" in said(capsys)
 
 
 def test_csv_files_of_an_unknown_telescope(tmp_path, capsys):
@@ -261,7 +261,7 @@ def test_lists_of_observations_say_what_is_assumed(runs, tmp_path, capsys):
     options = ("-m", "tree", "--no-null-test", "-o", tmp_path / "out", "--exclude", "energy")
     assert run("detect", tmp_path / "list.yaml", *options) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert lines[1] == "Features: multip, hil_msw; 16 other columns are none"
+    assert lines[1] == "Features: multip, hil_msw; 16 other columns are not used"
     assert lines[2] == "On and Off: by the regions of each observation; groups: night"
     assert load_config(tmp_path / "out" / "config.yaml").features == ("multip", "hil_msw")
 
@@ -289,12 +289,12 @@ def test_joint_crab_needs_nothing_but_the_name_of_the_source(tmp_path, capsys):
     [
         ("fact/one_run_20151203_106.hdf5", "FACT DL2", 22, None),
         ("fact/gamma_diffuse.hdf5", "FACT DL2", 22, None),
-        ("fact/gamma.hdf5", "FACT DL2", 22, "holds simulated events .* no detection"),
-        ("fact/proton.hdf5", "FACT DL2", 22, "holds simulated events"),
+        ("fact/gamma.hdf5", "FACT DL2", 22, "contains simulated events .* no detection"),
+        ("fact/proton.hdf5", "FACT DL2", 22, "contains simulated events"),
         ("fact/crab_dl3_small.hdf5", "FACT DL3", 1, None),
         ("fact/joint-crab/20131103_103_dl3.fits", "FACT event list", 1, None),
-        ("cta/cta_protons.dl1.h5", "ctapipe", None, "holds simulated events"),
-        ("cta/cta_gammas_diffuse.dl1.h5", "ctapipe", None, "holds simulated events"),
+        ("cta/cta_protons.dl1.h5", "ctapipe", None, "contains simulated events"),
+        ("cta/cta_gammas_diffuse.dl1.h5", "ctapipe", None, "contains simulated events"),
     ],
 )
 def test_public_files(name, preset, n_features, obstacle, tmp_path, capsys):
@@ -354,9 +354,9 @@ def test_two_commands_from_a_ctapipe_file_to_a_detection(ctapipe_runs, tmp_path,
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("observed.dl2.h5", "the position of the source is needed"),
-        ("images.dl1.h5", r"no way to tell On from Off: .*\(ra, dec missing\)"),
-        ("simulated.dl1.h5", "holds simulated events .* there can be no detection"),
+        ("observed.dl2.h5", "require the source position"),
+        ("images.dl1.h5", r"On and Off are not defined: .*\(ra, dec missing\)"),
+        ("simulated.dl1.h5", "contains simulated events .* no detection is possible"),
     ],
 )
 def test_ctapipe_files_that_cannot_have_a_detection_say_why(name, message, ctapipe_runs, tmp_path, capsys):
@@ -413,7 +413,7 @@ def test_two_commands_from_an_lstchain_file_to_a_detection(lstchain_run, tmp_pat
     result = json.loads(capsys.readouterr().out)
     assert result["models"]["tree"]["significance"] > 5
     assert run("detect", lstchain_run, "-o", tmp_path / "other") == 1
-    assert "the position of the source is needed" in said(capsys)
+    assert "require the source position" in said(capsys)
 
 
 @pytest.mark.parametrize(("telescope", "preset"), [("HAWC", "HAWC"), ("LHAASO", "air-shower array event list")])

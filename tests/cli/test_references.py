@@ -71,8 +71,8 @@ class TestDetect:
     def test_result_has_trust_and_the_simulation_check(self, folder, detected):
         result = json.loads((detected / "result.json").read_text())
         assert list(result["models"]) == ["tree", "hybrid", "supervised", "gammaness"]
-        assert result["models"]["tree"]["trust"] is None
-        trust = result["models"]["hybrid"]["trust"]
+        assert result["models"]["tree"]["reference_weights"] is None
+        trust = result["models"]["hybrid"]["reference_weights"]
         names = ["simulation", "boosted simulation", str(folder / "tree.excess"), "gammaness"]
         assert list(trust) == [*names, "On/Off with references", "On/Off"]
         folds = np.array([own["folds"] for own in trust.values()])
@@ -116,12 +116,12 @@ class TestDetect:
         simulated = ("--simulated", folder / "gamma.hdf5", folder / "proton.hdf5")
         assert run_command("detect", folder / "crab.hdf5", *simulated, "-o", tmp_path, "-j", 1) == 0
         shown = " ".join(capsys.readouterr().out.split())
-        assert "hybrid trusts: simulation 0." in shown
+        assert "hybrid weights: simulation 0." in shown
         assert "Simulation check: " in shown
         result = json.loads((tmp_path / "result.json").read_text())
         # who gives references asks for the hybrid
         assert list(result["models"]) == ["hybrid", "forest", "supervised"]
-        trust = result["models"]["hybrid"]["trust"]["simulation"]
+        trust = result["models"]["hybrid"]["reference_weights"]["simulation"]
         assert f"simulation {trust['mean']:.2f} ({trust['low']:.2f} to {trust['high']:.2f})" in shown
 
     def test_several_observations_have_references_as_well(self, folder, tmp_path):
@@ -143,12 +143,13 @@ class TestTrainAndApply:
     def test_the_file_holds_the_references(self, folder, trained, tmp_path, capsys):
         model = load(trained)
         assert list(model.references) == ["simulation", "boosted simulation", "gammaness"]
-        assert sum(model.trust_.values()) == pytest.approx(1)
+        assert sum(model.reference_weights_.values()) == pytest.approx(1)
         again = tmp_path / "again.excess"
         options = ("--simulated", folder / "gamma.hdf5", folder / "proton.hdf5", "--reference", "gammaness")
         assert run_command("train", folder / "crab.hdf5", "-m", "hybrid", *options, "-o", again, "-j", 2) == 0
         assert again.read_bytes() == trained.read_bytes()
-        assert f"again.excess trusts: simulation {model.trust_['simulation']:.2f}, boosted simulation" in said(capsys)
+        weight = model.reference_weights_["simulation"]
+        assert f"again.excess weights: simulation {weight:.2f}, boosted simulation" in said(capsys)
 
     def test_onnx_models_are_references(self, folder, tmp_path, capsys):
         """A forest of scikit-learn, exported: trained on the configured features, in their order."""
@@ -163,7 +164,7 @@ class TestTrainAndApply:
         given = ("--reference", tmp_path / "forest.onnx", "-o", tmp_path / "hybrid.excess", "-j", 1, "--json")
         assert run_command("train", folder / "crab.hdf5", *given) == 0
         model = load(tmp_path / "hybrid.excess")
-        assert model.trust_["On/Off"] < 0.5
+        assert model.reference_weights_["On/Off"] < 0.5
         (reference,) = model.references.values()
         assert reference.feature_names_in_.tolist() == names
         # with other features than it was trained on, the number is named
@@ -188,7 +189,9 @@ class TestTrainAndApply:
         assert run_command("detect", folder / "new.hdf5", *options, "-o", tmp_path, "--json") == 0
         found = json.loads((tmp_path / "result.json").read_text())["models"]
         assert list(found) == [str(trained), str(folder / "tree.excess")]
-        assert found[str(trained)]["trust"]["gammaness"]["folds"] == [load(trained).trust_["gammaness"]]
+        assert found[str(trained)]["reference_weights"]["gammaness"]["folds"] == [
+            load(trained).reference_weights_["gammaness"]
+        ]
 
     def test_nights_that_a_reference_inside_has_seen_are_refused(self, folder, tmp_path, capsys):
         path = tmp_path / "nested.excess"
@@ -209,7 +212,7 @@ class TestRefused:
         ("options", "code", "message"),
         [
             (("--reference", "gamaness"), 1, "crab.hdf5: has no column 'gamaness'; did you mean 'gammaness'?"),
-            (("--reference", "absent.excess"), 1, "absent.excess does not exist; give a model file"),
+            (("--reference", "absent.excess"), 1, "absent.excess does not exist; pass a model file"),
             (("--reference", "crab.hdf5"), 1, "crab.hdf5: is neither a model file of 'excess train' nor"),
             (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged, or no ONNX model"),
             (("--reference", "constant"), 1, "crab.hdf5: reference column 'constant' has the value 0.5 for all"),
@@ -218,7 +221,7 @@ class TestRefused:
             (("--simulated", "gamma.hdf5"), 2, "needs two files, of simulated gammas and of protons"),
             (("--simulated", "lacking.hdf5", "proton.hdf5"), 1, "lacking.hdf5: has no columns width, length, which"),
             (("--simulated", "gamma.hdf5", "absent.hdf5"), 1, "absent.hdf5: does not exist"),
-            (("-m", "hybrid"), 2, "hybrid needs references: give --simulated, or --reference"),
+            (("-m", "hybrid"), 2, "hybrid requires references: pass --simulated or --reference"),
         ],
         ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
     )
@@ -247,7 +250,7 @@ class TestRefused:
         given = ("--reference", folder / "tree.excess", "-c", tmp_path / "c.yaml", "-o", tmp_path / "out")
         (tmp_path / "c.yaml").write_text("features: [width, length]\n")
         assert run_command("detect", folder / "crab.hdf5", *given) == 1
-        assert "needs features that these events are not read with: concentration_cog, " in said(capsys)
+        assert "requires features that are not in the configuration: concentration_cog, " in said(capsys)
         (tmp_path / "c.yaml").write_text(
             "derived_features:\n  area: width * length\n  log_size: log(size)\n  size_area: size / area\n"
             "  area_size_cut_var: area / log(size)**2\n"
@@ -260,7 +263,7 @@ class TestRefused:
         assert run_command("train", folder / "crab.hdf5", *simulated, "--chunk-rows", 500) == 2
         assert "does not go with --chunk-rows" in said(capsys)
         assert run_command("train", folder / "crab.hdf5", *simulated, "-m", "tree") == 2
-        assert "does not go with tree, but with --model hybrid" in said(capsys)
+        assert "requires --model hybrid, got tree" in said(capsys)
 
 
 @pytest.mark.slow
@@ -281,7 +284,11 @@ class TestFact:
         # folds with at least 20 of the 22 On events for training, fewer are too few for a model
         assert run_command("detect", *given, "--folds", 12) == 0
         result = json.loads((tmp_path / "run" / "result.json").read_text())
-        assert list(result["models"]["hybrid"]["trust"])[:3] == ["simulation", "boosted simulation", "gamma_prediction"]
+        assert list(result["models"]["hybrid"]["reference_weights"])[:3] == [
+            "simulation",
+            "boosted simulation",
+            "gamma_prediction",
+        ]
         check = result["simulation"]
         assert check["remark"].startswith("No excess to compare with simulated gammas")
         assert {one["sample"] for one in check["comparisons"]} == {"background"}

@@ -61,8 +61,8 @@ def field(tmp_path_factory):
         (("--exclusion", "400 21.1 0.3"), "'--exclusion': '400 21.1 0.3': '400 21.1' is no position: right ascension"),
         (("--regions", "rnig"), "'--regions': must be reflected, ring, same-declination or angles, got 'rnig'"),
         (("--match", "azimuth"), "'--match': must be zenith, time or none, got 'azimuth'"),
-        (("--match", "zenith"), "--match: goes with --off: it selects the Off runs that On runs are compared with"),
-        (("--off", "b.csv", "--regions", "ring"), "--regions: does not go with --off: Off events are those of"),
+        (("--match", "zenith"), "--match: requires --off: it selects the Off runs to compare with On runs"),
+        (("--off", "b.csv", "--regions", "ring"), "--regions: cannot be combined with --off, whose files contain"),
     ],
 )
 @pytest.mark.parametrize("command", ["detect", "train", "init"])
@@ -133,7 +133,7 @@ def test_runs_are_matched_by_an_option(tmp_path, capsys):
     assert "in 2 matches of runs" in said(capsys)
     options = ("--alpha", "0.2", "-m", "tree", "-o", tmp_path / "other")
     assert run("train", on, "--off", off, "--match", "zenith", *options) == 2
-    assert "--alpha: does not go with --match: each match of runs has that of its live times" in said(capsys)
+    assert "--alpha: cannot be combined with --match: matched runs use the ratio of their live times" in said(capsys)
 
 
 @pytest.mark.parametrize("matching", ["match: zenith, match_within: 2", 'pairs: [{"on": [10], "off": [20]}]'])
@@ -159,12 +159,12 @@ def test_info_refuses_regions_that_it_cannot_count_in(field, tmp_path, capsys):
     assert "without a cut" in capsys.readouterr().out
     for options, message in (
         (("--regions", "ring"), "method ring needs sky positions"),
-        (("--exclusion", "Crab 0.3"), "exclusion needs sky positions in the columns ra, dec"),
+        (("--exclusion", "Crab 0.3"), "exclusion requires sky positions in the columns ra, dec"),
     ):
         assert run("info", angles, "-c", tmp_path / "my.yaml", *options) == 1
         assert f"excess: {angles}: {message}" in said(capsys)
     assert run("info", field, "-c", tmp_path / "my.yaml", "--regions", "ring") == 1
-    assert f"excess: {field}: the position of the source is needed to count On and Off events" in said(capsys)
+    assert f"excess: {field}: the source position is required to count On and Off events" in said(capsys)
     assert run("info", angles, "--regions", "ring") == 0  # says what would be assumed, and why there is no detection
     assert "needs sky positions" in " ".join(capsys.readouterr().out.split())
 
@@ -175,7 +175,7 @@ def test_info_refuses_regions_of_a_model(field, tmp_path, capsys):
     capsys.readouterr()
     for option in (("--regions", "ring"), ("--exclusion", "Crab 0.3"), ("--source", "Crab"), ("--config", field)):
         assert run("info", model, *option) == 1
-        assert f"excess: {option[0]}: goes with event files, and {model} is a model file" in said(capsys)
+        assert f"excess: {option[0]}: requires event files, but {model} is a model file" in said(capsys)
 
 
 def test_methods_are_those_of_the_analysis():
@@ -186,7 +186,7 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     table = pd.read_csv(field).drop(columns=["ra", "dec"]).assign(theta_deg=0.1, theta_deg_off_1=0.5)
     table.to_csv(tmp_path / "angles.csv", index=False)
     for options, message in (
-        (("--exclusion", "Crab 0.3"), "exclusion needs sky positions in the columns ra, dec, pointing_ra"),
+        (("--exclusion", "Crab 0.3"), "exclusion requires sky positions in the columns ra, dec, pointing_ra"),
         (("--regions", "ring"), "method ring needs sky positions in the columns"),
     ):
         assert run("detect", tmp_path / "angles.csv", *options, "-o", tmp_path / "out") == 1
@@ -199,7 +199,7 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     assert "--exclusion: does not go with method: angles, whose regions are in the files" in said(capsys)
     (tmp_path / "list.yaml").write_text(f"crab: {{events: {field}}}\n")
     assert run("detect", tmp_path / "list.yaml", "--regions", "ring", "-o", tmp_path / "out") == 2
-    assert "--regions: goes with event files; a list of observations has its own" in said(capsys)
+    assert "--regions: requires event files; a list of observations has its own" in said(capsys)
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_regions_that_files_cannot_have(field, tmp_path, capsys):
     [
         ({"methods": "ring"}, "regions cannot be changed: unknown key 'regions.methods'; did you mean 'method'?"),
         ({"exclusion": ["Krab 1"]}, r"regions.exclusion.0: 'Krab 1': 'Krab' is not a known source; did you mean"),
-        ({"source": "Crab"}, "regions has source; give the source as source"),
-        ({"pairs": [{"on": [1], "off": [2]}]}, "pairs goes with off"),
+        ({"source": "Crab"}, "regions has source; use the argument source"),
+        ({"pairs": [{"on": [1], "off": [2]}]}, "pairs requires off"),
     ],
 )
 def test_wrong_settings_in_python(regions, message, field):

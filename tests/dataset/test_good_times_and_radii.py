@@ -156,7 +156,7 @@ def test_a_given_cut_takes_the_place_of_that_of_the_response(tmp_path, capsys):
     fixed = OnOffDataset.from_files(path, **FEATURES)
     assert "RAD_MAX of run.fits" not in str(fixed)  # 0.1581 deg is the root of 0.025
     other = OnOffDataset.from_files(path, regions={"theta_squared_cut": 0.01}, **FEATURES)
-    assert "radius of 0.1 deg, and the instrument response is for 0.1581 deg (RAD_MAX of run.fits)" in str(other)
+    assert "radius of 0.1 deg, but the instrument response is for 0.1581 deg (RAD_MAX of run.fits)" in str(other)
     same = OnOffDataset.from_files(path, regions={"rad_max": True}, **FEATURES)
     assert same.config.regions.theta_squared_cut == pytest.approx(0.1581**2)
     options = ("--source", "Crab", "--features", "hil_msw", "--groups", "none", "-m", "tree", "--folds", "2")

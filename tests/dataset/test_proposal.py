@@ -160,7 +160,7 @@ def test_features_by_names_and_patterns(files):
     assert features(features=["length_in_mm"]) == ("length_in_mm",)  # who names it insists
     reasons = propose_config(files, features=["width"], exclude=["islands"]).reasons
     assert reasons["islands"] == "it was excluded"
-    assert reasons["length"] == "it is not among the features that were asked for"
+    assert reasons["length"] == "it is not among the requested features"
 
 
 @pytest.mark.parametrize(
@@ -221,15 +221,15 @@ def test_columns_that_some_files_lack(tmp_path):
     events_of(1).drop(columns="islands").to_csv(tmp_path / "b.csv", index=False)
     proposal = propose_config([tmp_path / "a.csv", tmp_path / "b.csv"])
     assert "islands" not in proposal.config.features
-    assert proposal.reasons["islands"] == "some of the files lack it"
+    assert proposal.reasons["islands"] == "it is missing in some of the files"
 
 
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["width", "length"], "no way to tell On from Off: the events need the columns theta_deg and"),
-        (["width", "theta_deg"], "no way to tell On from Off"),
-        (["width", "mc_energy"], r"simulated events \(mc_energy is the truth\).* can be no detection"),
+        (["width", "length"], "On and Off are not defined: the events require the columns theta_deg and"),
+        (["width", "theta_deg"], "On and Off are not defined"),
+        (["width", "mc_energy"], r"simulated events \(mc_energy is the truth\).* no detection is possible"),
     ],
 )
 def test_files_that_cannot_have_a_detection_say_why(columns, message):

@@ -59,7 +59,7 @@ def test_all_events_keep_what_they_had(parts, both):
     assert both.counts == OnOffCounts.stack(
         [(one.counts.n_on, one.counts.n_off, one.counts.alpha) for one in parts.values()]
     )
-    assert both.regions.n_regions == 2  # numbers of Off regions differ
+    assert both.regions.n_regions == 6  # those of the observation with most regions
     assert both.theta is None
     assert both.nearby is None
     # a night is one group, whichever source was observed
@@ -77,6 +77,19 @@ def test_observations_of_the_same_kind_keep_regions_and_angles(parts):
     assert len(both.nearby.X) == 2 * len(crab.nearby.X)
     tests = detect(both, TREE, null_tests=True, folds=2).null_tests["tree"]
     assert len(tests.outcomes) == 5
+    wide = both.widen()
+    # events beyond the cut keep their regions, so no Off region has an excess
+    np.testing.assert_array_equal(np.bincount(wide.regions.region), 2 * np.bincount(crab.widen().regions.region))
+    assert np.abs(tests.significances).max() < 5
+
+
+def test_different_numbers_of_regions_have_null_tests(both):
+    tests = detect(both, TREE, null_tests=True, folds=2).null_tests["tree"]
+    alphas = [outcome.counts.alpha for outcome in tests.outcomes.values()]
+    assert len(alphas) == 5
+    assert alphas[2:] == [0.25] * 3  # regions of the first observation alone
+    assert 0.25 < alphas[0] < 1
+    assert np.abs(tests.significances).max() < 5
 
 
 def test_a_list_of_files_gives_the_same(folder, both):
@@ -132,7 +145,6 @@ def test_the_command_prints_a_table(folder, tmp_path, capsys):
     [
         (("--alpha", "0.2"), 2, "a list of observations has its own"),
         (("--source-ra", "0"), 2, "a list of observations has its own"),
-        (("--null-test",), 1, "the same number of them in all observations"),
     ],
 )
 def test_options_that_do_not_go_with_a_list(folder, tmp_path, capsys, arguments, code, message):
@@ -142,14 +154,14 @@ def test_options_that_do_not_go_with_a_list(folder, tmp_path, capsys, arguments,
 
 def test_a_list_goes_alone(folder, tmp_path, capsys):
     assert run_command("detect", folder / "both.yaml", folder / "crab.csv", "-o", tmp_path / "run") == 2
-    assert "lists observations; give it alone" in " ".join(capsys.readouterr().err.split())
+    assert "is a list of observations; pass no other files" in " ".join(capsys.readouterr().err.split())
     assert run_command("train", folder / "both.yaml", "--chunk-rows", 1000, "-o", tmp_path / "model") == 2
     assert "do not go with a list of observations" in " ".join(capsys.readouterr().err.split())
 
 
 def test_observations_that_are_refused(parts):
     crab, other = parts.values()
-    with pytest.raises(ValueError, match="at least one observation"):
+    with pytest.raises(ValueError, match="at least one named observation"):
         OnOffDataset.stack({})
     fewer = crab.config.model_copy(update={"features": crab.config.features[1:]})
     with pytest.raises(
@@ -162,11 +174,11 @@ def test_observations_that_are_refused(parts):
     uncut = crab.config.model_copy(update={"quality_cuts": ()})
     with pytest.raises(ValueError, match="different quality cuts: only the first has num_pixel_in_shower >= 10"):
         OnOffDataset.stack({"crab": crab, "b": replace(other, config=uncut)})
-    with pytest.raises(ValueError, match="'crab' and 'b' has groups, the other has none"):
+    with pytest.raises(ValueError, match="only one of the observations 'crab' and 'b' has groups"):
         OnOffDataset.stack({"crab": crab, "b": replace(other, groups=None)})
     with pytest.raises(EventFileError, match=r"crab.csv: belongs to 'crab' and to 'b'"):
         OnOffDataset.stack({"crab": crab, "b": crab})
-    with pytest.raises(ValueError, match="'all' is a stack itself"):
+    with pytest.raises(ValueError, match="'all' is already stacked"):
         OnOffDataset.stack({"all": OnOffDataset.stack(parts)})
 
 
@@ -191,7 +203,7 @@ def test_files_of_off_events_with_a_ratio_for_each_night(folder, tmp_path):
     ("text", "message"),
     [
         ("", "lists no observations"),
-        ("- crab.csv", "must hold names and values"),
+        ("- crab.csv", "must contain names and values"),
         ("crab: crab.csv", "crab: "),
         ("crab: {files: crab.csv}", "unknown key 'files'"),
         ("crab: {off: crab.csv}", "crab: events: field required"),

@@ -12,7 +12,7 @@ from excess.config import AnalysisConfig
 from excess.dataset import OnOffDataset, simulate_observation
 from excess.dataset._dataset import Census
 from excess.dataset._leakage import check_origin, check_rows, find_origin
-from excess.dataset._regions import find_regions, theta_from_sky
+from excess.dataset._regions import angles_between, find_regions, unit_vectors
 from excess.io import EventFileError, read_events, write_events
 from excess.io._images import origin_of
 
@@ -255,12 +255,12 @@ def test_a_feature_that_tells_regions_apart_is_refused_whatever_its_name():
     config = {"features": ["width", "length", "beauty"], "derived_features": {}, "quality_cuts": []}
     table["beauty"] = table["theta_deg"]
     with pytest.raises(
-        EventFileError, match=r"feature 'beauty' tells Off regions from each other \(Cramer's V 0\.\d\d, p"
+        EventFileError, match=r"feature 'beauty' separates Off regions, which contain no source \(Cramer's V 0\.\d\d, p"
     ):
         OnOffDataset.from_files(table, AnalysisConfig(**config))
     OnOffDataset.from_files(table, AnalysisConfig(**config, allow_origin_features=True))
     one_off = {**config, "regions": {"n_regions": 2}, "groups": "none"}
-    with pytest.raises(EventFileError, match=r"'beauty' tells On from Off by more than a source could: \d+ % of the"):
+    with pytest.raises(EventFileError, match=r"'beauty' separates On from Off more than a source can: \d+ % of the"):
         OnOffDataset.from_files(table, AnalysisConfig(**one_off))
 
 
@@ -292,12 +292,12 @@ def test_a_wrong_exposure_ratio_is_no_matter_of_features(split_files):
     [
         (
             Census(1_000_000, 1_000_000, 167_000, 833_000, 9_000),
-            "giving them to On would look like a source, by 4.0 sigma",
+            "assigning them to On would mimic a source of 4.0 sigma",
         ),
         (Census(1_000_000, 1_000_000, 167_000, 833_000, 500), ""),
         (Census(3_000, 3_000, 500, 2_500, 29), ""),
-        (Census(3_000, 3_000, 500, 2_500, 31), "that is more than 1 % of those that are used"),
-        (Census(1_000, 46, 7, 39, 2), "that is more than 1 % of those that are used"),
+        (Census(3_000, 3_000, 500, 2_500, 31), "which exceeds 1 % of the used events"),
+        (Census(1_000, 46, 7, 39, 2), "which exceeds 1 % of the used events"),
         (Census(1_000, 46, 7, 39, 1), ""),
     ],
 )
@@ -305,7 +305,7 @@ def test_overlap_is_judged_by_what_it_would_fake(census, refused):
     if not refused:
         return census.check("file", AnalysisConfig(), 0.2)
     with pytest.raises(
-        EventFileError, match=f"the regions overlap: .* lie in several, and {refused}; .*'overlap: drop'"
+        EventFileError, match=f"the regions overlap: .* are in several regions; {refused}; .*'overlap: drop'"
     ):
         census.check("file", AnalysisConfig(), 0.2)
     return None
@@ -314,7 +314,7 @@ def test_overlap_is_judged_by_what_it_would_fake(census, refused):
 def test_a_csv_file_without_rows_has_no_events(tmp_path, capsys):
     simulate_observation(10, 0, random_state=0).iloc[:0].to_csv(tmp_path / "empty.csv", index=False)
     assert run_command("detect", tmp_path / "empty.csv", "-o", tmp_path / "out") == 1
-    assert said(capsys) == f"excess: {tmp_path / 'empty.csv'}: there are no events"
+    assert said(capsys) == f"excess: {tmp_path / 'empty.csv'}: no events"
 
 
 def _fields(tmp_path, offset, night, signal, seed):
@@ -337,12 +337,12 @@ def test_whole_fields_of_view_beside_off_files_get_the_cut_on_theta(tmp_path):
     config = SMALL.model_copy(update={"groups": "night"})
     observed = OnOffDataset.from_files(on, config, off=off, alpha=1.0, source=(83.63, 22.01))
     table = read_events(on)
-    theta = theta_from_sky(table["ra"], table["dec"], 83.63, 22.01, source_ra=83.63, source_dec=22.01, n_regions=2)
-    assert observed.counts.n_on == np.count_nonzero(theta[:, 0] ** 2 < 0.025)
+    theta = np.degrees(angles_between(unit_vectors(83.63, 22.01), unit_vectors(table["ra"], table["dec"])))
+    assert observed.counts.n_on == np.count_nonzero(theta**2 < 0.025)
     # 8,000 events on 9 square degrees
     assert observed.counts.n_off == pytest.approx(8_000 * np.pi * 0.025 / 9, abs=30)
     far = _fields(tmp_path, (1.0, 0.0), 5, 100, 4)
-    with pytest.raises(EventFileError, match=r"from 0\.50 to 1\.00 deg away from the pointing"):
+    with pytest.raises(EventFileError, match=r"is 0\.50 to 1\.00 deg from the pointing"):
         OnOffDataset.from_files([*on, far], config, off=off, alpha=1.0, source=(83.63, 22.01))
 
 
@@ -393,5 +393,5 @@ def test_small_differences_are_a_warning(caplog):
     region = rng.integers(0, 2, 40_000)
     gain = rng.normal(size=40_000) + 0.2 * (region == 0)
     check_origin(gain[:, np.newaxis], region, 1.0, 2, ["gain"])
-    assert "feature 'gain' tells On from Off by more than a source could: 5 % of" in caplog.text
-    assert "part of the significance may come from that" in caplog.text
+    assert "feature 'gain' separates On from Off more than a source can: 5 % of" in caplog.text
+    assert "this may contribute to the significance" in caplog.text

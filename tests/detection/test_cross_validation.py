@@ -88,7 +88,7 @@ def test_one_significance_over_all_hold_out_events(forest, noisy_data):
         int(((score > 0.5) & (y == 1)).sum()), int(((score > 0.5) & (y == 0)).sum()), alpha
     )
     assert detection.feasible
-    assert "could be learned from these labels" in detection.verdict
+    assert "learned it from these labels" in detection.verdict
     assert detection.uncut == OnOffCounts(int((y == 1).sum()), int((y == 0).sum()), alpha)
 
 
@@ -113,7 +113,7 @@ def test_weights_of_events_in_training(forest, noisy_data, strategy):
 
 
 def test_weights_that_a_classifier_does_not_take(noisy_data):
-    with pytest.raises(TypeError, match="sample_weight is given, but Recorder"):
+    with pytest.raises(TypeError, match="sample_weight was passed, but Recorder"):
         cross_val_detect(
             Recorder(), noisy_data.X, noisy_data.y, alpha=1.0, sample_weight=np.ones(len(noisy_data.y)), statistic="cut"
         )
@@ -399,7 +399,7 @@ def test_nothing_selected_is_no_detection():
     detection = cross_val_detect(model, X, y, alpha=5.0, random_state=0, statistic="cut")
     assert detection.significance == 0.0
     assert detection.p_value == 0.5
-    assert "nothing was selected" in replace(detection, alpha=1 / 9).verdict
+    assert "no event was selected" in replace(detection, alpha=1 / 9).verdict
     assert "a deficit of 32.3 sigma" in detection.verdict
     assert not detection.feasible
 
@@ -481,7 +481,7 @@ def test_verdict_says_when_no_cut_is_as_good():
     found = cross_val_detect(OnOffTreeClassifier(max_depth=2), X, rng.permutation(y), alpha=1.0, random_state=0)
     assert found.significance > 5
     assert not found.feasible
-    assert "the features do not tell it from the background" in found.verdict
+    assert "the features do not separate it from background" in found.verdict
 
 
 def test_dates_as_groups(forest, noisy_data):

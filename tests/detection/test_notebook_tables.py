@@ -71,15 +71,12 @@ def test_a_detection_shows_both_statistics_and_its_verdict(events):
         f"{name}: {what}" for name in ("<b>Crab</b>", "Mrk & 421") for what in ("likelihood", "cut")
     ]
     assert shown.bold[5:15] == [True] * 5 + [False] * 5  # the declared statistic, and the other
-    what = 'The pooled significance compares models; the one to quote is that of strategy="forward".'
+    what = 'Use the pooled significance to compare models; quote that of strategy="forward".'
     assert shown.notes == [found.remarks[0], what, f"detected: {found.verdict}"]
     both = replace(found, forward=replace(found.outcome, counts=found.uncut))
-    assert (
-        f"The significance to quote is the forward one, {found.significance:.1f} sigma."
-        in Cells(both._repr_html_()).notes
-    )
+    assert f"Quote the forward significance, {found.significance:.1f} sigma." in Cells(both._repr_html_()).notes
     ahead = replace(found, strategy="forward")
-    assert "The significance in bold is the one to quote." in Cells(ahead._repr_html_()).notes
+    assert "Quote the significance in bold." in Cells(ahead._repr_html_()).notes
     weak = replace(found, required_significance=100.0)
     assert not any("quote" in note for note in Cells(weak._repr_html_()).notes)
     assert "<b>" not in html

@@ -77,7 +77,7 @@ def test_null_test_exposes_a_feature_that_encodes_the_region(wobble, names):
     for name, test in null_test(models, leaky, region, n_regions=6, groups=night, random_state=0).items():
         assert test.suspicious, name
         assert test.significances.max() > 8
-        assert "Do not trust the detection" in test.verdict
+        assert "Do not claim a detection" in test.verdict
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_plain_classifier_is_tuned_as_if_it_were_wrapped(model, noisy_data, ca
     np.testing.assert_array_equal(plain.thresholds, wrapped.thresholds)
     assert all(fold.tuned is not None for fold in plain.folds)
     [said] = plain.remarks
-    assert said.startswith(f"{type(model).__name__} has no threshold of its own: SignificanceThresholdClassifier tunes")
+    assert said.startswith(f"{type(model).__name__} has no own threshold: SignificanceThresholdClassifier tunes")
     assert said in str(plain)
     assert [record.message for record in caplog.records] == [said]
     assert wrapped.remarks == found["tree"].remarks == ()

@@ -66,8 +66,8 @@ def test_text_has_the_worst_features_and_the_verdict(found):
     assert "x1  shift -1." in lines[2]
     assert lines[2].endswith("differs")
     assert lines[-2:] == [
-        "3 of 6 features of simulated gammas differ from what is observed: x1, x2, x3.",
-        "1 of 6 features of simulated protons differ from what is observed: x4.",
+        "3 of 6 features of simulated gammas differ from observed ones: x1, x2, x3.",
+        "1 of 6 features of simulated protons differ from observed ones: x4.",
     ]
     assert found.verdict == " ".join(lines[-2:])
 

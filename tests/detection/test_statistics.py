@@ -59,7 +59,7 @@ def test_the_likelihood_is_that_of_hold_out_ratios(found, forest):
     for group in range(5):
         model = OnOffForestClassifier(30, ALPHA, min_samples_leaf=20, random_state=0)
         model.fit(X[groups != group], y[groups != group])
-        ratio[groups == group] = model.signal_ratio(X[groups == group])
+        ratio[groups == group] = model.likelihood_ratio(X[groups == group])
     np.testing.assert_array_equal(found.ratio, ratio)
     assert found.likelihood == on_off_likelihood(y, ratio, ALPHA)
     assert found.significance == found.likelihood.significance > found.counts.significance
@@ -97,9 +97,10 @@ def test_an_excess_of_all_events_alike_is_no_contrast(forest):
 
 def test_strength_by_group_is_a_light_curve(found):
     frame = found.groups_frame()
-    assert list(frame.index) == list(found.likelihood_by_group) == [0, 1, 2, 3, 4]
+    assert list(frame.index) == [0, 1, 2, 3, 4]
     mean = found.likelihood.strength
-    for group, own in found.likelihood_by_group.items():
+    for group in frame.index:
+        own = found.likelihood_of(found.in_likelihood & (found.groups == group))
         assert frame.loc[group, "relative_strength"] == pytest.approx(own.strength / mean)
         assert frame.loc[group, "relative_strength_low"] < frame.loc[group, "relative_strength"]
     assert np.average(frame["relative_strength"]) == pytest.approx(1, abs=0.15)
@@ -123,7 +124,7 @@ def test_new_events_by_a_fitted_model():
     X, y, groups = draw(0)
     model = OnOffForestClassifier(30, ALPHA, min_samples_leaf=20, random_state=0).fit(X[:2000], y[:2000])
     found = holdout_detect(model, X[2000:], y[2000:], alpha=ALPHA, groups=groups[2000:])
-    assert found.likelihood == on_off_likelihood(y[2000:], model.signal_ratio(X[2000:]), ALPHA)
+    assert found.likelihood == on_off_likelihood(y[2000:], model.likelihood_ratio(X[2000:]), ALPHA)
     assert found.significance == found.likelihood.significance
     by_cut = holdout_detect(model, X[2000:], y[2000:], alpha=ALPHA, statistic="cut")
     assert by_cut.significance == by_cut.counts.significance == found.counts.significance
@@ -155,7 +156,6 @@ def test_a_classifier_without_a_ratio_is_told_so():
     assert plain.likelihood is None
     assert np.isnan(plain.permutation_p_values["likelihood"])
     assert np.isnan(plain.summary()["likelihood_significance"])
-    assert plain.likelihood_by_group == {}
     assert "likelihood" not in str(plain)
     wrapped = SignificanceThresholdClassifier(LinearSVC(), cv=3)
     assert cross_val_detect(wrapped, X, y, **shared).significance > 5

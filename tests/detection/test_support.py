@@ -84,6 +84,16 @@ def test_values_for_missing_measurements_in_on_alone(column, value):
     assert codes(X, on) == []
 
 
+def test_another_unit_in_some_on_events():
+    X, on, rng = make_events()
+    X[on & (rng.random(len(on)) < 0.05), 2] *= 10
+    [sign] = check_features(X, on, ALPHA)
+    assert sign.code == "value-of-on"
+    assert "feature 'x2' far outside the range of all Off events" in sign.sentence
+    X[~on & (rng.random(len(on)) < 0.05), 2] *= 10
+    assert codes(X, on) == []
+
+
 def test_rounded_on_events():
     X, on, _ = make_events()
     X[on, 2] = X[on, 2].round(1)
@@ -202,6 +212,6 @@ def test_a_verdict_states_the_model_that_it_is_about():
     models = {"tree": TREE, "deeper": OnOffTreeClassifier(max_depth=5, min_samples_leaf=30, random_state=0)}
     found = cross_val_detect(models, X, on, alpha=ALPHA, strategy="pooled", random_state=0)
     first, second = assess_models(found, {}, {}).values()
-    assert "This is the verdict on tree, the first of 2 models." in first.sentence
+    assert "This verdict refers to tree, the first of 2 models." in first.sentence
     assert "after a correction for 2 trials" in first.sentence
     assert "first of 2 models" not in second.sentence

@@ -58,7 +58,7 @@ def test_a_source_is_detected_without_warning(source):
     assert verdict.status == "detected"
     assert verdict.feasible
     assert verdict.warnings == ()
-    assert "12.0 forward, 5 required: On has more signal than Off, and it could be learned" in verdict.sentence
+    assert "12.0 forward, 5 required: On has more signal than Off, and the classifier learned it" in verdict.sentence
     assert source.verdict == assess(source).sentence
 
 
@@ -75,7 +75,7 @@ def test_a_forward_value_below_the_requirement_does_not_confirm(source, forward)
     assert verdict.status == "not confirmed"
     assert not verdict.feasible
     assert f"{forward:.1f} forward, 5 required: not confirmed" in verdict.sentence
-    assert "could be learned" not in verdict.sentence
+    assert "classifier learned it" not in verdict.sentence
 
 
 def test_a_suspicious_null_test_makes_any_verdict_doubtful(source, nothing):
@@ -110,7 +110,7 @@ def test_more_selected_excess_than_there_is(statistic):
     numbers = verdict.warnings[1].numbers
     assert numbers["selected_excess"] > numbers["excess"] + 10 * numbers["excess_error"]
     assert numbers["rejected_significance"] < -10
-    assert "no source makes one. A feature differs between On and Off" in verdict.warnings[1].sentence
+    assert "which no source causes. A feature differs between On and Off" in verdict.warnings[1].sentence
     assert found.verdict.startswith("Warning: ")
     assert not found.feasible
 
@@ -121,7 +121,7 @@ def test_a_wrong_alpha_that_makes_a_deficit():
     assert found.uncut.significance < -40
     assert verdict.status == "doubtful"
     assert codes(verdict) == ["deficit"]
-    assert "Check alpha, which is 1, where On/Off is 0.22" in verdict.warnings[0].sentence
+    assert "Check alpha (1; On/Off is 0.22" in verdict.warnings[0].sentence
 
 
 def test_a_wrong_alpha_that_makes_an_excess():
@@ -130,7 +130,7 @@ def test_a_wrong_alpha_that_makes_an_excess():
     assert found.significance > 5
     assert verdict.status == "doubtful"
     assert codes(verdict) == ["unexplained-excess"]
-    assert "Check alpha, which is 0.1, where On/Off is 0.2" in verdict.warnings[0].sentence
+    assert "Check alpha (0.1; On/Off is 0.2" in verdict.warnings[0].sentence
     # a null test knows nothing of the On events
     assert assess(found, outcome(20.0), null_test_of(0.1, 0.3)).status == "doubtful"
 
@@ -141,10 +141,10 @@ def test_counts_alone_need_a_null_test():
     assert found.significance > 5
     verdict = assess(found)
     assert verdict.status == "not confirmed"
-    assert "the features do not tell it from the background" in verdict.sentence
+    assert "the features do not separate it from background" in verdict.sentence
     vouched = assess(found, outcome(6.0), null_test_of(0.1, -0.4))
     assert vouched.status == "detected"
-    assert "learning added nothing beyond its error" in vouched.sentence
+    assert "learning did not improve significantly" in vouched.sentence
 
 
 def test_angles_vouch_for_an_excess_that_features_do_not_show():
@@ -167,7 +167,7 @@ def test_swapped_on_and_off():
     verdict = assess(search(X, 1 - on, night))
     assert verdict.status == "doubtful"
     assert codes(verdict)[0] == "swapped"
-    assert "On and Off are swapped, or alpha is the inverse" in verdict.warnings[0].sentence
+    assert "On and Off are swapped, or alpha is inverted" in verdict.warnings[0].sentence
     assert codes(assess(search(X, on, night, alpha=5.0)))[0] == "swapped"
 
 
@@ -220,9 +220,9 @@ def test_learning_needs_an_improvement_beyond_its_error(source):
     forward = Outcome(OnOffCounts(300, 480, 0.2), None, "cut")
     verdict = assess(few_removed, forward, null_test_of(0.1, 0.2))
     assert verdict.status == "detected"
-    assert "could be learned" not in verdict.sentence
-    assert "learning added nothing beyond its error" in verdict.sentence
-    assert "could be learned" in assess(source).sentence
+    assert "classifier learned it" not in verdict.sentence
+    assert "learning did not improve significantly" in verdict.sentence
+    assert "classifier learned it" in assess(source).sentence
 
 
 def test_many_small_groups_are_counted_together():
@@ -264,7 +264,7 @@ def test_a_variable_source_is_variable_and_not_doubtful():
     quiet = signal & (night < 20131104) & (np.random.default_rng(0).random(len(on)) < 0.9)
     verdict = assess(search(X[~quiet], on[~quiet], night[~quiet]))
     assert verdict.status == "detected"
-    assert "varies from group to group" in verdict.sentence
+    assert "varies between groups" in verdict.sentence
 
 
 def test_a_verdict_states_how_wrong_alpha_would_have_to_be():

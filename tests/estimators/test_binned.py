@@ -70,7 +70,7 @@ def test_scores_keep_their_order_inside_of_a_bin(binned_events):
 def test_a_calibration_for_each_bin(binned_events):
     X, on = binned_events
     model = _model().fit(X[:8000], on[:8000])
-    probability, ratio = model.predict_signal_proba(X[8000:]), model.signal_ratio(X[8000:])
+    probability, ratio = model.predict_signal_proba(X[8000:]), model.likelihood_ratio(X[8000:])
     own, raw = model.bin_numbers(X[8000:]), model.estimator_.predict_proba(X[8000:, 1:])[:, 1]
     for number, calibration in enumerate(model.calibrations_):
         chosen = own == number
@@ -115,7 +115,7 @@ def test_an_empty_bin_borrows(binned_events):
     model = _model(edges=[1.0, 5.0]).fit(X, on)
     assert model.bins_[2].n_events == 0
     assert (model.bins_[2].first, model.bins_[2].last) == (1, 2)
-    assert np.isfinite(model.signal_ratio(X)).all()
+    assert np.isfinite(model.likelihood_ratio(X)).all()
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -127,7 +127,7 @@ def test_model_file_and_threads_do_not_change_a_bit(binned_events, tmp_path, n_j
     again = excess.load(tmp_path / "model.excess")
     assert again.bins_ == model.bins_
     assert again.edges == (0.7, 1.5)
-    for name in ("predict", "predict_proba", "predict_signal_proba", "signal_ratio"):
+    for name in ("predict", "predict_proba", "predict_signal_proba", "likelihood_ratio"):
         np.testing.assert_array_equal(getattr(again, name)(table), getattr(model, name)(table))
     expected = _model(column="energy", edges=(0.7, 1.5)).fit(table, on)
     np.testing.assert_array_equal(expected.predict_proba(table), model.predict_proba(table))

@@ -155,10 +155,10 @@ class TestReferencesAlone:
         assert [member.name for member in found.members_] == ["weak", "boosted"]
         likelihood = np.array([member.log_likelihood for member in found.members_])
         expected = np.exp((likelihood - likelihood.max()) / 8)
-        np.testing.assert_allclose(list(found.trust_.values()), expected / expected.sum())
-        assert found.trust_["boosted"] > 0.99
+        np.testing.assert_allclose(list(found.reference_weights_.values()), expected / expected.sum())
+        assert found.reference_weights_["boosted"] > 0.99
         twice = OnOffHybridClassifier({"a": model, "b": BoostedClassifier(model)}, "drop", ALPHA).fit(X, on)
-        assert twice.trust_ == {"a": pytest.approx(0.5), "b": pytest.approx(0.5)}
+        assert twice.reference_weights_ == {"a": pytest.approx(0.5), "b": pytest.approx(0.5)}
         assert found.estimators_ == {}
 
     def test_a_model_file_gives_the_same_bits(self, model, weak, tmp_path):

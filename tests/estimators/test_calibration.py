@@ -64,7 +64,7 @@ def test_probabilities_mean_what_they_say(fitted):
 
 def test_ratios_are_densities(fitted):
     X, on, signal = draw(1, 50_000)
-    ratio = fitted.signal_ratio(X)
+    ratio = fitted.likelihood_ratio(X)
     assert np.isfinite(ratio).all()
     assert (ratio >= 0).all()
     assert ratio[~signal].mean() == pytest.approx(1, abs=0.25)
@@ -78,9 +78,9 @@ def test_order_is_that_of_the_scores(fitted):
     X, *_ = draw(2, 2000)
     score = fitted.predict_proba(X)[:, 1] if hasattr(fitted, "predict_proba") else fitted.decision_function(X)
     order = np.argsort(score)
-    for values in (fitted.signal_ratio(X), fitted.predict_signal_proba(X)):
+    for values in (fitted.likelihood_ratio(X), fitted.predict_signal_proba(X)):
         assert (np.diff(values[order]) >= 0).all()
-    assert len(np.unique(fitted.signal_ratio(X))) >= 3
+    assert len(np.unique(fitted.likelihood_ratio(X))) >= 3
 
 
 @pytest.mark.parametrize("name", ["tree", "forest", "k-means", "ensemble"])
@@ -89,7 +89,7 @@ def test_a_model_file_keeps_the_calibration(name, tmp_path):
     model = MODELS[name].fit(X, on)
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.signal_ratio(X), model.signal_ratio(X))
+    np.testing.assert_array_equal(again.likelihood_ratio(X), model.likelihood_ratio(X))
     np.testing.assert_array_equal(again.predict_signal_proba(X), model.predict_signal_proba(X))
 
 

@@ -215,7 +215,7 @@ def test_ensemble_with_more_clusters_than_a_bag_has_events(noisy_data):
             "n_clusters must be at most the number of events, n_samples=3000",
         ),
         (OnOffKMeansClassifier(0, alpha=1.0), ValueError, "n_clusters must be at least 1, got 0"),
-        (OnOffKMeansClassifier(4.5, alpha=1.0), TypeError, "n_clusters must be a whole number"),
+        (OnOffKMeansClassifier(4.5, alpha=1.0), TypeError, "n_clusters must be an integer"),
         (OnOffKMeansClassifier(4, alpha=-1), ValueError, "alpha must be positive"),
         (OnOffKMeansClassifier(4, algorithm="elkan", alpha=1.0), ValueError, "algorithm must be 'auto' or 'lloyd' or"),
         (OnOffKMeansEnsembleClassifier(0, alpha=1.0), ValueError, "n_estimators must be at least 1"),

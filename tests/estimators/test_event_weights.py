@@ -92,7 +92,7 @@ def test_forest_counts_weights(noisy_data, fractions, tmp_path):
     assert forest.tuned_counts_.n_on == pytest.approx(fractions[on & selected].sum())
     forest.save(tmp_path / "model")
     loaded = excess.load(tmp_path / "model")
-    np.testing.assert_array_equal(loaded.signal_ratio(noisy_data.X), forest.signal_ratio(noisy_data.X))
+    np.testing.assert_array_equal(loaded.likelihood_ratio(noisy_data.X), forest.likelihood_ratio(noisy_data.X))
     np.testing.assert_array_equal(loaded.curve_.n_on, forest.curve_.n_on)
 
 
@@ -173,7 +173,7 @@ class TestKernels:
         (lambda w, on: np.where(on, w, 0), "sample_weight is zero for all Off events"),
         (lambda w, on: w / w.sum(), "sample_weight must add up to at least 2"),
         (lambda w, on: 1e6 * w, "sample_weight must add up to at least 2 and at most 2147483647"),
-        (lambda w, on: w.astype(str), "sample_weight must hold numbers"),
+        (lambda w, on: w.astype(str), "sample_weight must contain numbers"),
     ],
 )
 def test_weights_that_are_refused(noisy_data, make, change, message):
@@ -187,7 +187,7 @@ def test_weights_that_a_forest_refuses(noisy_data, fractions):
     with pytest.raises(ValueError, match=r"sample_weight must be at most 16 .* got 16\.5"):
         make_forest().fit(noisy_data.X, noisy_data.y, sample_weight=large)
     make_tree().fit(noisy_data.X, noisy_data.y, sample_weight=large)
-    with pytest.raises(ValueError, match="sample_weight go with threshold"):
+    with pytest.raises(ValueError, match="sample_weight requires threshold"):
         make_forest(threshold="menon").fit(noisy_data.X, noisy_data.y, sample_weight=fractions)
     for threshold in (0.5, "f1", "significance"):
         make_forest(threshold=threshold).fit(noisy_data.X, noisy_data.y, sample_weight=fractions)

@@ -288,7 +288,7 @@ def test_pickle_and_clone(noisy_data):
     ("parameters", "error", "message"),
     [
         ({"n_estimators": 0}, ValueError, "n_estimators must be at least 1"),
-        ({"n_estimators": 2.5}, TypeError, "n_estimators must be a whole number"),
+        ({"n_estimators": 2.5}, TypeError, "n_estimators must be an integer"),
         ({"alpha": -1}, ValueError, "alpha must be positive"),
         ({"criterion": "gini"}, ValueError, "criterion must be 'information' or 'li_ma' or 'mixed', got 'gini'"),
         ({"min_samples_leaf": "best"}, ValueError, "min_samples_leaf must be a number or 'auto', got 'best'"),
@@ -303,9 +303,9 @@ def test_pickle_and_clone(noisy_data):
         ({"threshold_tolerance": -1}, ValueError, "threshold_tolerance must not be negative"),
         ({"random_state": "seed"}, ValueError, "random_state must be"),
         ({"output": 1}, ValueError, "output must be"),
-        ({"n_jobs": 2.5}, TypeError, "n_jobs must be a whole number, got 2.5"),
+        ({"n_jobs": 2.5}, TypeError, "n_jobs must be an integer, got 2.5"),
         ({"n_jobs": 0}, ValueError, "n_jobs must not be 0"),
-        ({"verbose": None}, TypeError, "verbose must be a whole number, got None"),
+        ({"verbose": None}, TypeError, "verbose must be an integer, got None"),
     ],
 )
 def test_bad_parameters(parameters, error, message, noisy_data):

@@ -101,7 +101,7 @@ def test_a_single_group_is_no_group(noisy_data, tmp_path):
     ("groups", "message"),
     [
         (np.arange(5), "groups"),
-        (np.where(np.arange(3000) == 4, np.nan, 1.0), "groups holds NaN"),
+        (np.where(np.arange(3000) == 4, np.nan, 1.0), "groups contains NaN"),
         (np.array(["a", 1] * 1500, dtype=object), "groups mixes values that cannot be ordered"),
         (np.zeros((3000, 2)), "groups"),
     ],

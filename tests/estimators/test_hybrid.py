@@ -62,18 +62,18 @@ class TestTrust:
         X, _, on, _ = events
         noise = LogisticRegression().fit(X, np.random.default_rng(0).integers(0, 2, len(X)))
         model = hybrid({"good": simulated, "noise": noise}).fit(X, on)
-        assert list(model.trust_) == ["good", "noise", LABELS_AND_REFERENCES, LABELS]
-        assert sum(model.trust_.values()) == pytest.approx(1)
-        assert model.trust_["good"] > 0.5
-        assert model.trust_["noise"] < 1e-3
+        assert list(model.reference_weights_) == ["good", "noise", LABELS_AND_REFERENCES, LABELS]
+        assert sum(model.reference_weights_.values()) == pytest.approx(1)
+        assert model.reference_weights_["good"] > 0.5
+        assert model.reference_weights_["noise"] < 1e-3
         by_likelihood = sorted(model.members_, key=lambda member: member.log_likelihood)
-        assert by_likelihood == sorted(model.members_, key=lambda member: member.trust)
+        assert by_likelihood == sorted(model.members_, key=lambda member: member.weight)
 
     def test_a_reference_that_points_the_wrong_way_is_not_trusted(self, events, simulated):
         """A large score of it means background; a calibration never falls, so it says nothing."""
         X, _, on, _ = events
         model = hybrid({"reversed": 0}).fit(np.column_stack([-simulated.decision_function(X), X]), on)
-        assert model.trust_["reversed"] < 1e-3
+        assert model.reference_weights_["reversed"] < 1e-3
 
     def test_the_truth_is_as_good_as_it_can_be(self, events):
         X, truth, on, nights = events
@@ -117,15 +117,16 @@ class TestTrust:
             )[:, 1],
         }
         expected = sum(
-            trust * model._calibrations[name].on_probability_at(scores[name]) for name, trust in model.trust_.items()
+            trust * model._calibrations[name].on_probability_at(scores[name])
+            for name, trust in model.reference_weights_.items()
         )
         np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected, rtol=1e-12)
         np.testing.assert_array_equal(model.predict(X) == 1, model.predict_proba(X)[:, 1] > model.threshold_)
-        assert (model.signal_ratio(X) >= 0).all()
+        assert (model.likelihood_ratio(X) >= 0).all()
 
     def test_without_references_only_labels_count(self, events):
         X, _, on, _ = events
-        assert hybrid(None).fit(X, on).trust_ == {LABELS: 1.0}
+        assert hybrid(None).fit(X, on).reference_weights_ == {LABELS: 1.0}
 
 
 class TestNoLeak:
@@ -182,7 +183,7 @@ class TestNoLeak:
         in_bag = hybrid({"simulation": simulated}).fit(X, on, groups=nights)
         folds = hybrid({"simulation": simulated}, cv=5).fit(X, on, groups=nights)
         for model in (in_bag, folds):
-            assert model.trust_["simulation"] > 0.3
+            assert model.reference_weights_["simulation"] > 0.3
         with pytest.raises(ValueError, match="groups cannot be kept apart"):
             hybrid({"simulation": simulated}, estimator=LogisticRegression()).fit(X, on, groups=nights)
 
@@ -203,7 +204,7 @@ class TestInput:
         table = pd.DataFrame(X, columns=NAMES)
         reference = LogisticRegression().fit(table[["b", "a"]], truth)
         model = hybrid({"two": reference}).fit(table, on)
-        assert model.trust_["two"] > 0.5
+        assert model.reference_weights_["two"] > 0.5
         with pytest.raises(ValueError, match="reference 'two' needs features that X does not have: b"):
             model.fit(table.drop(columns="b"), on)
         with pytest.raises(ValueError, match="reference 'two' needs 2 features, but X has 4"):
@@ -212,7 +213,7 @@ class TestInput:
     def test_a_learner_without_bags_takes_folds(self, events, simulated):
         X, _, on, _ = events
         model = hybrid({"simulation": simulated}, estimator=OnOffKMeansClassifier(16, random_state=0, alpha=1.0), cv=3)
-        assert model.fit(X, on).trust_["simulation"] > 0.5
+        assert model.fit(X, on).reference_weights_["simulation"] > 0.5
         with pytest.raises(ValueError, match="cv='oob' needs out-of-bag scores"):
             model.set_params(cv="oob").fit(X, on)
 
@@ -256,12 +257,12 @@ class TestModelFile:
         path = tmp_path / "hybrid.excess"
         model.save(path, {"nights": [1]})
         again = load(path)
-        assert again.trust_ == model.trust_
+        assert again.reference_weights_ == model.reference_weights_
         assert again.members_ == model.members_
         assert again.trained_on == {"old": [20131101]}
         assert again.references["score"] == 4
         np.testing.assert_array_equal(again.predict_proba(score), model.predict_proba(score))
-        np.testing.assert_array_equal(again.signal_ratio(score), model.signal_ratio(score))
+        np.testing.assert_array_equal(again.likelihood_ratio(score), model.likelihood_ratio(score))
         np.testing.assert_array_equal(clone(again).fit(score, on).predict_proba(score), model.predict_proba(score))
         again.save(tmp_path / "again.excess", {"nights": [1]})
         assert (tmp_path / "again.excess").read_bytes() == path.read_bytes()
@@ -296,7 +297,7 @@ class TestModelFile:
         model = hybrid({"a": 0}).fit(X, on)
         state = model._get_state()
         for wrong in (
-            {"trust": state.trust + 1},
+            {"weights": state.weights + 1},
             {"learner": {**state.learner, 0: state.learner[0][:-1]}},
             {"learner": {**state.learner, 2: state.learner[0]}},
             {"reference": {0: state.learner[0]}},

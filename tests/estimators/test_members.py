@@ -260,7 +260,9 @@ class TestScreening:
         model, events = screened
         new = noisy_columns(100, 20_000)
         others = [fit(events, n_estimators=60, max_features=size, n_jobs=2) for size in ("sqrt", None)]
-        found = [on_off_likelihood(new[1], own.signal_ratio(new[0]), ALPHA).significance for own in (model, *others)]
+        found = [
+            on_off_likelihood(new[1], own.likelihood_ratio(new[0]), ALPHA).significance for own in (model, *others)
+        ]
         assert found[0] > max(found[1:]) + 3
 
     def test_values_of_features_that_are_left_out_do_not_matter(self, screened):
@@ -396,5 +398,5 @@ def test_trees_of_random_splits_are_not_those_of_searches(max_bins):
 
 def test_a_progress_bar_counts_all_trees(capsys):
     OnOffForestClassifier(40, ALPHA, max_features="sqrt", verbose=1, random_state=0).fit(*smooth_problem(0, 500))
-    n_trees = 40 + 30 * len(choose_members("auto", "auto", "sqrt"))
+    n_trees = 40 + 40 * len(choose_members("auto", "auto", "sqrt"))
     assert f"{n_trees}/{n_trees}" in capsys.readouterr().err

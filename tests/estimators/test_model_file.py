@@ -507,7 +507,7 @@ def test_model_files_are_known_by_how_they_begin(models, tmp_path):
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes are of POSIX")
 def test_pipes_are_refused(models, tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    refused(tmp_path / "pipe", "is a pipe, and a file is read more than once")
+    refused(tmp_path / "pipe", "is a pipe, but files are read more than once")
     with pytest.raises(ModelFileError, match="is not a regular file"):
         models["tree"].save(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
@@ -841,7 +841,7 @@ def test_a_full_disk_leaves_the_old_file(models, tmp_path):
 
 def test_paths_that_cannot_be_written_are_named(models, tmp_path):
     for path, match in [
-        (tmp_path, "is a folder; give the name of a file"),
+        (tmp_path, "is a folder; pass the name of a file"),
         (tmp_path / "none" / "model", "cannot be written: No such file"),
         (tmp_path / "a\0b", "cannot be written: .*embedded null"),
         (tmp_path / ("x" * 300), "cannot be written: File name too long"),

@@ -155,7 +155,7 @@ def hybrid():
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_a_hybrid_agrees_with_all_of_its_members(hybrid, precision):
     model, table = hybrid
-    assert min(model.trust_.values()) > 0.005, "a member that does not count cannot be wrong"
+    assert min(model.reference_weights_.values()) > 0.005, "a member that does not count cannot be wrong"
     X = table.astype(precision)
     found = run(export_onnx(model, precision=precision), X.to_numpy(), precision)
     check_equal(model, found, X.astype(np.float64), atol=1e-6)

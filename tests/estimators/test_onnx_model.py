@@ -307,8 +307,8 @@ class TestModelFile:
         hybrid.fit(table, on).save(tmp_path / "hybrid.excess")
         path.unlink()
         again = load(tmp_path / "hybrid.excess")
-        assert again.trust_ == hybrid.trust_
-        assert again.trust_["simulation"] > 0.1
+        assert again.reference_weights_ == hybrid.reference_weights_
+        assert again.reference_weights_["simulation"] > 0.1
         np.testing.assert_array_equal(again.predict_proba(table), hybrid.predict_proba(table))
         np.testing.assert_array_equal(clone(again).fit(table, on).predict(table), hybrid.predict(table))
         again.save(tmp_path / "again.excess")
@@ -317,7 +317,7 @@ class TestModelFile:
     def test_without_onnx_the_extra_is_named(self, content, tmp_path, monkeypatch):
         OnnxClassifier(content).save(tmp_path / "model")
         monkeypatch.setitem(sys.modules, "onnx", None)
-        with pytest.raises(ImportError, match=r"reading an ONNX model needs onnx: pip install 'excess\[onnx\]'"):
+        with pytest.raises(ImportError, match=r"reading an ONNX model requires onnx: pip install 'excess\[onnx\]'"):
             load(tmp_path / "model")
 
     def test_without_onnxruntime_only_predictions_fail(self, content, events, tmp_path, monkeypatch):
@@ -330,7 +330,7 @@ class TestModelFile:
         again.save(tmp_path / "again.excess")
         assert (tmp_path / "again.excess").read_bytes() == (tmp_path / "hybrid.excess").read_bytes()
         with pytest.raises(
-            ImportError, match=r"applying an ONNX model needs onnxruntime: pip install 'excess\[onnx\]'"
+            ImportError, match=r"applying an ONNX model requires onnxruntime: pip install 'excess\[onnx\]'"
         ):
             again.predict(X)
 

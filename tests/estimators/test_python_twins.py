@@ -37,7 +37,7 @@ def results():
         forest = excess.OnOffForestClassifier(7, alpha=0.2, max_depth=3, random_state=0, n_jobs=1)
         forest.fit(X, y, groups=np.arange(90) % 5)
         found["forest"] = forest.predict_proba(X)[:, 1]
-        found["ratio"] = forest.signal_ratio(X)
+        found["ratio"] = forest.likelihood_ratio(X)
         found["threshold"] = np.array([forest.threshold_])
         # five features, counted in chunks, and small nodes whose events are moved
         five = np.column_stack([X, X[:, ::2] ** 2])
@@ -52,7 +52,9 @@ def results():
         is_on = rng.random(2500) < 0.3
         for name, alpha in (("one alpha", 0.2), ("many alphas", own)):
             found[name] = np.array([excess.on_off_likelihood(is_on, many, alpha=alpha).significance])
-        likelihood = excess.on_off_likelihood(y, forest.signal_ratio(X), alpha=np.where(np.arange(90) % 2, 0.2, 0.25))
+        likelihood = excess.on_off_likelihood(
+            y, forest.likelihood_ratio(X), alpha=np.where(np.arange(90) % 2, 0.2, 0.25)
+        )
         found["likelihood"] = np.array([likelihood.significance])
     return {name: np.asarray(value, dtype=float).tolist() for name, value in found.items()}
 

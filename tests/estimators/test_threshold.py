@@ -261,9 +261,9 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"cv": []}, ValueError, "cv must test every event exactly once"),
         ({"cv": 1}, ValueError, "cv=1 cannot split these events"),
         ({"cv": StratifiedKFold}, ValueError, "cv=.* cannot split these events"),
-        ({"random_state": "seed"}, ValueError, "random_state must be a whole number"),
+        ({"random_state": "seed"}, ValueError, "random_state must be an integer"),
         ({"estimator": LogisticRegression}, TypeError, "got the class LogisticRegression"),
-        ({"estimator": Perceptron(), "method": "menon"}, ValueError, r"score must lie in \[0, 1\]"),
+        ({"estimator": Perceptron(), "method": "menon"}, ValueError, r"score must be in \[0, 1\]"),
         (
             {"estimator": NearestCentroidLike()},
             TypeError,
@@ -274,8 +274,8 @@ def test_any_two_classes_frames_and_pipelines(noisy_data):
         ({"cv": "oob"}, ValueError, "cv='oob' needs out-of-bag scores; LogisticRegression has none"),
         ({"cv": "prefit"}, NotFittedError, "estimator must be fitted before"),
         ({"n_bootstrap": -2}, ValueError, "n_bootstrap must be at least 0"),
-        ({"method": "menon", "n_bootstrap": 2}, ValueError, "bootstrap resamples go with method 'significance'"),
-        ({"method": "menon", "estimator": LinearSVC()}, ValueError, r"score must lie in \[0, 1\]"),
+        ({"method": "menon", "n_bootstrap": 2}, ValueError, "bootstrap resamples require method 'significance'"),
+        ({"method": "menon", "estimator": LinearSVC()}, ValueError, r"score must be in \[0, 1\]"),
         ({"estimator": StandardScaler()}, TypeError, "estimator must be a classifier, got StandardScaler"),
     ],
 )
@@ -289,7 +289,7 @@ def test_bad_parameters(parameters, error, message, noisy_data):
     ("y", "message"),
     [
         (np.arange(60) % 3, "Only binary classification is supported.*y is multiclass"),
-        (np.ones(60), "y holds one class only"),
+        (np.ones(60), "y contains one class only"),
         (np.arange(59) % 2, "X and y must have the same length"),
         (np.linspace(0, 1, 60), "Unknown label type: continuous"),
     ],
@@ -329,7 +329,7 @@ def test_more_folds_than_groups(noisy_data):
     ("groups", "message"),
     [
         (3, "groups must be one-dimensional, got 3"),
-        (np.full(3000, np.nan), "groups holds NaN"),
+        (np.full(3000, np.nan), "groups contains NaN"),
         ([1, 2], "y and groups must have the same length"),
     ],
 )
@@ -401,7 +401,7 @@ def test_scores_that_are_not_finite(noisy_data):
 
 
 def test_weights_that_leave_one_class(noisy_data):
-    with pytest.raises(ValueError, match="y where sample_weight is not 0 holds one class only"):
+    with pytest.raises(ValueError, match="y where sample_weight is not 0 contains one class only"):
         SignificanceThresholdClassifier(LogisticRegression(), alpha=1.0).fit(
             noisy_data.X, noisy_data.y, sample_weight=noisy_data.y.astype(float)
         )
@@ -410,7 +410,7 @@ def test_weights_that_leave_one_class(noisy_data):
 def test_prefit_refuses_other_classes_and_fit_parameters(noisy_data):
     fitted = LogisticRegression().fit(noisy_data.X, noisy_data.y)
     model = SignificanceThresholdClassifier(fitted, cv="prefit", alpha=1.0)
-    with pytest.raises(ValueError, match="y must hold the classes that estimator was fitted on"):
+    with pytest.raises(ValueError, match="y must contain the classes that estimator was fitted on"):
         model.fit(noisy_data.X, 2 * noisy_data.y)
     with pytest.raises(ValueError, match="cv='prefit' fits nothing, so sample_weight cannot be passed on"):
         model.fit(noisy_data.X, noisy_data.y, sample_weight=np.ones(3000))

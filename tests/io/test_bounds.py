@@ -101,9 +101,7 @@ def test_large_text_files_are_not_read(tmp_path):
     with path.open("wb") as file:
         file.truncate(1 << 40)  # takes no space on disk
     for read in (load_config, load_observation_list):
-        assert message_of(read, path) == (
-            f"{path}: has more than 1,048,576 bytes, which are the most for such a text file"
-        )
+        assert message_of(read, path) == (f"{path}: has more than 1,048,576 bytes, the maximum for such a text file")
 
 
 # What is no file
@@ -117,11 +115,11 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path, read):
     (tmp_path / "link").symlink_to(pipe)
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(str(address))
-        assert message_of(read, address) == f"{address}: is a socket; give a file"
-    again = "is a pipe, and a file is read more than once; write its content to a file, and give that"
+        assert message_of(read, address) == f"{address}: is a socket; use a file"
+    again = "is a pipe, but files are read more than once; save its content to a file"
     assert message_of(read, pipe) == f"{pipe}: {again}"
     assert message_of(read, tmp_path / "link") == f"{tmp_path / 'link'}: {again}"
-    assert message_of(read, "/dev/zero") == "/dev/zero: is a device; give a file"
+    assert message_of(read, "/dev/zero") == "/dev/zero: is a device; use a file"
     assert message_of(read, folder) == f"{folder}: is a folder; name the files in it"
     assert message_of(read, tmp_path / "absent") == f"{tmp_path / 'absent'}: does not exist"
 

@@ -320,7 +320,7 @@ def test_mixed_formats_and_arguments(tmp_path):
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
     path = write_as(make_table(3), tmp_path, "fits")
     monkeypatch.setitem(__import__("sys").modules, "astropy.io.fits", None)
-    with pytest.raises(ImportError, match=r"^reading FITS needs astropy: pip install astropy$"):
+    with pytest.raises(ImportError, match=r"^reading FITS requires astropy: pip install astropy$"):
         read_events(path)
 
 

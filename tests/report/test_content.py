@@ -79,7 +79,7 @@ def test_tables_have_the_numbers_of_the_detection(detections):
         assert row[8].startswith(f"{found['rate']:.2f} (".replace("-", "−"))
     folds = [row[-1] for row in content.tables["folds"].rows]
     assert folds == [f"{fold.likelihood_significance:.2f}".replace("-", "−") for fold in detection.folds]
-    assert "trust" not in content.tables
+    assert "weights" not in content.tables
 
 
 def test_bins_have_a_row_each_and_a_joint_one(detections):
@@ -115,13 +115,13 @@ def test_models_are_compared_by_both_statistics(detections, forward, tests_of_nu
 @pytest.mark.parametrize(
     ("change", "weak_forward", "stamp", "sentence"),
     [
-        ({}, False, "Source detected", "could be learned from these labels"),
+        ({}, False, "Source detected", "learned it from these labels"),
         ({}, True, "Not confirmed", "0.4 forward, 5 required: not confirmed"),
         (
             {"required_significance": 100.0},
             False,
             "No detection",
-            "100 required: no detection. Learning from these labels is not shown to be feasible",
+            "100 required: no detection. The labels do not suffice to learn a signal",
         ),
         ({"strategy": "applied"}, False, "Source detected", "5 required: On has more signal than Off."),
     ],
@@ -293,7 +293,7 @@ def test_thresholds_are_described(detections):
 
 
 def test_trust_is_that_of_the_folds(hybrid):
-    rows = ModelContent("", hybrid).tables["trust"].rows
+    rows = ModelContent("", hybrid).tables["weights"].rows
     assert [row[1] for row in rows] == [
         "reference",
         "learned from the labels, with the references as further features",
@@ -302,7 +302,7 @@ def test_trust_is_that_of_the_folds(hybrid):
     for row, name in zip(rows, hybrid.folds[0].reference_weights, strict=True):
         values = [fold.reference_weights[name] for fold in hybrid.folds]
         assert row[2:] == [f"{np.mean(values):.2f}", f"{min(values):.2f} to {max(values):.2f}"]
-    assert ModelContent("", replace(hybrid, folds=hybrid.folds[:1])).tables["trust"].rows[0][3] == ""
+    assert ModelContent("", replace(hybrid, folds=hybrid.folds[:1])).tables["weights"].rows[0][3] == ""
 
 
 def test_the_simulation_check_has_the_numbers_of_the_agreement(agreement):

@@ -140,7 +140,7 @@ def test_a_run_stores_and_prints_the_radius(tmp_path, capsys):
     radius, error = found["point_spread"]["radius"], found["point_spread"]["radius_error"]
     out = " ".join(capsys.readouterr().out.split())
     assert f"68 % of the signal within {radius:.3f} +- {error:.3f} deg." in out
-    assert "only trained on" not in out
+    assert "only for training" not in out
     written = (folder / "report.html").read_bytes()
     assert run_command("report", folder, "--csv", tmp_path / "tables", "--plots", "svg") == 0
     assert (folder / "report.html").read_bytes() == written

@@ -34,7 +34,7 @@ def test_page_has_verdict_and_numbers(report, detections, forward):
         assert f"({significance:.1f} σ)" in text
     assert "Crab &amp; co" in text
     assert "Quote the forward value, 9.9 sigma: " in text
-    for words in ("Trust in references", "Simulation check", "Plotly"):
+    for words in ("Weights of references", "Simulation check", "Plotly"):
         assert words not in text
 
 
@@ -121,7 +121,7 @@ def test_markup_in_names_stays_text(detections, hybrid, agreement, tmp_path):
     assert text.count("<script") == 3
     assert data_of(path)["models"][0]["name"] == SCRIPT
     assert "&lt;b&gt;0&lt;/b&gt;&lt;script&gt;" in text
-    for words in ("Trust in references", "Simulation check"):
+    for words in ("Weights of references", "Simulation check"):
         assert words in text
 
 
@@ -132,7 +132,7 @@ def test_suspicious_null_test_is_a_warning(detections, tests_of_null, tmp_path):
     )
     plain = replace(detections["forest"], features=None, sky=None)
     text = write_report(plain, tmp_path / "report.html", null_test=test).read_text(encoding="utf-8")
-    assert "Do not trust" in text
+    assert "Do not claim" in text
     assert "Off region 1 shows" in text
 
 

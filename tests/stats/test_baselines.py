@@ -210,7 +210,7 @@ def test_default():
 
 @pytest.mark.parametrize("rule", [menon_threshold, yao_threshold, default_threshold])
 def test_rules_on_probabilities_refuse_other_scores(rule):
-    with pytest.raises(ValueError, match=r"score must lie in \[0, 1\] for method .* predict_proba"):
+    with pytest.raises(ValueError, match=r"score must be in \[0, 1\] for method .* predict_proba"):
         rule([0, 1], [-3.0, 4.0])
 
 
@@ -218,8 +218,8 @@ def test_rules_on_probabilities_refuse_other_scores(rule):
 @pytest.mark.parametrize(
     ("y", "score", "message"),
     [
-        ([0, 1, 2], [0.1, 0.2, 0.3], "y must hold two classes"),
-        ([0, 0, 0], [0.1, 0.2, 0.3], "y holds one class only"),
+        ([0, 1, 2], [0.1, 0.2, 0.3], "y must contain two classes"),
+        ([0, 0, 0], [0.1, 0.2, 0.3], "y contains one class only"),
         ([0, 1], [0.1, 0.2, 0.3], "same length"),
         ([0, 1], [0.1, math.nan], "score must be finite"),
     ],
@@ -234,14 +234,14 @@ def test_bad_events(rule, y, score, message):
     [
         (lambda y, s: menon_threshold(y, s, metric="auc"), "metric must be 'accuracy' or 'f1', got 'auc'"),
         (lambda y, s: menon_threshold(y, s, alpha=-1), "alpha must be positive"),
-        (lambda y, s: menon_threshold(y, s, p_plus=2), r"p_plus must lie in \[0, 1\]"),
-        (lambda y, s: menon_threshold(y, s, quantiles=(-1, 2)), r"quantiles must lie in \[0, 1\]"),
+        (lambda y, s: menon_threshold(y, s, p_plus=2), r"p_plus must be in \[0, 1\]"),
+        (lambda y, s: menon_threshold(y, s, quantiles=(-1, 2)), r"quantiles must be in \[0, 1\]"),
         (lambda y, s: menon_threshold(y, s, quantiles=(0.9, 0.1)), "quantiles"),
         (lambda y, s: menon_threshold(y, s, quantiles=(0.1,)), "quantiles"),
         (lambda y, s: menon_threshold(y, s, quantiles=0.9), "quantiles must be one-dimensional, got 0.9"),
         (lambda y, s: mithal_threshold(y, s, alpha=-1), "alpha must be positive"),
-        (lambda y, s: mithal_threshold(y, s, quantile=7), r"quantile must lie in \[0, 1\]"),
-        (lambda y, s: yao_threshold(y, s, quantile=7), r"quantile must lie in \[0, 1\]"),
+        (lambda y, s: mithal_threshold(y, s, quantile=7), r"quantile must be in \[0, 1\]"),
+        (lambda y, s: yao_threshold(y, s, quantile=7), r"quantile must be in \[0, 1\]"),
         (lambda y, s: default_threshold(y, s, metric="auc"), "metric must be"),
     ],
 )

@@ -84,15 +84,15 @@ def test_to_frame():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([0, 1, 2], [1, 2, 3], 1.0), "y must hold two classes"),
-        (([1, 1, 1], [1, 2, 3], 1.0), r"y holds one class only \(.*1.*\)"),
+        (([0, 1, 2], [1, 2, 3], 1.0), "y must contain two classes"),
+        (([1, 1, 1], [1, 2, 3], 1.0), r"y contains one class only \(.*1.*\)"),
         (([0, 1, 1], [1, np.nan, 3], 1.0), "score must be finite, got nan at position 1"),
         (([0, 1, 1], [1, np.inf, 3], 1.0), "score must be finite, got inf at position 1"),
         (([0, 1], [1, 2, 3], 1.0), r"y and score must have the same length, got len\(y\) = 2"),
         (([0, 1], [1, 2], 0.0), "alpha must be positive, got 0"),
         (([0, 1], [1, 2], np.nan), "alpha must be finite"),
         (([0, 1], [[1, 2], [3, 4]], 1.0), "score must be one-dimensional"),
-        (([0, 1], ["high", "low"], 1.0), "score must hold numbers"),
+        (([0, 1], ["high", "low"], 1.0), "score must contain numbers"),
     ],
 )
 def test_bad_input(arguments, message):

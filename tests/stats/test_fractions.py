@@ -33,7 +33,7 @@ def test_where_there_are_no_events_nothing_is_known():
     assert np.isnan([found.value[0], found.low[0], found.high[0]]).all()
     assert found.low[1] == 0
     assert 0 < found.high[1] < 0.3
-    with pytest.raises(ValueError, match="confidence must lie"):
+    with pytest.raises(ValueError, match="confidence must be"):
         event_fraction(1, 2, confidence=1.5)
 
 

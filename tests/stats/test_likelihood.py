@@ -150,14 +150,14 @@ def test_never_nan(seed, alpha, n, spread):
         (([1, 0], [1.0, -2.0], 0.2), "ratio must not be negative, got -2 at position 1"),
         (([1, 0], [1.0, math.nan], 0.2), "ratio must be finite"),
         (([1, 0], [math.inf, 1.0], 0.2), "ratio must be finite"),
-        (([1, 0], ["a", "b"], 0.2), "ratio must hold numbers"),
+        (([1, 0], ["a", "b"], 0.2), "ratio must contain numbers"),
         (([1, 0], [1.0, 2.0, 3.0], 0.2), r"len\(y\) = 2, len\(ratio\) = 3"),
         (([1, 0], [1.0, 2.0], [0.2, 0.2, 0.2]), r"len\(y\) = 2, len\(alpha\) = 3"),
         (([1, 0], [1.0, 2.0], 0.0), "alpha must be positive"),
         (([1, 0], [1.0, 2.0], [0.2, math.nan]), "alpha must be finite"),
         (([1, 0, 2], [1.0, 2.0, 3.0], 0.2), "y "),
-        (([7, 7], [1.0, 2.0], 0.2), "y must hold two classes, or only 0"),
-        (([1, math.nan], [1.0, 2.0], 0.2), "y holds NaN"),
+        (([7, 7], [1.0, 2.0], 0.2), "y must contain two classes, or only 0"),
+        (([1, math.nan], [1.0, 2.0], 0.2), "y contains NaN"),
     ],
 )
 def test_bad_input_names_the_argument(arguments, message):
@@ -351,7 +351,7 @@ def test_a_wrong_alpha_within_its_error_is_no_source(n_data_sets):
     [
         (-0.1, None, "alpha_error must not be negative"),
         (math.nan, None, "alpha_error must be finite"),
-        ({"a": 0.1}, None, "alpha_error of each group needs groups"),
+        ({"a": 0.1}, None, "alpha_error by group requires groups"),
         ({"a": 0.1}, ["a", "b"], "alpha_error has no value for the groups b"),
         ({"a": 0.1}, ["a"], "groups must have one entry per event"),
     ],

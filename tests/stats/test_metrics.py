@@ -94,10 +94,10 @@ def test_scorer_in_search_and_cross_validation(noisy_data):
     ("arguments", "message"),
     [
         (([0, 1], [0, 1, 1], 1.0), "y and y_pred must have the same length"),
-        ((["0", "1"], [0, 1], 1.0), "y and y_pred must hold labels of one kind"),
-        (([0, 1], [0, np.nan], 1.0), "y_pred holds NaN"),
-        (([0, 1], [0, 2], 1.0), "y and y_pred together must hold two classes"),
-        (([2, 2], [2, 2], 1.0), "y and y_pred together holds one class only"),
+        ((["0", "1"], [0, 1], 1.0), "y and y_pred must have the same type of labels"),
+        (([0, 1], [0, np.nan], 1.0), "y_pred contains NaN"),
+        (([0, 1], [0, 2], 1.0), "y and y_pred together must contain two classes"),
+        (([2, 2], [2, 2], 1.0), "y and y_pred together contains one class only"),
         (([0, 1], [0, 1], 0.0), "alpha must be positive"),
     ],
 )

@@ -64,17 +64,17 @@ def test_no_noise_and_full_noise():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([0, 1], -0.1, 0.5), r"p_plus must lie in \[0, 1\]"),
-        (([0, 1], 0.1, 1.5), r"p_minus must lie in \[0, 1\]"),
-        (([0, 1, 2], 0.1, 0.5), "y must hold two classes, Off and On, got 3: 0, 1, 2"),
-        (([1, 1], 0.1, 0.5), "y holds one class only"),
+        (([0, 1], -0.1, 0.5), r"p_plus must be in \[0, 1\]"),
+        (([0, 1], 0.1, 1.5), r"p_minus must be in \[0, 1\]"),
+        (([0, 1, 2], 0.1, 0.5), "y must contain two classes, Off and On, got 3: 0, 1, 2"),
+        (([1, 1], 0.1, 0.5), "y contains one class only"),
         (([], 0.1, 0.5), "y is empty"),
-        (([0.0, math.nan], 0.1, 0.5), "y holds NaN"),
+        (([0.0, math.nan], 0.1, 0.5), "y contains NaN"),
         (([[0, 1], [1, 0]], 0.1, 0.5), "y must be one-dimensional"),
         ((np.array(["a", 1], dtype=object), 0.1, 0.5), "y mixes labels"),
-        ((np.array([0, 1, np.nan], dtype=object), 0.1, 0.5), "y holds NaN"),
-        (([0, 1, np.inf], 0.1, 0.5), "y holds NaN or infinity"),
-        (([0, 1], 0.1, 0.5, "seed"), "random_state must be a whole number"),
+        ((np.array([0, 1, np.nan], dtype=object), 0.1, 0.5), "y contains NaN"),
+        (([0, 1, np.inf], 0.1, 0.5), "y contains NaN or infinity"),
+        (([0, 1], 0.1, 0.5, "seed"), "random_state must be an integer"),
     ],
 )
 def test_bad_input(arguments, message):
@@ -101,7 +101,7 @@ def test_signal_is_proportional_to_the_excess_whatever_p_plus_is():
 @pytest.mark.parametrize(
     ("n_on", "n_off", "message"),
     [
-        (None, 1, "n_on must hold numbers, got None"),
+        (None, 1, "n_on must contain numbers, got None"),
         (-1, 1, "n_on must not be negative"),
         (1, np.nan, "n_off must be finite"),
         ([1, 2], [1, 2, 3], r"shapes do not broadcast: n_on \(2,\), n_off \(3,\)"),

@@ -1,1 +1,1 @@
-"""What every layer may use: argument checks, errors, files, threads, progress and random numbers."""
+"""Utilities for all layers: argument checks, errors, files, threads, progress and random numbers."""

@@ -30,7 +30,7 @@ _PRECEDENCE = (UNCLEAR, BACKGROUND, SIGNAL)  # "not signal" is background, "othe
 
 
 def kind_of(label: Any) -> str | None:
-    """Return what a text is a word for; None for words that are not known, and for what is no text."""
+    """Return the class that a text denotes; None for unknown words and other types."""
     if isinstance(label, bytes):
         label = label.decode(errors="replace")
     if not isinstance(label, str):
@@ -40,7 +40,7 @@ def kind_of(label: Any) -> str | None:
 
 
 def why_unclear(off: Any, on: Any) -> str | None:
-    """Return why two labels do not say that ``on``, the larger in sorted order, is On; None if they may."""
+    """Return why ``on``, the larger label in sorted order, may not be On; None if the labels are consistent."""
     for label, wrong in ((on, BACKGROUND), (off, SIGNAL)):
         kind = kind_of(label)
         if kind in (UNCLEAR, wrong):
@@ -52,23 +52,23 @@ def why_unclear(off: Any, on: Any) -> str | None:
 
 
 _MISSING_ALPHA = (
-    "alpha is missing: give the ratio of exposures On/Off, which is 1 / m for m Off regions as large as On, or "
-    "alpha_from_p_minus(p_minus) where the noise rate of the background is known"
+    "alpha is missing: pass the exposure ratio On/Off, which is 1 / m for m Off regions as large as On, or "
+    "alpha_from_p_minus(p_minus) if the noise rate of the background is known"
 )
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 
 def as_result(array: ArrayLike) -> Any:
-    """Return an array as it is, and a zero-dimensional one as a Python float."""
+    """Return an array unchanged, and a zero-dimensional one as a Python float."""
     array = np.asarray(array)
     return float(array) if array.ndim == 0 else array
 
 
 def as_array(name: str, value: Any) -> NDArray[Any]:
-    """Return any array-like as an array; masked elements and ragged lists are errors, units must cancel."""
+    """Convert to an array; masked elements and ragged lists are errors, units must cancel."""
     if np.ma.is_masked(value):
-        raise ValueError(f"{name} has masked elements; drop them first")
+        raise ValueError(f"{name} has masked elements; remove them first")
     if hasattr(value, "unit") and hasattr(value, "to_value"):
         try:
             value = value.to_value("")
@@ -81,7 +81,7 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
 
 
 def as_floats(name: str, value: ArrayLike) -> FloatArray:
-    """Return ``value`` as a float64 array of any shape, finite throughout."""
+    """Return ``value`` as a float64 array of any shape; all elements must be finite."""
     given = as_array(name, value)
     numeric = given.dtype.kind in "biuf" or (
         given.dtype.kind == "O" and not any(element is None or isinstance(element, str) for element in given.flat)
@@ -91,33 +91,33 @@ def as_floats(name: str, value: ArrayLike) -> FloatArray:
             raise TypeError
         array = given.astype(np.float64, copy=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, got {_excerpt(value)}") from error
-    return _refuse(name, array, ~np.isfinite(array), "be finite")
+        raise ValueError(f"{name} must contain numbers, got {_excerpt(value)}") from error
+    return _reject(name, array, ~np.isfinite(array), "be finite")
 
 
 def as_counts(name: str, value: ArrayLike) -> FloatArray:
-    """Return counts as a float64 array: finite and not negative."""
+    """Return counts as a float64 array: finite and non-negative."""
     array = as_floats(name, value)
-    return _refuse(name, array, array < 0, "not be negative")
+    return _reject(name, array, array < 0, "not be negative")
 
 
 def as_alpha(value: ArrayLike) -> FloatArray:
-    """Return exposure ratios as a float64 array: finite and positive; None is none."""
+    """Return exposure ratios as a float64 array: finite and positive; raise an error for None."""
     if value is None:
         raise ValueError(_MISSING_ALPHA)
     array = as_floats("alpha", value)
-    return _refuse("alpha", array, array <= 0, "be positive")
+    return _reject("alpha", array, array <= 0, "be positive")
 
 
 def as_scalar(name: str, array: FloatArray) -> float:
-    """Return a checked array of no dimension as a float."""
+    """Return a validated zero-dimensional array as a float."""
     if array.ndim != 0:
         raise ValueError(f"{name} must be one number, got an array of shape {array.shape}")
     return float(array)
 
 
 def as_count(name: str, value: Any) -> float:
-    """Return one number that is finite and not negative."""
+    """Return one finite, non-negative number."""
     return as_scalar(name, as_counts(name, value))
 
 
@@ -129,17 +129,17 @@ def as_scalar_alpha(value: Any) -> float:
 def as_probability(name: str, value: Any) -> float:
     """Return one probability in [0, 1] as a float."""
     array = np.asarray(as_scalar(name, as_floats(name, value)))
-    return float(_refuse(name, array, (array < 0) | (array > 1), "lie in [0, 1]"))
+    return float(_reject(name, array, (array < 0) | (array > 1), "be in [0, 1]"))
 
 
 def as_noise_rate(name: str, value: ArrayLike) -> FloatArray:
     """Return noise rates as a float64 array inside the open interval (0, 1)."""
     array = as_floats(name, value)
-    return _refuse(name, array, (array <= 0) | (array >= 1), "lie between 0 and 1")
+    return _reject(name, array, (array <= 0) | (array >= 1), "be between 0 and 1")
 
 
 def as_threshold(name: str, value: Any) -> float:
-    """Return a threshold as a float: any number, infinities included."""
+    """Return a threshold as a float: any number, including infinities."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, got {_excerpt(value)}")
     if np.isnan(value):
@@ -148,9 +148,9 @@ def as_threshold(name: str, value: Any) -> float:
 
 
 def as_int(name: str, value: Any, *, minimum: int) -> int:
-    """Return a whole number that is at least ``minimum``."""
+    """Return an integer that is at least ``minimum``."""
     if isinstance(value, (bool, np.bool_, np.timedelta64)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name} must be a whole number, got {_excerpt(value)}")
+        raise TypeError(f"{name} must be an integer, got {_excerpt(value)}")
     if value < minimum:
         raise ValueError(f"{name} must be at least {minimum}, got {value}")
     return int(value)
@@ -168,7 +168,7 @@ def as_random_state(value: Any) -> np.random.RandomState:
     try:
         return check_random_state(value)
     except ValueError as error:
-        known = "a whole number, a RandomState or None"
+        known = "an integer, a RandomState or None"
         raise ValueError(f"random_state must be {known}, got {_excerpt(value)}") from error
 
 
@@ -184,13 +184,13 @@ def as_column(name: str, value: ArrayLike) -> NDArray[Any]:
 
 
 def as_labels(value: ArrayLike, *, name: str = "y") -> NDArray[Any]:
-    """Return labels as a one-dimensional array without missing ones."""
+    """Return labels as a one-dimensional array without missing values."""
     array = as_column(name, value)
     if array.size == 0:
-        raise ValueError(f"{name} is empty: On and Off events are both needed")
+        raise ValueError(f"{name} is empty: both On and Off events are required")
     missing = array.dtype.kind == "O" and any(label is None or label != label for label in array)
     if missing or (array.dtype.kind == "f" and not np.isfinite(array).all()):
-        raise ValueError(f"{name} holds NaN or infinity; every event needs a label")
+        raise ValueError(f"{name} contains NaN or infinity; every event requires a label")
     return array
 
 
@@ -205,27 +205,27 @@ def binary_classes(labels: NDArray[Any], *, name: str = "y") -> tuple[Any, Any]:
     except TypeError as error:
         raise ValueError(f"{name} mixes labels that cannot be ordered") from error
     if len(classes) == 1:
-        raise ValueError(f"{name} holds one class only ({classes.tolist()[0]!r}); On and Off events are both needed")
+        raise ValueError(f"{name} contains one class only ({classes.tolist()[0]!r}); both On and Off are required")
     if len(classes) > 2:
         shown = ", ".join(map(repr, classes[:5].tolist())) + (", ..." if len(classes) > 5 else "")
-        raise ValueError(f"{name} must hold two classes, Off and On, got {len(classes)}: {shown}")
+        raise ValueError(f"{name} must contain two classes, Off and On, got {len(classes)}: {shown}")
     off, on = classes.tolist()
     if (reason := why_unclear(off, on)) is not None:
         problem = f"On is the larger of two labels, which would be {on!r} and not {off!r} in {name}, but {reason}"
-        remedy = f"give 1 for On and 0 for Off: (labels == {off!r}).astype(int), if {off!r} is On"
+        remedy = f"use 1 for On and 0 for Off: (labels == {off!r}).astype(int), if {off!r} is On"
         raise ValueError(f"{problem}; {remedy}")
     return classes[0], classes[1]
 
 
 def as_binary_target(y: Any) -> NDArray[Any]:
-    """Return the ``y`` of an estimator as labels of two classes, with the words that scikit-learn expects in errors."""
+    """Return the ``y`` of an estimator as labels of two classes, with the error messages that scikit-learn expects."""
     labels = as_labels(column_or_1d(y, warn=True))
     try:
         kind = type_of_target(labels, input_name="y")
     except TypeError as error:
         raise ValueError("y mixes labels that cannot be ordered") from error
     if kind not in ("binary", "multiclass"):
-        raise ValueError(f"Unknown label type: {kind}. y must hold two classes, Off and On.")
+        raise ValueError(f"Unknown label type: {kind}. y must contain two classes, Off and On.")
     if kind != "binary":
         raise ValueError(f"Only binary classification is supported. The type of the target y is {kind}.")
     binary_classes(labels)
@@ -233,7 +233,7 @@ def as_binary_target(y: Any) -> NDArray[Any]:
 
 
 def as_scored_events(y: ArrayLike, score: ArrayLike) -> tuple[BoolArray, FloatArray]:
-    """Return labels as an On mask and scores as finite float64, equally many."""
+    """Return labels as an On mask and scores as finite float64, of equal length."""
     labels = as_labels(y)
     on = np.asarray(labels == binary_classes(labels)[1], dtype=np.bool_)
     scores = as_floats("score", as_column("score", score))
@@ -242,7 +242,7 @@ def as_scored_events(y: ArrayLike, score: ArrayLike) -> tuple[BoolArray, FloatAr
 
 
 def check_same_length(**arrays: Any) -> None:
-    """Raise ValueError unless all arrays, given by the names of the arguments, are equally long."""
+    """Raise ValueError unless all arrays, given by argument name, have the same length."""
     lengths = {name: _num_samples(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"len({name}) = {length}" for name, length in lengths.items())
@@ -258,7 +258,7 @@ def check_broadcast(**arrays: NDArray[Any]) -> None:
         raise ValueError(f"the shapes do not broadcast: {said}") from error
 
 
-def _refuse(name: str, array: FloatArray, bad: NDArray[Any], rule: str) -> FloatArray:
+def _reject(name: str, array: FloatArray, bad: NDArray[Any], rule: str) -> FloatArray:
     """Return an array without bad elements; the error names the first one and, for arrays, its position."""
     if not bad.any():
         return array
@@ -273,17 +273,17 @@ def _excerpt(value: object) -> str:
 
 
 _INPUTS_KINDS = {
-    stat.S_IFDIR: "a folder; name the files in it",
-    stat.S_IFIFO: "a pipe, and a file is read more than once; write its content to a file, and give that",
-    stat.S_IFSOCK: "a socket; give a file",
-    **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device; give a file"),
+    stat.S_IFDIR: "a folder; pass the files in it",
+    stat.S_IFIFO: "a pipe, but files are read more than once; save its content to a file",
+    stat.S_IFSOCK: "a socket; use a file",
+    **dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device; use a file"),
 }
 
 
 def kind_of_file(path: Path) -> str | None:
-    """Return what a path is, and what to do, None if it is a regular file or a link to one."""
+    """Return the type of a path and a remedy, None for a regular file or a link to one."""
     kind = stat.S_IFMT(path.stat().st_mode)
-    return _INPUTS_KINDS.get(kind, None if path.is_file() else "no regular file; give a file")
+    return _INPUTS_KINDS.get(kind, None if path.is_file() else "not a regular file; use a file")
 
 
 def check_regular_file(path: Path) -> None:
@@ -298,13 +298,13 @@ def check_regular_file(path: Path) -> None:
 
 
 def read_input_text(path: Path, largest: int, doing: str) -> str:
-    """Return the text of a file of at most ``largest`` bytes; EventFileError if there is none, or it is larger."""
+    """Return the text of a file of at most ``largest`` bytes; raise EventFileError if it is missing or larger."""
     check_regular_file(path)
     with wrap_errors(path, doing):
         with path.open("rb") as file:
             content = file.read(largest + 1)
         if len(content) > largest:
-            raise EventFileError(f"{path}: has more than {largest:,} bytes, which are the most for such a text file")
+            raise EventFileError(f"{path}: has more than {largest:,} bytes, the maximum for such a text file")
         return content.decode("utf-8")
 
 
@@ -312,14 +312,14 @@ _MANTISSA_BITS, _LOW_BITS = 53, 26
 
 
 def exact_sum(values: NDArray[Any]) -> Fraction:
-    """Return the sum of finite numbers without rounding: sums of parts add up to the sum of all, in any order."""
+    """Return the exact sum of finite numbers: sums of parts add up to the sum of all, in any order."""
     if len(values) == 0:
         return Fraction(0)
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float64))
     whole = np.ldexp(mantissa, _MANTISSA_BITS).astype(np.int64)
     lowest = int(exponent.min())
     total = Fraction(0)
-    # numbers of one exponent are multiples of the same unit; halves of their digits are summed, which 64 bits can hold
+    # numbers of one exponent are multiples of the same unit; halves of their digits are summed in 64 bits
     for step in np.flatnonzero(np.bincount(exponent - lowest)).tolist():
         own = whole[exponent == lowest + step]
         units = (int((own >> _LOW_BITS).sum()) << _LOW_BITS) + int((own & ((1 << _LOW_BITS) - 1)).sum())
@@ -328,7 +328,7 @@ def exact_sum(values: NDArray[Any]) -> Fraction:
 
 
 def number_groups(groups: NDArray[Any], time: FloatArray | None = None) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the distinct groups in order, and the number of each event's group."""
+    """Return the distinct groups in order, and the index of each event's group."""
     names, number = np.unique(groups, return_inverse=True)
     order = _order_by_time(number, len(names), time)
     if order is None:
@@ -339,7 +339,7 @@ def number_groups(groups: NDArray[Any], time: FloatArray | None = None) -> tuple
 
 
 def _order_by_time(number: NDArray[np.intp], n_groups: int, time: FloatArray | None) -> NDArray[np.intp] | None:
-    """Return the groups in the order of their median times; None where that is not known."""
+    """Return the groups ordered by their median times; None if unknown."""
     if time is None or not np.isfinite(time).all() or n_groups < 2:
         return None
     rows = np.lexsort((time, number))
@@ -352,7 +352,7 @@ def _order_by_time(number: NDArray[np.intp], n_groups: int, time: FloatArray | N
 
 
 def _natural(name: Any) -> tuple[Any, ...]:
-    """Return a key that sorts texts by the numbers in them."""
+    """Return a key that sorts text by the numbers it contains."""
     if not isinstance(name, (str, bytes)):
         return (0, name)
     text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)

@@ -1,6 +1,6 @@
-"""The decorator of all kernels: numba's, with a place for compiled code where it finds none.
+"""Decorator of all kernels: numba's ``njit``, with a fallback folder for compiled code.
 
-This is the only module that imports numba, whose settings decide from where it loads compiled code.
+This is the only module that imports numba, whose settings determine where compiled code is loaded from.
 """
 
 import logging
@@ -19,9 +19,9 @@ with ignore_local_settings():
     from numba.core import config
     from numba.core.dispatcher import Dispatcher as Dispatcher
 
-_settings: Any = config  # numba makes its attributes from the environment
-_settings._config_fname = ""  # else numba reads the file of the current folder with each compilation
-_settings.reload_config()  # drops what a file has set where numba was imported before
+_settings: Any = config  # numba creates its attributes from the environment
+_settings._config_fname = ""  # otherwise numba reads the file of the current folder with each compilation
+_settings.reload_config()  # resets settings from a file if numba was imported before
 
 _logger = logging.getLogger("excess")
 
@@ -55,20 +55,20 @@ def is_compiling() -> bool:
 
 @cache
 def _temporary_cache() -> Path | None:
-    """Return a folder for compiled code that nobody else can write to; None if there is none."""
-    where = "neither the folder of excess nor your home can be written; set NUMBA_CACHE_DIR to a folder that can"
+    """Return a folder for compiled code that no other user can write to; None if there is none."""
+    where = "neither the folder of excess nor your home is writable; set NUMBA_CACHE_DIR to a writable folder"
     try:
         user = os.getuid() if hasattr(os, "getuid") else "user"
         folder = Path(tempfile.gettempdir()) / f"excess-kernels-{user}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        # compiled code is run: a folder that somebody else has made, or can write to, is not used
+        # compiled code is executed: a folder created by, or writable for, another user is not used
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o077 or (user != "user" and found.st_uid != user):
             folder = Path(tempfile.mkdtemp(prefix="excess-kernels-"))
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError:
-        _logger.warning("Compiled kernels are not kept, and every process compiles them anew: %s.", where)
+        _logger.warning("Compiled kernels are not cached, and every process compiles them again: %s.", where)
         return None
-    _logger.warning("Compiled kernels are kept in %s: %s.", folder, where)
+    _logger.warning("Compiled kernels are cached in %s: %s.", folder, where)
     return folder

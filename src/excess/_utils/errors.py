@@ -1,4 +1,4 @@
-"""Errors about event files, settings and arguments, context managers that add the place to a message, and signals."""
+"""Errors about event files, settings and arguments, context managers that add context to messages, and signals."""
 
 import ctypes
 import importlib
@@ -20,7 +20,7 @@ class EventFileError(ValueError):
 
 
 class ArgumentError(ValueError):
-    """An argument that is wrong in itself, or does not go with others; the command line shows it as a wrong option."""
+    """An invalid argument or combination of arguments; the command line reports it as a wrong option."""
 
     def __init__(self, argument: str, problem: str) -> None:
         super().__init__(f"{argument} {problem.replace('`', '')}")
@@ -28,11 +28,11 @@ class ArgumentError(ValueError):
 
 
 class MismatchError(ArgumentError):
-    """An argument that is right in itself and does not fit the content of files; the command line names its option."""
+    """A valid argument that does not match the content of files; the command line names its option."""
 
 
 def require(module: str, doing: str, *, extra: str | None = None) -> Any:
-    """Import a library when it is needed; ImportError names the library, or the extra of this package, to install."""
+    """Import an optional library; the ImportError names the library, or the extra of this package, to install."""
     try:
         with ignore_local_settings():
             return importlib.import_module(module)
@@ -40,9 +40,9 @@ def require(module: str, doing: str, *, extra: str | None = None) -> Any:
         package = module.partition(".")[0]
         remedy = package if extra is None else f"'excess[{extra}]'"
         if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == package:
-            raise ImportError(f"{doing} needs {package}: pip install {remedy}") from error
+            raise ImportError(f"{doing} requires {package}: pip install {remedy}") from error
         problem = f"{package}, which is installed but does not work here ({error})"
-        raise ImportError(f"{doing} needs {problem}: pip install --upgrade {remedy}") from error
+        raise ImportError(f"{doing} requires {problem}: pip install --upgrade {remedy}") from error
 
 
 _LOCAL_SETTINGS = (".numba_config.yaml", "matplotlibrc")
@@ -51,7 +51,7 @@ _hiding = RLock()
 
 @contextmanager
 def ignore_local_settings() -> Iterator[None]:
-    """Let libraries that are imported in the block not find settings in the current folder."""
+    """Prevent libraries imported in the block from reading settings in the current folder."""
 
     def exists(path: Any) -> bool:
         return path not in _LOCAL_SETTINGS and usual(path)
@@ -66,7 +66,7 @@ def ignore_local_settings() -> Iterator[None]:
 
 
 def handle_once(number: int, handler: Any) -> Any:
-    """Handle a signal once, return the former handler; the next signal ends the process, also inside a C library."""
+    """Handle a signal once, return the former handler; the next signal ends the process, even inside a C library."""
     handler.once = True
     former = signal.signal(number, handler)
     # Python calls the handler when a library returns. Only the system can restore the default action before that: by
@@ -79,7 +79,7 @@ def handle_once(number: int, handler: Any) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known names that are nearest to an unknown one."""
+    """Return a hint with the known names closest to an unknown one."""
     by_lower = {other.lower(): other for other in known}
     close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     if close:
@@ -89,36 +89,38 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def missing_column(name: str, known: Iterable[str]) -> str:
-    """Return the message that a table lacks a column, with the nearest names."""
+    """Return the message for a missing column, with the closest names."""
     return f"has no column {name!r}; {nearest(name, known)}"
 
 
 @contextmanager
 def prefix_errors(where: str) -> Iterator[None]:
-    """Put a place in front of the messages of errors, unless they contain it already."""
+    """Prepend a location to the messages of errors, unless they contain it already."""
     try:
         yield
     except (ValueError, TypeError) as error:
         if not where or where.split(", chunk ")[0] in str(error):
             raise
+        if isinstance(error, MismatchError):
+            raise MismatchError(error.argument, f"{error.problem} ({where})") from error
         kind = ValueError if isinstance(error, ValueError) else TypeError
         raise kind(f"{where}: {error}") from error
 
 
 @contextmanager
 def wrap_errors(path: Path, doing: str) -> Iterator[None]:
-    """Turn the exceptions of a library about a file into EventFileError with the path in the message."""
+    """Convert the exceptions of a library about a file to EventFileError with the path in the message."""
     _logger.debug("%s: %s", path, doing)
     try:
         yield
     except (EventFileError, ImportError):
         raise
     except MemoryError as error:
-        raise MemoryError(f"{path}: {doing} needs more memory than there is") from error
+        raise MemoryError(f"{path}: {doing} requires more memory than available") from error
     except OSError as error:
         raise EventFileError(f"{path}: {doing} failed ({first_line(error)})") from error
-    except Exception as error:  # with damaged files the libraries raise exceptions of many types
-        hint = "; is the file damaged?" if doing.startswith("reading") else ""
+    except Exception as error:  # libraries raise exceptions of many types for damaged files
+        hint = "; the file may be damaged" if doing.startswith("reading") else ""
         raise EventFileError(f"{path}: {doing} failed ({first_line(error)}){hint}") from error
 
 

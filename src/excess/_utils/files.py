@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all and never over an input, checksums, and locks on folders."""
+"""Atomic writing of files, protection of inputs, checksums, and locks on folders."""
 
 import hashlib
 import os
@@ -21,20 +21,20 @@ try:
 except ImportError:  # on Windows
     fcntl = None  # type: ignore[assignment]
 
-UNFINISHED = ".excess-unfinished"  # folder in an output folder, for files that are not complete yet
-_REPLACED = "replaced"  # in there: the files whose places are taken
-_TAKING = "taking"  # in there: all of them have been moved away, new ones take their places
-OR_OVERWRITE = "or replace it by overwrite=True (--overwrite on the command line)"
+UNFINISHED = ".excess-unfinished"  # subfolder of an output folder for incomplete files
+_REPLACED = "replaced"  # in there: the replaced files
+_TAKING = "taking"  # in there: marks that all replaced files were moved away, and new ones are being moved in
+OR_OVERWRITE = "or replace it with overwrite=True (--overwrite on the command line)"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name in the same folder; it takes the place of ``path`` when the block ends without an error."""
+    """Yield a temporary name in the same folder; it is renamed to ``path`` if the block ends without an error."""
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+        raise IsADirectoryError(f"{path} is a folder; pass the name of a file")
     temporary = path.with_name(f".{path.name}.{token_hex(4)}{path.suffix}")
     for left in path.parent.glob(f".{escape(path.name)}.{'[0-9a-f]' * 8}{escape(path.suffix)}"):
-        with suppress(OSError), left.open("rb") as file:  # of a process that was killed, if it is not locked any more
+        with suppress(OSError), left.open("rb") as file:  # of a killed process, if it is no longer locked
             if left.is_file() and _lock(file):
                 left.unlink()
     try:
@@ -42,19 +42,19 @@ def replacing(path: Path) -> Iterator[Path]:
             _lock(file)
             mode = temporary.stat().st_mode
             yield temporary
-        temporary.chmod(mode)  # safetensors writes files that others cannot read
+        temporary.chmod(mode)  # safetensors writes files that other users cannot read
         temporary.replace(path)
     except BaseException as error:
         with suppress(FileNotFoundError):
             temporary.unlink()
-        # an error without a number has only the text that it was raised with
+        # an error without a number only has its message
         if isinstance(error, OSError) and error.errno is not None and error.filename in (None, str(temporary)):
             error.filename = str(path)
         raise
 
 
 def _lock(file: Any) -> bool:
-    """Lock an open file until it is closed or the process ends; False if that is not possible."""
+    """Lock an open file until it is closed or the process ends; return False if not possible."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (OSError, AttributeError):
@@ -64,17 +64,17 @@ def _lock(file: Any) -> bool:
 
 @contextmanager
 def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
-    """Give a temporary folder for files that appear in ``folder`` together when the block ends without an error."""
+    """Yield a temporary folder for files that are moved to ``folder`` together if the block ends without an error."""
     undo_unfinished(folder, names)
     for name in names:
         if (folder / name).is_dir():
-            raise IsADirectoryError(f"{folder / name} is a folder, where a file is to be written; give another output")
+            raise IsADirectoryError(f"{folder / name} is a folder, not a file; choose another output")
     temporary = folder / UNFINISHED
     try:
         temporary.mkdir()
         yield temporary
         _take_places(temporary, folder, names)
-    except EventFileError as error:  # which names a file of the temporary folder
+    except EventFileError as error:  # names a file of the temporary folder
         raise EventFileError(str(error).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")) from error.__cause__
     except OSError as error:
         error.filename = str(error.filename or folder).replace(f"{temporary}{os.sep}", f"{folder}{os.sep}")
@@ -84,14 +84,14 @@ def replacing_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def undo_unfinished(folder: Path, names: Sequence[str]) -> None:
-    """Bring the files of a folder back to what they were before a replacement that was cut off, if there was one."""
+    """Restore the files of a folder after an interrupted replacement, if there was one."""
     temporary, done = folder / UNFINISHED, folder / f"{UNFINISHED}.done"
     shutil.rmtree(done, ignore_errors=True)
     if not temporary.is_dir():
         return
     taking = (temporary / _TAKING).exists()
-    if not taking or (temporary / names[-1]).exists():  # else all have their places
-        # in an order in which it can be cut off as well, and done again
+    if not taking or (temporary / names[-1]).exists():  # otherwise all were moved
+        # in an order that can be interrupted and repeated
         if taking:
             for name in names:
                 (folder / name).unlink(missing_ok=True)
@@ -99,14 +99,14 @@ def undo_unfinished(folder: Path, names: Sequence[str]) -> None:
         for name in names:
             if os.path.lexists(temporary / _REPLACED / name):
                 (temporary / _REPLACED / name).rename(folder / name)
-    # under another name first: to remove it takes several steps, and what a part of it means would not be clear
+    # renamed first: removal takes several steps, and a partial folder would be ambiguous
     with suppress(OSError):
         temporary.rename(done)
         shutil.rmtree(done, ignore_errors=True)
 
 
 def _take_places(temporary: Path, folder: Path, names: Sequence[str]) -> None:
-    """Move old files away, the one that says that all are there first, and new ones to their places, that one last."""
+    """Move old files away, the completion marker first, and new ones to their places, the marker last."""
     (temporary / _REPLACED).mkdir()
     for name in reversed(names):
         if os.path.lexists(folder / name):
@@ -120,20 +120,20 @@ def _take_places(temporary: Path, folder: Path, names: Sequence[str]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
+    """Write a text file atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def prepare_folder(folder: Path) -> Path:
-    """Return a folder that can be written to; make it if it is not there."""
+    """Return a writable folder; create it if it does not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
         reason = error.strerror or error
-        raise EventFileError(f"{folder}: cannot be used as output folder: {reason}; give another one") from error
+        raise EventFileError(f"{folder}: cannot be used as output folder: {reason}; choose another one") from error
     return folder
 
 
@@ -152,7 +152,7 @@ def locked(folder: Path, name: str = ".lock", patience: float = 0.0) -> Iterator
         lock.acquire()
     except Timeout as error:
         problem = "another run is writing into this folder"
-        raise ValueError(f"{folder}: {problem}; wait for it to end, or give another folder") from error
+        raise ValueError(f"{folder}: {problem}; wait until it ends, or choose another folder") from error
     try:
         yield
     finally:
@@ -168,21 +168,21 @@ def check_outputs(
     overwrite: bool = False,
     is_own: Callable[[Path], bool] = lambda path: False,
 ) -> None:
-    """Raise EventFileError if outputs would replace an input, or something else that is there."""
+    """Raise EventFileError if outputs would replace an input or another existing file."""
     given = {name: path for path in map(Path, inputs) for name in _names_of(path)}
     for output in outputs:
         for name in _names_of(output):
             if name in given:
-                raise EventFileError(f"{output}: would be written over the input {given[name]}; give another output")
+                raise EventFileError(f"{output}: would overwrite the input {given[name]}; choose another output")
         if output.is_dir():
-            raise EventFileError(f"{output}: is a folder, where a file is to be written; give another output")
+            raise EventFileError(f"{output}: is a folder, not a file; choose another output")
         if os.path.lexists(output) and not overwrite and not is_own(output):
-            problem = "is there already, and was not written by this command"
-            raise EventFileError(f"{output}: {problem}; give another output, {OR_OVERWRITE}")
+            problem = "already exists, and was not written by this command"
+            raise EventFileError(f"{output}: {problem}; choose another output, {OR_OVERWRITE}")
 
 
 def _names_of(path: Path) -> list[str | tuple[int, int]]:
-    """Return what two paths of one file have in common: where links lead to, and the file itself if it is there."""
+    """Return common identifiers of all paths to one file: the resolved path, and the inode if it exists."""
     names: list[str | tuple[int, int]] = [os.path.realpath(path)]
     with suppress(OSError):
         found = path.stat()
@@ -192,7 +192,7 @@ def _names_of(path: Path) -> list[str | tuple[int, int]]:
 
 @contextmanager
 def made_folder(folder: Path) -> Iterator[None]:
-    """Make a folder for outputs; remove it again if the work ends by an error before anything is in it."""
+    """Create a folder for outputs; remove it again if an error occurs while it is empty."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     prepare_folder(folder)
     try:
@@ -205,7 +205,7 @@ def made_folder(folder: Path) -> Iterator[None]:
 
 
 def has_mark(path: Path, mark: bytes, n_bytes: int) -> bool:
-    """Return whether the first bytes of a file have the mark of the software that wrote it."""
+    """Return whether the first bytes of a file contain the marker of the software that wrote it."""
     with suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
@@ -214,7 +214,7 @@ def has_mark(path: Path, mark: bytes, n_bytes: int) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """Return nested values as JSON accepts them; NaN, which JSON lacks, becomes null."""
+    """Return nested values as valid JSON; NaN becomes null."""
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

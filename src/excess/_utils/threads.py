@@ -18,7 +18,7 @@ Item = TypeVar("Item")
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return how many threads ``n_jobs`` means."""
+    """Return the number of threads for ``n_jobs``."""
     if n_jobs is not None and as_int("n_jobs", n_jobs, minimum=-(2**31)) == 0:
         raise ValueError("n_jobs must not be 0; -1 means all cores")
     return effective_n_jobs(n_jobs)
@@ -27,7 +27,7 @@ def n_threads(n_jobs: int | None) -> int:
 def map_threaded(
     function: Callable[[Item], T], items: Iterable[Item], n_threads: int, *, limit_blas: bool = False
 ) -> Iterator[T]:
-    """Call a function with each item, on threads, and yield what it returns, in the order of the items."""
+    """Call a function with each item on threads, and yield the results in the order of the items."""
     with ThreadpoolController().limit(limits=1, user_api="blas") if limit_blas else nullcontext():
         if n_threads <= 1:
             yield from map(function, items)
@@ -35,7 +35,7 @@ def map_threaded(
         config = get_config()
 
         def call(item: Item) -> T:
-            # not scikit-learn's own Parallel: it sets the warning filters of the whole process from every thread
+            # not scikit-learn's Parallel: it sets the warning filters of the whole process from every thread
             with config_context(**config):
                 return function(item)
 
@@ -46,7 +46,7 @@ def map_threaded(
 def run_tasks(
     tasks: Iterable[int], work: Callable[[int, Any], None], make_memory: Callable[[], Any], n_threads: int
 ) -> None:
-    """Call ``work(task, memory)`` for every task, on threads that each have a memory of their own."""
+    """Call ``work(task, memory)`` for every task, on threads with separate memory."""
     waiting = deque(tasks)  # threads take tasks from it and clear it at an error, both of which are atomic
 
     def serve(_: int) -> None:
@@ -59,7 +59,7 @@ def run_tasks(
             try:
                 work(task, memory)
             except BaseException:
-                waiting.clear()  # so that the other threads stop after their present task
+                waiting.clear()  # stops the other threads after their present task
                 raise
 
     n_used = max(1, min(n_threads, len(waiting)))
@@ -71,7 +71,7 @@ def run_tasks(
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Return an iterator whose next item is read on a thread while the present one is worked on; reading begins now."""
+    """Return an iterator that reads the next item on a thread while the present one is processed; starts at once."""
     reading = ThreadPoolExecutor(1)
     first = reading.submit(next, items, None)
 
@@ -87,7 +87,7 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 @contextmanager
 def progress_bar(description: str, total: int | None, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Give a function that counts finished steps; with ``shown``, a bar with the time left follows it."""
+    """Yield a function that counts finished steps; with ``shown``, a bar with the remaining time is displayed."""
     if not shown:
         yield lambda steps: None
         return
@@ -110,7 +110,7 @@ _CELL = "padding: 0.2em 0.8em; white-space: nowrap; "
 
 
 class Row(NamedTuple):
-    """A row of a table: its name, its numbers in words, and whether it is the one that counts."""
+    """A row of a table: name, values as text, and whether it is highlighted."""
 
     name: str
     cells: Sequence[str]
@@ -118,7 +118,7 @@ class Row(NamedTuple):
 
 
 def html_table(columns: Sequence[str], rows: Sequence[Row], *, caption: str = "", notes: Sequence[str] = ()) -> str:
-    """Return a table with a caption above and paragraphs below; all texts are escaped."""
+    """Return a table with a caption above and paragraphs below; all text is escaped."""
     head = _cells("th", columns, "bold")
     lines = [_cells("td", [row.name, *row.cells], "bold" if row.strong else "normal") for row in rows]
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -129,7 +129,7 @@ def html_table(columns: Sequence[str], rows: Sequence[Row], *, caption: str = ""
 
 
 def _cells(tag: str, texts: Sequence[str], weight: str) -> str:
-    """Return the cells of a row, the first one at the left."""
+    """Return the cells of a row, with the first one aligned to the left."""
     sides = ["left"] + ["right"] * (len(texts) - 1)
     styles = (f"{_CELL}text-align: {side}; font-weight: {weight}" for side in sides)
     return "".join(f'<{tag} style="{own}">{escape(text)}</{tag}>' for text, own in zip(texts, styles, strict=True))

@@ -1,4 +1,4 @@
-"""The version of the package, read by the build as well, and those of the libraries that decide about numbers."""
+"""Version of the package, also read by the build, and versions of libraries that affect numerical results."""
 
 __version__ = "0.1.0"
 
@@ -6,7 +6,7 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "pandas")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of this package, of Python and of the libraries that decide about numbers."""
+    """Return the versions of this package, of Python and of libraries that affect numerical results."""
     import platform
     from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Trained models, their application to event files chunk by chunk, and the columns that they add."""
+"""Trained models, their application to event files in chunks, and the columns that they add."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ from excess.stats._significance import OnOffCounts
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A fitted model, with all that is needed to apply it.
+    """A fitted model, with everything needed to apply it.
 
     Attributes
     ----------
     model : On/Off classifier
-        Fitted.
+        Fitted classifier.
     config : AnalysisConfig
-        Features and cuts that it was trained with.
+        Features and cuts of the training.
     groups, record : list and dict
-        Groups that it was trained on, such as nights, and what the training was started with.
+        Groups of the training, such as nights, and the settings of the training.
     census : Census or None
-        How many events were read, and what became of them; None for a model from a file.
+        Numbers of read and selected events; None for a model from a file.
     path : Path or None
-        The file it is from.
+        File of the model.
     """
 
     model: Any
@@ -69,51 +69,51 @@ class TrainedModel:
 
     @property
     def n_events(self) -> int:
-        """Events that it was trained on."""
+        """Number of training events."""
         return 0 if self.census is None else self.census.n_on + self.census.n_off
 
     def __str__(self) -> str:
-        """Say what it was trained on."""
+        """Describe the training."""
         if self.census is None:
             return f"{self.path}: {self.model}"
         return f"{self.census}; {OnOffCounts(self.census.n_on, self.census.n_off, self.model.alpha)}"
 
     @property
     def seen_groups(self) -> list[Any]:
-        """Groups that it was trained on, or that the references inside it were."""
+        """Groups used to train the model or its references."""
         learner = learner_of(self.model)
         inside = (learner.trained_on or {}) if isinstance(learner, OnOffHybridClassifier) else {}
         return sorted({*self.groups, *(group for groups in inside.values() for group in groups)})
 
     def has_seen(self, path: Path) -> bool:
-        """Say whether it was trained on a file; the content is only read where the size is that of one of them."""
+        """Return whether it was trained on a file; the content is only read if the size matches."""
         entries = self.record.get("files", [])
         if not path.is_file() or path.stat().st_size not in {entry.get("bytes") for entry in entries}:
             return False
         return sha256_of(path) in {entry["sha256"] for entry in entries}
 
     @property
-    def trust(self) -> dict[str, float] | None:
-        """How far it trusts each of its members, by name; None for a model without references."""
+    def reference_weights(self) -> dict[str, float] | None:
+        """Weight of each member, by name; None for a model without references."""
         learner = learner_of(self.model)
-        return learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None
+        return learner.reference_weights_ if isinstance(learner, OnOffHybridClassifier) else None
 
     def check_unseen(self, observation: OnOffDataset, instead: str = "") -> None:
         """Raise ModelFileError if the model was trained on files or groups of an observation."""
         for path in (path for paths in observation.files.values() for path in paths):
             if self.has_seen(path):
-                raise ModelFileError(f"{self.path}: was trained on {path}; give events that it has not seen{instead}")
+                raise ModelFileError(f"{self.path}: was trained on {path}; pass other events{instead}")
         present = set() if observation.groups is None else set(observation.groups.tolist())
-        if self.config.groups in observation.table:  # which tells nights even where they are not the groups
+        if self.config.groups in observation.table:  # identifies nights even if they are not the groups
             present |= set(observation.table[self.config.groups].tolist())
         shared = sorted(present & set(self.seen_groups))
         if shared:
             raise ModelFileError(
-                f"{self.path}: was trained on events of group {shared[0]!r}, which these files hold, too"
+                f"{self.path}: was trained on events of group {shared[0]!r}, which these files also contain"
             )
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the model to a file, whole or not at all, and return its path."""
+        """Write the model to a file atomically, and return its path."""
         metadata = {"config": self.config.to_yaml(), "groups": self.groups, "run": self.record, "angles": "deg"}
         save(self.model, path, metadata=metadata)
         return Path(path)
@@ -121,13 +121,13 @@ class TrainedModel:
     def export_onnx(self, path: str | PathLike[str], *, precision: str = "float64", overwrite: bool = False) -> Path:
         """Write the model as an ONNX file, see `excess.export_onnx`, and return its path.
 
-        Features are its input, derived ones included: ONNX has no expressions. The metadata of the file has these as
-        ``derived_features``, and ``quality_cuts``, both as JSON. Without ``overwrite``, only files that were exported
-        before are replaced.
+        The input consists of all features including derived ones, since ONNX has no expressions. The metadata of the
+        file contain ``derived_features`` and ``quality_cuts`` as JSON. Without ``overwrite``, only exported files are
+        replaced.
         """
         target = Path(path)
         if target.suffix.lower() != ".onnx":
-            raise EventFileError(f"{target}: models are exported to ONNX; give a name that ends in .onnx")
+            raise EventFileError(f"{target}: the name of an ONNX file must end in .onnx")
         inputs = [] if self.path is None else [self.path]
         check_outputs([target], inputs, overwrite=overwrite, is_own=partial(has_mark, mark=b"excess", n_bytes=64))
         prepare_folder(target.parent)
@@ -147,21 +147,21 @@ class TrainedModel:
 
 
 def load_model(path: str | PathLike[str], *, n_jobs: int = -1) -> TrainedModel:
-    """Read a model that `TrainedModel.save`, and with it `excess train`, has written.
+    """Read a model written by `TrainedModel.save` or `excess train`.
 
     Parameters
     ----------
     path, n_jobs : path and int
-        The file, and the cores for its predictions, by default all.
+        The file, and the number of cores for predictions, by default all.
 
     Returns
     -------
     TrainedModel
-        With the path of the file.
+        The model, with the path of the file.
     """
     fitted, metadata = load(path), read_header(path)["metadata"]
     if "config" not in metadata:
-        raise ModelFileError(f"{path}: says nothing about features and cuts; write it with 'excess train'")
+        raise ModelFileError(f"{path}: contains no features and cuts; create it with 'excess train'")
     _check_metadata(path, metadata)
     if "n_jobs" in fitted.get_params():
         fitted.set_params(n_jobs=n_jobs)
@@ -182,7 +182,7 @@ def export(
 
 
 def _check_metadata(path: str | PathLike[str], metadata: Any) -> None:
-    """Raise ModelFileError if a file says something about the training that `TrainedModel.save` does not write."""
+    """Raise ModelFileError if the metadata of the training cannot be from `TrainedModel.save`."""
     groups, record = metadata.get("groups", []), metadata.get("run", {})
     files = record.get("files", []) if isinstance(record, dict) else None
     holds = {
@@ -194,12 +194,12 @@ def _check_metadata(path: str | PathLike[str], metadata: Any) -> None:
     }
     if wrong := [name for name, right in holds.items() if not right]:
         raise ModelFileError(
-            f"{path}: has an impossible value of {wrong[0]} in its metadata; write it with 'excess train'"
+            f"{path}: has an invalid value of {wrong[0]} in its metadata; create it with 'excess train'"
         )
 
 
 class EventScores(NamedTuple):
-    """Scores of events, probabilities of signal, selection, and the fold whose model they are from."""
+    """Scores of events, signal probabilities, selection, and the fold of the model."""
 
     score: FloatArray
     signal_probability: FloatArray
@@ -209,19 +209,19 @@ class EventScores(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FoldModels:
-    """The models of a cross-validation; an event is scored by one that was not trained on the group of the event."""
+    """Models of a cross-validation; an event is scored by a model that was not trained on its group."""
 
     models: tuple[TrainedModel, ...]
     path: Path | None = None
 
     @property
     def config(self) -> AnalysisConfig:
-        """Features, cuts and groups, which all models share."""
+        """Features, cuts and groups, common to all models."""
         return self.models[0].config
 
     @cached_property
     def fold_of(self) -> dict[Any, int]:
-        """The fold that held out each group of the cross-validation."""
+        """Fold in which each group was held out."""
         known = [set(one.groups) for one in self.models]
         return {group: [group in own for own in known].index(False) for group in set().union(*known)}
 
@@ -231,8 +231,8 @@ class FoldModels:
         return np.array([one.model.threshold_ for one in self.models])
 
     def score(self, features: Features, groups: pd.Series) -> EventScores:
-        """Score events by the model of their fold; groups that no model was trained on belong to the first fold."""
-        if any(isinstance(group, str) for group in self.fold_of):  # of several observations, some of them with texts
+        """Score events by the model of their fold; unknown groups belong to the first fold."""
+        if any(isinstance(group, str) for group in self.fold_of):  # of several observations, some with text
             groups = groups.astype(str)
         fold = groups.map(self.fold_of).fillna(0).to_numpy(dtype=np.int16)
         score, probability = np.full((2, len(fold)), np.nan)
@@ -256,7 +256,7 @@ class FoldModels:
             with zipfile.ZipFile(path) as archive, TemporaryDirectory() as folder:
                 entries = sorted(archive.infolist(), key=lambda entry: entry.filename)
                 if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-                    raise ModelFileError(f"{path}: its models are compressed, as 'excess detect' never writes them")
+                    raise ModelFileError(f"{path}: its models are compressed, so it was not written by 'excess detect'")
                 found = []
                 for entry in entries:
                     file = Path(folder, "model")
@@ -286,17 +286,17 @@ def load_models(
     if not path.is_dir():
         return load_model(path, n_jobs=n_jobs)
     if not (path / FOLD_MODELS).is_file():
-        needed = "give a model file, or the output folder of 'excess detect --write-events'"
+        needed = "pass a model file, or the output folder of 'excess detect --write-events'"
         raise ModelFileError(f"{path}: has no {FOLD_MODELS}; {needed}")
     return FoldModels.load(path / FOLD_MODELS, n_jobs=n_jobs)
 
 
 def score_features(model: Any, features: Features) -> EventScores:
-    """Score events, and cut by the threshold of a model."""
+    """Score events, and apply the threshold of a model."""
     score, probability = np.full((2, len(features.X)), np.nan)
     if features.valid.any():
         events: Any = features.X if features.valid.all() else features.X[features.valid]
-        if hasattr(model, "feature_names_in_"):  # which are compared with those of the events
+        if hasattr(model, "feature_names_in_"):  # compared with those of the events
             events = pd.DataFrame(events, columns=list(features.names), copy=False)
         found = score_events(model, events)
         score[features.valid] = found
@@ -305,7 +305,7 @@ def score_features(model: Any, features: Features) -> EventScores:
 
 
 def score_showers(model: Any, images: EventScores, shower: NDArray[np.integer], n_showers: int) -> EventScores:
-    """Return what a model of images says about showers: the mean over the images of each that have a score."""
+    """Return predictions of showers from an image model: the mean over the images with a score."""
     used = np.isfinite(images.score)
     n_used = np.bincount(shower[used], minlength=n_showers)
     sums = (np.bincount(shower[used], own[used], minlength=n_showers) for own in images[:2])
@@ -318,11 +318,11 @@ def score_showers(model: Any, images: EventScores, shower: NDArray[np.integer], 
 
 
 def exceeds_threshold(model: Any, score: FloatArray, fold: NDArray[np.integer] | None = None) -> BoolArray:
-    """Return which scores a model selects, or the model of the fold of each event."""
+    """Return the scores selected by a model, or by the model of the fold of each event."""
     return np.asarray(score > (model.threshold_ if fold is None else model.threshold_[fold]))
 
 
-PREFIX = "excess"  # of the names of columns, unless another one is given
+PREFIX = "excess"  # default prefix of column names
 
 
 class OutputColumns(NamedTuple):
@@ -334,17 +334,17 @@ class OutputColumns(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What the names begin with."""
+        """Prefix of the names."""
         return self.score.removesuffix("_score")
 
     @property
     def fold(self) -> str:
-        """Name of the column of folds, where the models of a cross-validation are applied."""
+        """Name of the fold column, if the models of a cross-validation are applied."""
         return f"{self.prefix}_fold"
 
     @classmethod
     def of(cls, prefix: str) -> OutputColumns:
-        """Return the names with a prefix, which must be a word that expressions of the configuration can use."""
+        """Return the names with a prefix, which must be valid in expressions of the configuration."""
         if not isinstance(prefix, str) or not re.fullmatch(r"[A-Za-z]\w*", prefix, re.ASCII):
             needed = "must be letters, digits and underscores, a letter first, such as 'excess'"
             raise ArgumentError("prefix", f"{needed}, got {prefix!r}")
@@ -352,7 +352,7 @@ class OutputColumns(NamedTuple):
 
     @classmethod
     def found_in(cls, columns: Iterable[str]) -> list[OutputColumns]:
-        """Return the names of all models whose columns are among these."""
+        """Return the names of all models whose columns are present."""
         known = list(columns)
         prefixes = [name.removesuffix("_selected") for name in known if name.endswith("_selected")]
         every = (cls(*(f"{prefix}_{name}" for name in cls._fields)) for prefix in prefixes)
@@ -361,13 +361,13 @@ class OutputColumns(NamedTuple):
 
 logger = logging.getLogger("excess.analysis")
 
-_MAX_WAITING = 16  # chunks of three columns that may wait while the file is copied
-_START_AGAIN = "files that are there are whole, the others were not written; apply the model again"
+_MAX_WAITING = 16  # maximum number of chunks queued while the file is copied
+_START_AGAIN = "existing files are complete, the others were not written; apply the model again"
 
 
 @dataclass(frozen=True)
 class Applied:
-    """What a model did to a file."""
+    """Result of applying a model to a file."""
 
     path: Path
     n_events: int
@@ -375,7 +375,7 @@ class Applied:
     n_selected: int
 
     def __str__(self) -> str:
-        """Say it."""
+        """Return path and numbers of events."""
         return f"{self.path}: {self.n_events:,} events, {self.n_scored:,} scored, {self.n_selected:,} selected"
 
 
@@ -392,44 +392,44 @@ def apply(
     selected_only: bool = False,
     verbose: bool = False,
 ) -> dict[Path, Applied]:
-    """Write copies of event files with score, probability of signal and selection by a model.
+    """Write copies of event files with score, signal probability and selection by a model.
 
-    The new columns are ``excess_score``, the score that the threshold cuts; ``excess_signal_probability``, which
-    `predict_signal_proba` returns; and ``excess_selected``. All columns of the file stay as they are: where a file has
-    a column of such a name, all is refused before anything is written. FITS and HDF5 files are copied as they are, with
-    all other tables: FITS tables of events get the columns in upper case, FACT's and lstchain's tables as they are
-    called, and ctapipe's files a DL2 table of their own. There, and in lstchain's table, images of a shower have the
-    mean score of these images. Events that fail the quality cuts, or that miss a feature, stay, with NaN and not
-    selected. Nothing is left of a copy if anything fails.
+    The new columns are ``excess_score``, to which the threshold applies; ``excess_signal_probability``, as returned by
+    `predict_signal_proba`; and ``excess_selected``. Existing columns are unchanged: if a file already has a column of
+    such a name, an error is raised before writing. FITS and HDF5 files are copied with all other tables: FITS event
+    tables get the columns in upper case, tables of FACT and lstchain in lower case, and ctapipe files get a separate
+    DL2 table. In the latter and in tables of lstchain, images of a shower have the mean score of these images. Events
+    that fail the quality cuts or lack a feature are kept, with NaN and not selected. If an error occurs, no partial
+    copy remains.
 
     Parameters
     ----------
     model : TrainedModel, FoldModels or path
-        From `train`, or its file; or the folder of a run with ``write_events``, whose events are then each scored by
-        the model that was not trained on their group, with its number in ``excess_fold``.
+        From `train`, or its file; or the folder of a run with ``write_events``, in which case each event is scored by
+        the model that was not trained on its group, with its number in ``excess_fold``.
     files : path or sequence of paths
         Event files.
     output : path
         File to write, or folder for several files; a suffix ``.hdf5``, ``.parquet`` or ``.csv`` converts the format.
     prefix : str, default="excess"
-        What the names of the new columns begin with, so that several models can be applied one after the other.
+        Prefix of the new columns, to apply several models one after the other.
     chunk_rows : int, default=200_000
-        Events in memory at a time.
+        Number of events in memory at a time.
     executor : None, dask.distributed.Client, str or Executor, default=None
-        As for `fit_forest`: the workers of a Dask cluster take one file each, which they must see under these names.
+        As for `fit_forest`: workers of a Dask cluster process one file each, which they must access by the same path.
     n_jobs : int, default=-1
-        Cores, for a model that is read from its file.
+        Number of cores, for a model that is read from its file.
     overwrite : bool, default=False
-        Replace any file, not only those of an earlier call; the model and the event files are never replaced.
+        Replace any file, not only those of a previous call; the model and the event files are never replaced.
     selected_only : bool, default=False
-        Leave events out that are not selected; for FITS, Parquet and CSV files.
+        Write selected events only; for FITS, Parquet and CSV files.
     verbose : bool, default=False
         Show progress bars.
 
     Returns
     -------
     dict of Path to Applied
-        What was done to each file.
+        Result for each file.
 
     Examples
     --------
@@ -471,7 +471,7 @@ def apply(
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to be done to a file."""
+    """Application of a model to one file."""
 
     path: Path
     target: Path
@@ -493,33 +493,33 @@ class _Job:
         return EventWriter(self.target, copy_of=self.copy, format=self.format)
 
     def columns_to_read(self, model: Any, config: AnalysisConfig) -> tuple[str, ...]:
-        """Return the columns that are needed of the file."""
+        """Return the required columns of the file."""
         others = self.keys if self.copy is not None else self.stored
         groups = (config.groups,) if isinstance(model, FoldModels) else ()
         return tuple(dict.fromkeys((*others, *config.columns_needed(), *groups)))
 
-    def of_showers(self, model: Any, table: pd.DataFrame, judged: EventScores) -> tuple[pd.DataFrame, EventScores]:
-        """Return a chunk with a row for each shower, where its rows are images and its copy has scores of showers."""
+    def of_showers(self, model: Any, table: pd.DataFrame, scored: EventScores) -> tuple[pd.DataFrame, EventScores]:
+        """Aggregate a chunk to one row per shower, if its rows are images and its copy has scores of showers."""
         if not self.keys or not (again := table.duplicated(list(self.keys))).any():
-            return table, judged
+            return table, scored
         shower = table.groupby(list(self.keys), sort=False).ngroup().to_numpy()
-        return table[~again], score_showers(model, judged, shower, int(np.count_nonzero(~again)))
+        return table[~again], score_showers(model, scored, shower, int(np.count_nonzero(~again)))
 
-    def rows_to_write(self, table: pd.DataFrame, judged: EventScores) -> pd.DataFrame:
-        """Return what a chunk of the file adds to what is written."""
-        found: dict[str, Any] = dict(zip(self.columns, judged[:3], strict=True))
-        if judged.fold is not None:
-            found[self.columns.fold] = judged.fold
+    def rows_to_write(self, table: pd.DataFrame, scored: EventScores) -> pd.DataFrame:
+        """Return the columns that a chunk adds to the output."""
+        found: dict[str, Any] = dict(zip(self.columns, scored[:3], strict=True))
+        if scored.fold is not None:
+            found[self.columns.fold] = scored.fold
         if self.copy is not None:
             return table[list(self.keys)].assign(**found) if self.keys else pd.DataFrame(found)
-        # what is computed while a file is read does not belong into its copy
-        # put together at once: pandas warns where columns are added to a table of many, one after the other
+        # columns computed while reading are not copied
+        # concatenate at once: pandas warns if columns are added one by one to a large table
         new = pd.concat([table[list(self.stored)], pd.DataFrame(found, index=table.index)], axis=1)
         return new[found[self.columns.selected]] if self.selected_only else new
 
 
 def _applied(trained: TrainedModel | FoldModels) -> Any:
-    """Return what scores events: a fitted classifier, or the models of all folds."""
+    """Return the predictor: a fitted classifier, or the models of all folds."""
     return trained if isinstance(trained, FoldModels) else trained.model
 
 
@@ -534,8 +534,8 @@ def _make_job(trained: TrainedModel | FoldModels, found: FileInfo, target: Path,
         stored = found.telescope_columns if of_images else found.stored_columns
         return replace(job, stored=stored, format=kind)
     if job.selected_only and not way.selects:
-        other = f"{found.path} is {found.format}: leave it out, and take the events with {columns.selected}"
-        raise MismatchError("selected_only", f"goes with FITS, Parquet and CSV files; {other}")
+        other = f"{found.path} is {found.format}: exclude it, and select the events with {columns.selected}"
+        raise MismatchError("selected_only", f"requires FITS, Parquet or CSV files; {other}")
     made = f"excess {__version__} apply: {', '.join(columns[:2])} and {columns.selected} are by the"
     if isinstance(trained, FoldModels):
         history = f"{made} model of a cross-validation that was not trained on the event's {trained.config.groups}."
@@ -547,7 +547,7 @@ def _make_job(trained: TrainedModel | FoldModels, found: FileInfo, target: Path,
 
 
 def _warn_of_seen(trained: TrainedModel | FoldModels, paths: list[Path]) -> None:
-    """Say which files the model was trained on: what it selects of them is no result."""
+    """Warn about files used to train the model: their selection is not a result."""
     seen = [path for path in paths if isinstance(trained, TrainedModel) and trained.has_seen(path)]
     if seen:
         more = f" and {len(seen) - 1} more of these files" if len(seen) > 1 else ""
@@ -556,22 +556,22 @@ def _warn_of_seen(trained: TrainedModel | FoldModels, paths: list[Path]) -> None
 
 
 def _targets(files: list[Path], output: Path) -> dict[Path, Path]:
-    """Return which file goes where."""
+    """Return the output path of each file."""
     if len(files) == 1 and not output.is_dir():
         return {files[0]: output}
     for name, times in Counter(path.name for path in files).items():
         if times > 1:
-            raise ValueError(f"{times} files are called {name}; apply the model to each, with an output of its own")
+            raise ValueError(f"{times} files are named {name}; apply the model to each, with separate outputs")
     return {path: output / path.name for path in files}
 
 
 def is_of_events(kind: str) -> bool:
-    """Return whether files of this kind, such as "Off events of Crab", are event lists of their own."""
+    """Return whether files of this kind, such as "Off events of Crab", are separate event lists."""
     return kind.split(" of ")[0] in ("events", "Off events")
 
 
 def check_application(files: Mapping[str, Sequence[Path]], output: Path, *, overwrite: bool = False) -> None:
-    """Raise an error if copies of event files, by kind, could not be written to a folder."""
+    """Raise an error if copies of event files, by kind, cannot be written to a folder."""
     prepare_folder(output)
     paths = [path for kind, own in files.items() if is_of_events(kind) for path in own]
     described, columns = {path: describe(path) for path in paths}, OutputColumns.of(PREFIX)
@@ -586,13 +586,13 @@ def _check_application(
     model: Path | None,
     overwrite: bool,
 ) -> RunIndex | None:
-    """Raise an error if a copy cannot be written; return the index of the runs, if they have one."""
+    """Raise an error if a copy cannot be written; return the index of the runs, if any."""
     for path, found in described.items():
-        present = {name.lower() for name in found.columns}  # names in FITS are the same in any case
+        present = {name.lower() for name in found.columns}  # FITS column names are case-insensitive
         for name in (*columns, columns.fold):
             if name.lower() in present:
-                other = "give the new ones another name by prefix (--prefix on the command line)"
-                raise EventFileError(f"{path}: has a column {name!r} already, and no column is replaced; {other}")
+                other = "choose another prefix (--prefix on the command line)"
+                raise EventFileError(f"{path}: already has a column {name!r}; {other}")
     inputs = [*described, *([] if model is None else [model])]
     check_outputs(targets.values(), inputs, overwrite=overwrite, is_own=partial(_was_applied, columns))
     index = _find_index(described, targets, overwrite) if output not in targets.values() else None
@@ -602,7 +602,7 @@ def _check_application(
 
 
 def _find_index(described: Mapping[Path, FileInfo], targets: Mapping[Path, Path], overwrite: bool) -> RunIndex | None:
-    """Return the index of FITS runs whose copies go to a folder, None if there is none."""
+    """Return the index of FITS runs whose copies are written to a folder, None if there is none."""
     copies = {path: target for path, target in targets.items() if described[path].format == "FITS event list"}
     index = find_run_index(copies)
     if index is not None:
@@ -616,7 +616,7 @@ def _find_index(described: Mapping[Path, FileInfo], targets: Mapping[Path, Path]
 
 
 def _was_applied(columns: OutputColumns, path: Path) -> bool:
-    """Say whether a file has the columns that are to be written, so that it is from an earlier call."""
+    """Return whether a file has the output columns, so it is from a previous call."""
     try:
         return {name.lower() for name in columns} <= {name.lower() for name in describe(path).columns}
     except ValueError:
@@ -627,11 +627,11 @@ def _apply_on_workers(
     trained: TrainedModel | FoldModels, jobs: list[_Job], executor: Any, verbose: bool
 ) -> dict[Path, Applied]:
     model, config = _applied(trained), trained.config
-    # workers have folders of their own
+    # workers have their own folders
     arguments = [(config, job.resolved()) for job in jobs]
     bar = progress_bar("Applying to files", len(jobs), shown=verbose)
     with open_executor(executor, n_threads(getattr(model, "n_jobs", None)), _START_AGAIN) as workers, bar as tick:
-        if workers.remote and hasattr(model, "n_jobs"):  # the threads of workers are for other files
+        if workers.remote and hasattr(model, "n_jobs"):  # the threads of workers are used for other files
             model = copy(model).set_params(n_jobs=1)
         done = workers.run(_apply_to_file, arguments, tick, shared=(model,))
     return {job.path: applied for job, applied in zip(jobs, done, strict=True)}
@@ -645,13 +645,13 @@ def _apply_to_file(
     by_fold = isinstance(model, FoldModels)
     n_waiting = _MAX_WAITING if job.copy is not None else 1
     n_events = n_scored = n_selected = 0
-    # a thread each for reading and writing, because files take about as long as scores
+    # one thread each for reading and writing, since files take about as long as scores
     with (
         job.open() as writer,
         closing(_prepared(job.path, config, columns, job.chunk_rows)) as prepared,
         ThreadPoolExecutor(1) as writing,
     ):
-        # the compiled predictor is loaded while the first events are read
+        # load the compiled predictor while the first events are read
         nothing = np.zeros((2, len(config.features)), order="F")
         chunks = read_ahead(prepared)
         first = model.models[0].model if by_fold else model
@@ -659,13 +659,13 @@ def _apply_to_file(
         waiting: deque[Future[None]] = deque()
         for table, features in chunks:
             scores = model.score(features, table[config.groups]) if by_fold else score_features(model, features)
-            rows, judged = job.of_showers(model, table, scores)
+            rows, scored = job.of_showers(model, table, scores)
             while len(waiting) >= n_waiting:
                 waiting.popleft().result()
-            waiting.append(writing.submit(writer.append, job.rows_to_write(rows, judged)))
+            waiting.append(writing.submit(writer.append, job.rows_to_write(rows, scored)))
             n_events += len(rows)
-            n_scored += int(np.count_nonzero(np.isfinite(judged.score)))
-            n_selected += int(np.count_nonzero(judged.selected))
+            n_scored += int(np.count_nonzero(np.isfinite(scored.score)))
+            n_selected += int(np.count_nonzero(scored.selected))
             tick(len(table))
         for written in waiting:
             written.result()

@@ -1,4 +1,4 @@
-"""The search for a source in an observation: cross-validation pooled and forward, applied models, null tests."""
+"""Search for a source in an observation: pooled and forward cross-validation, applied models, null tests."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from excess.stats._likelihood import AlphaError
 
 _logger = logging.getLogger(__name__)
 
-SUPERVISED = "supervised"  # name of the classifiers that were trained on simulated events, among the models of a run
+SUPERVISED = "supervised"  # name of the classifiers trained on simulated events, among the models of a run
 _MAX_NAMED_GROUPS = 20
 CRAB = (83.6333, 22.0133)  # right ascension and declination of the Crab Nebula in deg
-SIMULATION, BOOSTED_SIMULATION = "simulation", "boosted simulation"  # references that learn from simulated events
-# for some 20,000 simulated events; regularised, because fewer are not rare
+SIMULATION, BOOSTED_SIMULATION = "simulation", "boosted simulation"  # references trained on simulated events
+# for about 20,000 simulated events; regularised, because smaller samples are common
 _BOOSTING = {"max_iter": 400, "max_features": 0.3, "min_samples_leaf": 60, "l2_regularization": 30.0}
-ONNX = ".onnx"  # suffix of classifiers of others
+ONNX = ".onnx"  # suffix of third-party classifiers
 
 SimulatedKind = str | PathLike[str] | Sequence[str | PathLike[str]] | pd.DataFrame
 Simulated = tuple[SimulatedKind, SimulatedKind]  # gammas and protons: a file, several files, or a table each
@@ -73,51 +73,51 @@ def detect(
     verbose: bool = False,
     command: str = "detect",
 ) -> Run:
-    """Search for a source: what `excess detect` does.
+    """Search for a source, as `excess detect` does.
 
     Parameters
     ----------
     observation : OnOffDataset
-        Events of one observation, or of several from `OnOffDataset.stack`, of which one model learns together.
+        Events of one observation, or of several from `OnOffDataset.stack`, on which one model is trained.
     models : str, sequence of str, or mapping of str to classifier, default="forest"
-        Models to cross-validate: names of `MODELS`, or classifiers by any name. The verdict is about the first.
+        Models to cross-validate: names of `MODELS`, or classifiers by any name. The verdict refers to the first.
     model_files : sequence of path or TrainedModel, default=()
-        Models that were trained on other events, applied as they are.
+        Models trained on other events, applied without training.
     simulated : pair or None, default=None
-        Simulated gammas and protons: a file, a sequence of files, or a table each. A forest and boosted trees that are
-        trained on them are references of the model ``"hybrid"``, and are cross-validated without a learner of labels as
+        Simulated gammas and protons: a file, a sequence of files, or a table each. A forest and boosted trees trained
+        on them are references of the model ``"hybrid"``, and are cross-validated without On/Off training as
         ``"supervised"``. Differences from observed events are in ``Run.simulation``; see `simulation_agreement`.
     references : sequence of path or TrainedModel, default=()
-        Models that were trained on other events, as further references of ``"hybrid"``. Those of the observation, which
-        are columns, are references as well; a cut on each is tuned in the same folds, as a model of its name.
+        Models trained on other events, as further references of ``"hybrid"``. Reference columns of the observation are
+        also used; a cut on each of them is tuned in the same folds, as a model with its name.
     folds : int or None, default=None
-        Number of folds; by default one per group.
+        Number of folds; one per group by default.
     strategy : {"pooled", "forward"}, default="pooled"
-        Pooled, with the forward value beside it; or forward alone. See `cross_val_detect`.
+        Pooled, with an additional forward value; or forward only. See `cross_val_detect`.
     statistic : {"likelihood", "cut"}, default="likelihood"
-        What the verdict follows, declared before the events are looked at; the other stands beside it.
+        Statistic of the verdict, to be declared before the analysis; both are reported.
     repeats, permutations : int
-        Repetitions with other seeds; permutations of On and Off for a p-value.
+        Number of repetitions with other seeds, and of permutations of On and Off for a p-value.
     alpha_error : float, mapping of group to float, or None, default=None
-        Relative error of the exposure ratio; by default that of the configuration. See `cross_val_detect`.
+        Relative uncertainty of the exposure ratio; by default that of the configuration. See `cross_val_detect`.
     null_tests : bool or "auto", default="auto"
-        Search in every Off region, too, with all models. ``"auto"`` does so with the first model alone, which learns
-        from the first half of the groups and judges the second, where there are at least two Off regions.
+        Also search in every Off region, with all models. ``"auto"`` does so with the first model only, trained on the
+        first half of the groups and evaluated on the second, if there are at least two Off regions.
     title : str or None, default=None
-        What was observed, for the report.
+        Title of the report, such as the observed source.
     keep_models : bool, default=False
-        Keep the first model of each fold, for ``Run.write_events`` and `efficiency`.
+        Store the first model of each fold, for ``Run.write_events`` and `efficiency`.
     seed, n_jobs : int
-        Seed of everything random, and cores, on which the result does not depend.
+        Random seed, and number of cores, on which the result does not depend.
     verbose : bool, default=False
         Show progress bars.
     command : str, default="detect"
-        What the record of the run calls it.
+        Name of the command in the record of the run.
 
     Returns
     -------
     Run
-        Everything that was found, with ``write(folder)`` and ``report(path)``.
+        Results, with ``write(folder)`` and ``report(path)``.
 
     Examples
     --------
@@ -133,7 +133,7 @@ def detect(
     applied_names = [str(one.path or f"model {number}") for number, one in enumerate(trained, start=1)]
     for name, number in Counter([*names, *applied_names]).items():
         if number > 1:
-            raise ArgumentError("models", f"hold {name!r} twice")
+            raise ArgumentError("models", f"contain {name!r} twice")
     given = models if isinstance(models, Mapping) else {}
     to_train = dict(given) or {name: make_model(name, random_state=seed, n_jobs=n_jobs) for name in names}
     if null_tests not in (True, False, "auto"):
@@ -142,10 +142,10 @@ def detect(
     if keep_models:
         _check_folds(observation, to_train, strategy)
     if not to_train and not trained and simulated is None:
-        raise ArgumentError("models", "must hold at least one model, unless there are `model_files`")
+        raise ArgumentError("models", "must contain at least one model unless `model_files` are given")
     if references and "hybrid" not in names:
-        raise ArgumentError("references", "are for the model hybrid, which is not among `models`")
-    # events beyond the cut on theta^2 enter the likelihood by their direction
+        raise ArgumentError("references", "require the model hybrid, which is not among `models`")
+    # events beyond the cut on theta^2 enter the likelihood with their direction
     wide = observation.widen()
     plain = wide.without_references()
     for one in trained:
@@ -160,7 +160,7 @@ def detect(
         searched[SUPERVISED] = supervised
 
     to_train, searched = with_bins(to_train, observation), with_bins(searched, observation)
-    # cuts on the scores of other analyses, for comparison, where there are folds
+    # cuts on the scores of other analyses, for comparison, if there are folds
     for column in observation.config.references if to_train else ():
         name = column if column not in (*searched, *applied_names) else f"cut on {column}"
         searched[name] = column_baseline(column, random_state=seed)
@@ -177,27 +177,27 @@ def detect(
     forward: dict[str, Outcome] = {}
     tests: dict[str, NullTest] = {}
     no_forward = ""
-    # the same folds and seeds for all, whatever a model sees
+    # the same folds and seeds for all models
     further: dict[str, Any] = {"observations": wide.observations, "n_permutations": permutations}
     for own, X, nearby in _by_input(searched, wide, plain):
         own_settings = {**shared, **further, "nearby": nearby, "return_estimator": keep_models}
         found |= cross_val_detect(own, X, wide.on, alpha=wide.exposure_ratio, **own_settings)
         if strategy == "pooled":
             more, no_forward = _search_forward(wide, X, own, shared)
-            # those about its blocks belong to the value that is quoted
+            # remarks about blocks belong to the quoted value
             found |= {name: replace(found[name], remarks=one.remarks) for name, one in more.items()}
             hours = None if wide.exposure is None else wide.exposure.total
             forward |= {name: replace(one.outcome, limits=one.limits(hours)) for name, one in more.items()}
     tested = dict(list(to_train.items())[: 1 if null_tests == "auto" else None]) if null_tests else {}
     for name, one in tested.items():
-        # it was chosen on On and Off, not by Off region, and is what the search has used
+        # selected on On and Off, not by Off region, and used by the search
         if isinstance(one, OnOffForestClassifier) and one.configuration is None:
             tested[name] = clone(one).set_params(configuration=found[name].folds[-1].configuration)
     # the exposure of each Off region is known inside the cut only
     tested_on = wide if observation.regions.exposure is None else observation
     for own, X, _ in _by_input(tested, tested_on, tested_on.without_references()):
         tests |= _test_null(tested_on, X, own, shared, quick=null_tests == "auto")
-    # what was asked for comes first, the reference last
+    # requested models first, the reference last
     asked = [*names, *applied_names, *(name for name in searched if name not in names)]
     estimators = {**searched, **{name: one.model for name, one in applied.items()}}
     events = add_zenith(wide.events_frame())
@@ -231,18 +231,18 @@ def detect(
 
 
 def _check_folds(observation: OnOffDataset, models: Mapping[str, Any], strategy: str) -> None:
-    """Raise an error unless each group of events is held out by one fold, and is known by a column of the files."""
+    """Raise an error unless each group is held out in one fold and identified by a column of the files."""
     groups, column = observation.groups, observation.group_column
     if not models or strategy != "pooled":
-        raise ArgumentError("write_events", "needs a model to train, and `strategy` pooled")
+        raise ArgumentError("write_events", "requires a model to train, and `strategy` pooled")
     known = None if groups is None else observation.table.get(column)
-    # matched Off runs have groups that are pairs of runs
+    # groups of matched Off runs are pairs of runs
     if groups is None or (known is not None and (known.astype(str) != groups.astype(str)).any()):
-        raise MismatchError("write_events", "needs groups that are a column of the files, such as nights or runs")
+        raise MismatchError("write_events", "requires groups that are a column of the files, such as nights or runs")
 
 
 def _fold_models(observation: OnOffDataset, name: str, found: Detection) -> FoldModels:
-    """Return the models of the folds of a detection, with the groups that they were trained on."""
+    """Return the models of the folds of a detection, with their training groups."""
     assert observation.groups is not None
     config = observation.config.model_copy(update={"groups": observation.group_column})
     trained = []
@@ -256,7 +256,7 @@ def _fold_models(observation: OnOffDataset, name: str, found: Detection) -> Fold
 def _check_simulation(
     simulated: SimulatedEvents, observation: OnOffDataset, seed: int, n_jobs: int, verbose: bool
 ) -> SimulationAgreement:
-    """Find the features in which simulated events differ from observed ones."""
+    """Compare the features of simulated and observed events."""
     forest = make_model("forest", random_state=seed, n_jobs=n_jobs)
     settings: dict[str, Any] = {"groups": observation.groups, "feature_names": simulated.names, "random_state": seed}
     events = observation.X, observation.on, simulated.gammas, simulated.protons
@@ -269,7 +269,7 @@ def _check_simulation(
 def _by_input(
     models: Mapping[str, Any], observation: OnOffDataset, plain: OnOffDataset
 ) -> Iterator[tuple[dict[str, Any], Any, tuple[Any, Any] | None]]:
-    """Yield models with events and nearby events: a hybrid sees a table of all columns, the others the features."""
+    """Yield models with events and nearby events: a hybrid takes a table of all columns, the others the features."""
     for hybrid, own in ((False, plain), (True, observation)):
         found = {name: one for name, one in models.items() if is_hybrid(one) == hybrid}
         if found:
@@ -279,17 +279,16 @@ def _by_input(
 
 
 def _check_request(observation: OnOffDataset, models: Mapping[str, Any], null_tests: bool, permutations: int) -> None:
-    """Refuse what these models and regions cannot do."""
+    """Raise an error for options that these models and regions do not support."""
     for given, argument in ((null_tests, "null_tests"), (permutations, "permutations")):
         if given and not models:
-            raise ArgumentError(argument, "needs a model to train; a model file is applied as it is")
+            raise ArgumentError(argument, "requires a model to train; model files are not trained")
     if null_tests and observation.regions.n_regions < 3:
-        more = "" if observation.observations is None else ", and the same number of them in all observations"
-        raise MismatchError("null_tests", f"needs at least two Off regions{more}")
+        raise MismatchError("null_tests", "requires at least two Off regions")
 
 
 def _given_alpha(observation: OnOffDataset) -> float | dict[str, float] | None:
-    """Return the exposure ratio as it was given, by group where it differs; None where it follows from regions."""
+    """Return the given exposure ratio, by group if it varies; None if it follows from regions."""
     if observation.observations is not None:
         if observation.event_alpha is None:
             return observation.alpha
@@ -309,7 +308,7 @@ def _given_alpha(observation: OnOffDataset) -> float | dict[str, float] | None:
 def _search_forward(
     observation: OnOffDataset, X: Any, models: dict[str, Any], shared: dict[str, Any]
 ) -> tuple[dict[str, Detection], str]:
-    """Cross-validate forward in time; or return why that is not possible, which is no reason to lose the rest."""
+    """Cross-validate forward in time; or return why that is not possible, without losing other results."""
     settings = {**shared, "cv": None, "strategy": "forward"}
     try:
         return cross_val_detect(models, X, observation.on, alpha=observation.exposure_ratio, **settings), ""
@@ -320,7 +319,7 @@ def _search_forward(
 def _test_null(
     observation: OnOffDataset, X: Any, models: dict[str, Any], settings: dict[str, Any], *, quick: bool
 ) -> dict[str, NullTest]:
-    """Search in every Off region; a quick test trains on one half of the groups only, where that is possible."""
+    """Search in every Off region; a quick test trains on one half of the groups only, if possible."""
     regions = observation.regions
     own = {"groups": observation.groups, "time": observation.time, "runs": observation.run_labels}
     settings = {**settings, **own, "direction": observation.direction}
@@ -338,7 +337,7 @@ def _test_null(
 
 
 def _blocks_of(observation: OnOffDataset) -> str:
-    """Return which blocks of groups are held out in the place of groups, if it is so."""
+    """Describe blocks of groups that are held out in place of groups, if any."""
     if observation.groups is None:
         return ""
     blocks = block_groups(observation.groups, observation.regions.on)
@@ -352,18 +351,18 @@ def _blocks_of(observation: OnOffDataset) -> str:
 
 
 def check_applicable(trained: TrainedModel, observation: OnOffDataset) -> None:
-    """Refuse files and groups that a model was trained on, and other features than its own."""
+    """Raise an error for files and groups used to train a model, and for other features than its own."""
     trained.check_unseen(observation, ", or the name of a model to cross-validate")
     for name in ("features", "derived_features", "quality_cuts", "references"):
         if getattr(observation.config, name) != getattr(trained.config, name):
             other = f"was trained with other {name} than these events are read with"
-            raise ModelFileError(f"{trained.path}: {other}; give the same configuration")
+            raise ModelFileError(f"{trained.path}: {other}; use the same configuration")
 
 
 def detect_with(
     trained: TrainedModel, observation: OnOffDataset, statistic: str, alpha_error: AlphaError | None = None
 ) -> Detection:
-    """Judge the events of an observation by a model that was trained on others."""
+    """Apply a model trained on other events to the events of an observation."""
     nearby = observation.nearby
     settings: dict[str, Any] = {name: getattr(observation, name) for name in ("groups", "observations", "direction")}
     if nearby is not None:
@@ -379,15 +378,15 @@ def demo(
     seed: int = 0,
     n_jobs: int = -1,
     verbose: bool = False,
-    tell: Callable[[str], None] = lambda text: None,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> Run:
     """Simulate an observation like FACT's open Crab sample, and search for the source in it."""
-    tell(f"Simulating {n_events:,} events, {n_signal:,} of them gammas")
+    notify(f"Simulating {n_events:,} events, {n_signal:,} of them gammas")
     crab = AnalysisConfig().with_source(*CRAB)
     events = simulate_observation(n_events, n_signal, source=CRAB, random_state=seed)
     observation = OnOffDataset.from_files(events, crab)
-    tell(str(observation))
-    tell("Simulating 20,000 gammas and protons with known labels, for a reference")
+    notify(str(observation))
+    notify("Simulating 20,000 gammas and protons with known labels, for a reference")
     truth = simulate_labelled(random_state=seed + 1)
     settings: dict[str, Any] = {"seed": seed, "n_jobs": n_jobs, "verbose": verbose, "command": "demo"}
     settings["simulated"] = truth[truth["is_signal"]], truth[~truth["is_signal"]]
@@ -398,25 +397,25 @@ def demo(
 
 
 def is_hybrid(estimator: BaseEstimator) -> bool:
-    """Return whether an estimator, or one inside it, needs the columns of references."""
+    """Return whether an estimator, or a nested one, requires reference columns."""
     parts = (estimator, *estimator.get_params().values())
     return any(getattr(part, "needs_columns", False) is True for part in parts)
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise ArgumentError for a name of no model, before events are read."""
+    """Raise ArgumentError for an unknown model name, before events are read."""
     for name in names:
         make_model(name)
 
 
 def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[str], list[TrainedModel | Path]]:
-    """Tell references that are columns from those that are models."""
+    """Separate references that are columns from those that are models."""
     columns: list[str] = []
     models: list[TrainedModel | Path] = []
     for one in dict.fromkeys(given):
         if not Path(one).exists():
             if Path(one).name != one or Path(one).suffix in (".excess", ONNX):
-                raise ModelFileError(f"{one} does not exist; give a model file, or the name of a column")
+                raise ModelFileError(f"{one} does not exist; pass a model file or the name of a column")
             columns.append(one)
         elif is_model_file(one):
             models.append(load_model(one, n_jobs=n_jobs))
@@ -424,7 +423,7 @@ def split_references(given: Iterable[str], *, n_jobs: int = -1) -> tuple[list[st
             models.append(Path(one))
         else:
             neither = "is neither a model file of 'excess train' nor an ONNX model (.onnx)"
-            raise ModelFileError(f"{one}: {neither}; give one, or the name of a column")
+            raise ModelFileError(f"{one}: {neither}; pass one of these or the name of a column")
     return columns, models
 
 
@@ -439,7 +438,7 @@ class SimulatedEvents:
 
     @classmethod
     def read(cls, simulated: Simulated, config: AnalysisConfig) -> SimulatedEvents:
-        """Read files of simulated gammas and of protons, or take tables of them."""
+        """Read files of simulated gammas and of protons, or use tables of them."""
         if not isinstance(simulated, tuple) or len(simulated) != 2:
             raise ArgumentError("simulated", "must be a pair: simulated gammas and protons")
         settings = config.without_references()
@@ -472,18 +471,18 @@ class SimulatedEvents:
 
 
 def check_simulated_columns(path: Path, needed: Iterable[str]) -> None:
-    """Raise EventFileError for a file of simulated events without columns that the observed ones are read with."""
+    """Raise EventFileError for a file of simulated events without the columns required for observed events."""
     found = describe(path)
     present = {*found.columns, *found.telescope_columns}
     missing = [name for name in needed if name not in present]
     if missing:
         columns = f"{'column' if len(missing) == 1 else 'columns'} {', '.join(missing)}"
-        raise EventFileError(f"{path}: has no {columns}, which features or quality cuts of observed events need")
+        raise EventFileError(f"{path}: has no {columns}, required by features or quality cuts of observed events")
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceSet:
-    """All that a hybrid may trust besides the labels."""
+    """All references of a hybrid."""
 
     classifiers: Mapping[str, Any] = field(default_factory=dict)
     trained_on: Mapping[str, list[Any]] = field(default_factory=dict)
@@ -492,13 +491,13 @@ class ReferenceSet:
     simulated: SimulatedEvents | None = None
 
     def complete(self, hybrid: OnOffHybridClassifier) -> OnOffHybridClassifier:
-        """Return a hybrid with these references; ArgumentError if there are none."""
+        """Return a hybrid with these references; raise ArgumentError without references."""
         if not self.classifiers:
-            raise ArgumentError("model", "hybrid needs references: give `simulated`, or `references`")
+            raise ArgumentError("model", "hybrid requires references: pass `simulated` or `references`")
         return hybrid.set_params(references=dict(self.classifiers), trained_on=dict(self.trained_on) or None)
 
     def supervised(self, seed: int) -> OnOffHybridClassifier | None:
-        """Return the classifiers of the simulation alone, weighted by On and Off events; None without a simulation."""
+        """Return the classifiers of the simulation only, weighted by On and Off events; None without a simulation."""
         if self.simulated is None:
             return None
         own = {name: self.classifiers[name] for name in (SIMULATION, BOOSTED_SIMULATION)}
@@ -541,7 +540,7 @@ def collect_references(
         seen_files += [{**entry, "kind": f"training of {name}"} for entry in one.record.get("files", [])]
     for column in observation.config.references:
         if column in found:
-            raise ArgumentError("references", f"hold two of the name {column!r}")
+            raise ArgumentError("references", f"contain the name {column!r} twice")
         _check_scores(column, observation)
         found[column] = column
     return ReferenceSet(found, trained_on, files, seen_files, events)
@@ -557,24 +556,24 @@ def _read_onnx(path: Path, config: AnalysisConfig) -> OnnxClassifier:
 
 
 def _check_present(name: str, features: Iterable[str], config: AnalysisConfig) -> None:
-    """Reject a model that needs other features than those of a configuration."""
+    """Raise an error for a model with features that the configuration lacks."""
     missing = [feature for feature in features if feature not in config.features]
     if missing:
-        needed = f"needs features that these events are not read with: {', '.join(missing)}"
-        raise ModelFileError(f"{name}: {needed}; add them to the configuration")
+        needed = f"requires features that are not in the configuration: {', '.join(missing)}"
+        raise ModelFileError(f"{name}: {needed}; add them")
 
 
 def _check_features(trained: TrainedModel, name: str, config: AnalysisConfig) -> None:
-    """Refuse a model that needs features which the events do not have, or which mean something else there."""
+    """Raise an error for a model with features that the events lack or that are defined differently."""
     _check_present(name, trained.config.features, config)
     for feature in trained.config.features:
         if _definition(feature, trained.config) != _definition(feature, config):
             other = f"was trained with another definition of the feature {feature!r}"
-            raise ModelFileError(f"{name}: {other}; give the same configuration")
+            raise ModelFileError(f"{name}: {other}; use the same configuration")
 
 
 def _definition(feature: str, config: AnalysisConfig) -> Any:
-    """Return a feature as columns of a file; a derived one as expression with all that it is computed from."""
+    """Return a feature in terms of columns of a file; a derived one as expression with all of its inputs."""
     if feature not in config.derived_features:
         return feature
     used = set(config.inputs_of(feature))
@@ -582,32 +581,32 @@ def _definition(feature: str, config: AnalysisConfig) -> Any:
 
 
 def _check_scores(column: str, observation: OnOffDataset) -> None:
-    """Refuse a column that has one value only."""
+    """Raise an error for a constant column."""
     scores = observation.X[:, observation.names.index(column)]
     if (scores == scores[0]).all():
         where = next((f"{path}: " for paths in observation.files.values() for path in paths), "")
         constant = f"has the value {scores[0]:g} for all {len(scores):,} events"
-        raise EventFileError(f"{where}reference column {column!r} {constant}, which tells nothing; was it filled?")
+        raise EventFileError(f"{where}reference column {column!r} {constant}; check that it was filled")
 
 
 def fix_edges(observation: OnOffDataset) -> OnOffDataset:
-    """Return an observation whose bins have edges: where only their number is given, bins of equally many events."""
+    """Return an observation with bin edges: a number of bins is converted to bins of equally many events."""
     bins = observation.config.bins
     if bins is None or bins.n_bins is None:
         return observation
     values = observation.X[:, observation.names.index(bins.column)]
     edges = np.unique(np.quantile(values, np.arange(1, bins.n_bins) / bins.n_bins))
-    # without digits that nobody asked for
+    # without unnecessary digits
     edges = np.unique([float(f"{edge:.4g}") for edge in edges])
     edges = edges[(edges > values.min()) & (edges <= values.max())]
     if len(edges) == 0:
-        raise MismatchError("bins", f"cannot be made: {bins.column} has the same value in almost all events")
+        raise MismatchError("bins", f"cannot be defined: {bins.column} has the same value in almost all events")
     fixed = bins.model_copy(update={"edges": tuple(edges.tolist()), "n_bins": None})
     return replace(observation, config=observation.config.model_copy(update={"bins": fixed}))
 
 
 def with_bins(models: Mapping[str, Any], observation: OnOffDataset) -> dict[str, Any]:
-    """Return models with a threshold and a calibration for each bin of an observation; as they are if it has none."""
+    """Return models with a threshold and a calibration for each bin of an observation; unchanged without bins."""
     bins = observation.config.bins
     if bins is None:
         return dict(models)
@@ -617,7 +616,7 @@ def with_bins(models: Mapping[str, Any], observation: OnOffDataset) -> dict[str,
         known = model.get_params(deep=False)
         shared = ("threshold", "threshold_tolerance", "n_threshold_bootstrap", "n_jobs", "random_state")
         settings = {key: known[key] for key in shared if key in known}
-        # a hybrid sees a table, the others an array of the features
+        # a hybrid takes a table, the others an array of the features
         column = bins.column if is_hybrid(model) else plain.index(bins.column)
         if not isinstance(model, OnOffBinnedClassifier):
             model = OnOffBinnedClassifier(model, column, bins.edges, passthrough=bool(bins.feature), **settings)

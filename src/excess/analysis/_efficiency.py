@@ -1,4 +1,4 @@
-"""The efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance."""
+"""Efficiency of a model: the fraction of simulated gammas that it selects, by energy and zenith distance."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _TABLE, _BIN_TABLE, _FITS = "efficiency.csv", "efficiency_by_bin.csv", "efficien
 _FOLD_TABLE = "efficiency_by_fold.csv"
 
 OF = {"all": "efficiency", "quality": "cut_efficiency"}  # denominators, and the names of the fractions
-KINDS = ("all", "quality", "selected")  # of events; each is a subset of the previous one
+KINDS = ("all", "quality", "selected")  # nested event samples, from largest to smallest
 
 Bins = int | Sequence[float] | FloatArray | None
 
 
 @dataclass(frozen=True, eq=False)
 class BinCounts:
-    """Sums of weights, and of squared weights, of each kind of events in bins of one or two variables."""
+    """Sums of weights and of squared weights of each sample in bins of one or two variables."""
 
     edges: tuple[FloatArray, ...]
     counts: Mapping[str, FloatArray]
@@ -72,7 +72,7 @@ class BinCounts:
         return cls(edges, *({kind: np.zeros(shape) for kind in kinds} for _ in range(2)))
 
     def add(self, values: Sequence[FloatArray], weights: FloatArray, passed: Mapping[str, BoolArray]) -> None:
-        """Add events to the sums in place, by the values to bin, their weights, and a mask for each kind."""
+        """Add events to the sums in place, given the values to bin, their weights, and a mask for each sample."""
         points = np.column_stack(values)
         for kind, mask in passed.items():
             for total, power in ((self.counts, 1), (self.squares, 2)):
@@ -91,10 +91,11 @@ class BinCounts:
 
 @dataclass(frozen=True, eq=False)
 class Efficiency:
-    """The fraction of simulated gammas that a model selects, in bins of zenith distance and true energy.
+    """Fraction of simulated gammas selected by a model, in bins of zenith distance and true energy.
 
-    For the models of a cross-validation it is the mean over ``folds``. With event types, ``types`` has the efficiency
-    of each, the most signal-like first; ``type_edges`` are the probabilities of signal between them, in rising order.
+    For the models of a cross-validation it is the mean over ``folds``. With event types, ``types`` contains the
+    efficiency of each, the most signal-like first; ``type_edges`` are the signal probabilities between them, in
+    ascending order.
     """
 
     bins: BinCounts
@@ -111,7 +112,7 @@ class Efficiency:
 
     @property
     def counts(self) -> Mapping[str, FloatArray]:
-        """Events, or sums of their weights, by kind: arrays of shape (n_zeniths, n_energies)."""
+        """Events, or sums of their weights, by sample: arrays of shape (n_zeniths, n_energies)."""
         return self.bins.counts
 
     @property
@@ -148,7 +149,7 @@ class Efficiency:
     def by_model_bin(self) -> EventFraction:
         """Return the efficiency in each bin of the model, relative to events that pass the quality cuts."""
         if self.model_bins is None:
-            raise ValueError("the model has one threshold for all events, and so no bins")
+            raise ValueError("the model has no bins, but one threshold for all events")
         return self.model_bins.fraction("quality", self.confidence)
 
     @property
@@ -170,7 +171,7 @@ class Efficiency:
 
     @property
     def part_table(self) -> pd.DataFrame | None:
-        """The rows of ``table`` for each fold and event type; None where there are neither."""
+        """The rows of ``table`` for each fold and event type; None if there are neither."""
         parts = []
         for fold, own in enumerate(self.folds or (self,)):
             for number, one in enumerate(own.types or (own,), start=1):
@@ -253,10 +254,9 @@ class Efficiency:
     ) -> Path:
         """Write a copy of a FITS file whose effective area is multiplied by the efficiency, and return its path.
 
-        Where the events of the file are scored, as by `apply`, the copy has the selected ones only, so that events and
-        area belong together. The models of a cross-validation need scored events, whose folds are known. With event
-        types, there is a copy of events and area of each in ``type_1``, ``type_2`` and so on, and the path is that of
-        the first.
+        If the events of the file are scored, as by `apply`, the copy contains the selected events only, consistent with
+        the area. The models of a cross-validation require scored events with known folds. With event types, events and
+        area of each type are written to ``type_1``, ``type_2`` and so on, and the path of the first is returned.
         """
         source = Path(file)
         if not source.is_file():
@@ -270,11 +270,11 @@ class Efficiency:
         scored = read_event_columns(source, (columns.signal_probability, columns.selected, columns.fold))
         fold = scored.get(columns.fold) if self.folds else np.zeros(len(next(iter(scored.values()), ())), dtype=np.intp)
         if fold is None or (len(targets) > 1 and columns.signal_probability not in scored):
-            needed = "give the files of 'excess detect --write-events'"
+            needed = "use the files of 'excess detect --write-events'"
             raise EventFileError(f"{source}: its events have no scores and folds; {needed}")
         if len(fold) and not 0 <= fold.min() <= fold.max() < len(parts):
             raise EventFileError(f"{source}: was not scored by these models, which have {len(parts)} folds")
-        share = np.bincount(fold, minlength=len(parts)) + 1e-12  # of no events: equal
+        share = np.bincount(fold, minlength=len(parts)) + 1e-12  # equal without events
         share /= share.sum()
         kind = np.zeros(len(fold), dtype=np.int16)  # 0 where there is no score
         for number, one in enumerate(parts if len(targets) > 1 else ()):
@@ -295,11 +295,11 @@ class Efficiency:
         return targets[0]
 
     def type_of(self, probability: FloatArray) -> NDArray[np.integer]:
-        """Return the event types of probabilities of signal, 1 for the most signal-like."""
+        """Return the event types of signal probabilities, 1 for the most signal-like."""
         return len(self.type_edges) + 1 - np.searchsorted(self.type_edges, probability, side="right")
 
     def describe(self) -> dict[str, Any]:
-        """Return all numbers for scripts: the bins as columns, the means, and what they were computed from."""
+        """Return all numbers for scripts: the bins as columns, the means, and their provenance."""
         by_bin = self.model_bin_table
         return {
             "mean": {name: self.mean(of)._asdict() for of, name in OF.items()},
@@ -317,7 +317,7 @@ class Efficiency:
 
     @property
     def _remarks(self) -> tuple[str, ...]:
-        """Description of the numbers for file headers."""
+        """Description of the columns for file headers."""
         computed = ", ".join(f"{name}: {expression}" for name, expression in self.expressions.items())
         return (
             "EFFICIENCY is the fraction of simulated gammas that the model selects, CUT_EFF that of those which pass "
@@ -341,33 +341,33 @@ def efficiency(
     n_jobs: int = -1,
     verbose: bool = False,
 ) -> Efficiency:
-    """Count which simulated gammas a model selects, in bins of true energy and zenith distance.
+    """Compute the fraction of simulated gammas selected by a model, in bins of true energy and zenith distance.
 
     The files are read twice, for the ranges of the bins and for the events, in constant memory. There is no cut on the
-    direction: all gammas of the files count, whether or not they would be in the On region. Where rows are telescope
-    images, because the model takes parameters of these, showers are counted: one is selected if the mean score of its
-    images exceeds the threshold.
+    direction: all gammas of the files count, inside or outside the On region. If rows are telescope images, because the
+    model uses image parameters, showers are counted: a shower is selected if the mean score of its images exceeds the
+    threshold.
 
     Parameters
     ----------
     model : TrainedModel, FoldModels or path
-        From `train`, or its file; or the folder of a run with ``write_events``, which has a model for each fold.
+        From `train`, or its file; or the folder of a run with ``write_events``, which has one model per fold.
     files : path or sequence of paths
         Simulated gammas, with the columns of the model's features and quality cuts.
     event_types : int, default=0
-        Number of event types: quantiles of the probability of signal of the gammas, each with its own efficiency.
+        Number of event types: quantiles of the signal probability of the gammas, each with its own efficiency.
     energy : str or None, default=None
-        Column of true energies, or an expression of columns, in TeV; by default a column that is known, such as
+        Column of true energies, or an expression of columns, in TeV; by default a known column, such as
         ``true_energy``, ``mc_energy`` or FACT's ``corsika_event_header_total_energy`` (which is in GeV).
     zenith : str or None, default=None
-        The same for zenith distances in deg, such as ``"90 - true_alt"``; one bin for all if no column is known.
+        The same for zenith distances in deg, such as ``"90 - true_alt"``; a single bin if no column is known.
     weights : str or None, default=None
-        Column or expression of weights of events, such as those of another spectrum.
+        Column or expression of event weights, such as those of another spectrum.
     energy_bins, zenith_bins : int, sequence of float or None, default=None
-        Number of bins, those of energy of equal width in the logarithm, or their edges in TeV and in deg; by default
+        Number of bins, with energy bins of equal width in the logarithm, or their edges in TeV and in deg; by default
         five per decade, and bins of 10 deg.
     confidence : float, default=0.6827
-        Probability of the intervals, by default that of one standard deviation.
+        Coverage probability of the intervals, by default that of one standard deviation.
     chunk_rows, n_jobs, verbose
         As for `apply`.
 
@@ -404,13 +404,13 @@ def efficiency(
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     described = [describe(path) for path in paths]
     for path in paths:
-        if models[0].has_seen(path):  # its efficiency there would be too high
-            given = f"was trained on {path}; give simulated gammas that it has not seen"
+        if models[0].has_seen(path):  # the efficiency would be overestimated
+            given = f"was trained on {path}; use other simulated gammas"
             raise ModelFileError(f"{models[0].path or 'the model'}: {given}")
         check_simulated_columns(path, trained.config.columns_needed())
     truth = _Truth.of(described[0].columns, energy, zenith, weights)
     needed = [*trained.config.columns_needed(), *truth.columns]
-    # rows are images of showers where a column is needed that only images have
+    # rows are images of showers if a required column exists for images only
     keys = [] if set(needed) <= set(described[0].columns) else _SHOWER_KEYS
     total, bins = sum(found.n_events for found in described), trained.config.bins
     n_outside = 0
@@ -435,7 +435,7 @@ def efficiency(
     counted = BinCounts.mean([one.counted for one in tallies])
     if counted.counts["all"].sum() == 0:
         energies_text = f"energies are from {lowest[0]:.4g} to {highest[0]:.4g} TeV: {truth.energy}"
-        raise EventFileError(f"{paths[0]}: none of {total:,} simulated events lies in the bins; {energies_text}")
+        raise EventFileError(f"{paths[0]}: none of {total:,} simulated events is in the bins; {energies_text}")
     about = (n_outside, confidence, truth.expressions, tuple(paths), trained.path)
     found = [one.result(about, "" if bins is None else bins.column) for one in tallies]
     if not isinstance(trained, FoldModels):
@@ -449,7 +449,7 @@ def efficiency(
 
 @dataclass(eq=False)
 class _Tally:
-    """Counts of the gammas that one model selects, and with event types the probabilities of signal of all."""
+    """Counts of the gammas selected by one model, and with event types the signal probabilities of all."""
 
     trained: TrainedModel
     counted: BinCounts
@@ -458,11 +458,11 @@ class _Tally:
     kept: list[tuple[FloatArray, ...]] = field(default_factory=list)
 
     def add(self, features: Features, known: tuple[FloatArray, ...], shower: NDArray[np.integer] | None) -> int:
-        """Count events, rows of images where their showers are given; return the number of those in no bin."""
+        """Count events, or showers of images if given; return the number of events outside all bins."""
         scores = _apply.score_features(self.trained.model, features)
         bins, valid, selected = self.trained.config.bins, features.valid, scores.selected
         if shower is not None:
-            first = np.unique(shower, return_index=True)[1]  # a chunk has all images of a shower
+            first = np.unique(shower, return_index=True)[1]  # a chunk contains all images of a shower
             scores = _apply.score_showers(self.trained.model, scores, shower, len(first))
             valid, selected = np.isfinite(scores.score), scores.selected[shower]
         if bins is not None and self.by_bin is not None:
@@ -492,7 +492,7 @@ class _Tally:
         levels = np.arange(1, self.n_types) / self.n_types
         edges = probability[order][np.minimum(np.searchsorted(share, levels), len(order) - 1)]
         if len(np.unique(edges)) < len(edges) or (len(edges) and edges[0] <= probability.min()):
-            raise ArgumentError("event_types", "is too large: too many gammas have the same probability of signal")
+            raise ArgumentError("event_types", "is too large: too many gammas have the same signal probability")
         found = replace(found, type_edges=tuple(edges.tolist()))
         kind, types = found.type_of(probability), []
         for number in range(1, self.n_types + 1):
@@ -505,13 +505,13 @@ class _Tally:
 
 
 def _within(values: FloatArray, edges: FloatArray) -> BoolArray:
-    """Return which values lie in any bin; False for NaN."""
+    """Return whether values are in any bin; False for NaN."""
     return np.asarray((values >= edges[0]) & (values <= edges[-1]))
 
 
 @dataclass(frozen=True)
 class _Truth:
-    """Expressions of what is known about simulated events."""
+    """Expressions of true quantities of simulated events."""
 
     energy: str
     zenith: str | None
@@ -526,30 +526,30 @@ class _Truth:
 
     @property
     def expressions(self) -> dict[str, str]:
-        """Expressions by name, as far as they are known."""
+        """Known expressions by name."""
         given = {"energy": self.energy, "zenith": self.zenith, "weights": self.weights}
         return {name: expression for name, expression in given.items() if expression is not None}
 
     @property
     def columns(self) -> list[str]:
-        """Columns that the expressions need."""
+        """Columns required by the expressions."""
         return list(dict.fromkeys(name for text in self.expressions.values() for name in names_in(text)))
 
     def of_events(self, table: pd.DataFrame) -> tuple[FloatArray, ...]:
-        """Return energies, zenith distances (45 deg where they are not known) and weights of events."""
+        """Return energies, zenith distances (45 deg if unknown) and weights of events."""
         found = {name: evaluate(text, table).astype(np.float64) for name, text in self.expressions.items()}
         weights = found.get("weights", np.ones(len(table)))
         if not (np.isfinite(weights) & (weights >= 0)).all():
-            raise EventFileError(f"weights {self.weights!r} must be finite and not negative for all simulated events")
+            raise EventFileError(f"weights {self.weights!r} must be finite and non-negative for all simulated events")
         return found["energy"], found.get("zenith", np.full(len(table), 45.0)), weights
 
 
 def _find_ranges(truth: _Truth, paths: list[Path], chunk_rows: int, tick: Any) -> tuple[list[float], list[float]]:
-    """Return the lowest and the highest finite energy and zenith distance."""
+    """Return the minimum and maximum finite energy and zenith distance."""
     lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
     for table in iter_events(paths, truth.columns, chunk_rows=chunk_rows):
         energy, zenith, _ = truth.of_events(table)
-        energy = energy[energy > 0]  # which takes NaN away as well
+        energy = energy[energy > 0]  # also removes NaN
         for number, values in enumerate((energy, zenith)):
             known = values[np.isfinite(values)]
             lowest[number] = known.min(initial=lowest[number])
@@ -559,8 +559,8 @@ def _find_ranges(truth: _Truth, paths: list[Path], chunk_rows: int, tick: Any) -
         if lowest[number] > highest[number]:
             raise EventFileError(f"{paths[0]}: no simulated event has a finite {name} above 0: {text}")
     if lowest[1] < -1e-6 or highest[1] > 180:
-        wrong = f"are from {lowest[1]:.4g} to {highest[1]:.4g}, which are no angles in deg"
-        raise EventFileError(f"{paths[0]}: zenith distances {truth.zenith!r} {wrong}; give them as in '90 - true_alt'")
+        wrong = f"are from {lowest[1]:.4g} to {highest[1]:.4g}, which are not angles in deg"
+        raise EventFileError(f"{paths[0]}: zenith distances {truth.zenith!r} {wrong}; use e.g. '90 - true_alt'")
     return lowest.tolist(), highest.tolist()
 
 
@@ -568,7 +568,7 @@ def _energy_edges(bins: Bins, lowest: float, highest: float) -> FloatArray:
     """Return edges of bins in TeV."""
     if bins is None:
         first, last = (_PER_DECADE * math.log10(value) for value in (lowest, highest))
-        # at whole numbers of bins per decade, also where the ends are such numbers but for rounding
+        # at whole numbers of bins per decade, allowing for rounding at the ends
         numbers = np.arange(math.floor(first + 1e-9), max(math.ceil(last - 1e-9), math.floor(first + 1e-9) + 1) + 1)
         edges = 10.0 ** (numbers / _PER_DECADE)
         edges[0], edges[-1] = min(edges[0], lowest), max(edges[-1], highest)
@@ -600,12 +600,12 @@ def _is_number(bins: Any) -> bool:
 def _checked_edges(argument: str, bins: Any, above: float) -> FloatArray:
     edges = as_floats(argument, bins)
     if edges.ndim != 1 or not 2 <= len(edges) <= _MAX_BINS or (np.diff(edges) <= 0).any() or edges[0] <= above:
-        raise ArgumentError(argument, "must be a number of bins, or ascending edges of which none is negative or 0")
+        raise ArgumentError(argument, "must be a number of bins, or ascending positive edges")
     return edges
 
 
 def area_copies(areas: Iterable[str | PathLike[str]], n_types: int) -> list[Path]:
-    """Return where copies of files with effective areas go in a folder: for each event type into one of its own."""
+    """Return paths for copies of files with effective areas: in one folder per event type."""
     names = [Path(Path(path).name) for path in areas]
     return [Path(f"type_{number}") / name for name in names for number in range(1, n_types + 1)] or names
 
@@ -613,7 +613,7 @@ def area_copies(areas: Iterable[str | PathLike[str]], n_types: int) -> list[Path
 def _files_in(
     folder: Path, has_bins: bool, has_parts: bool, plots: Sequence[str], copies: Iterable[Path]
 ) -> list[Path]:
-    """Return what an efficiency is written to."""
+    """Return the output files of an efficiency."""
     tables = [_TABLE, *([_BIN_TABLE] if has_bins else []), *([_FOLD_TABLE] if has_parts else [])]
     return [
         folder / name for name in (*tables, _FITS, *(f"efficiency.{suffix}" for suffix in plots), *map(str, copies))
@@ -631,7 +631,7 @@ def claim_efficiency_folder(
     plots: Sequence[str] = ("png",),
     overwrite: bool = False,
 ) -> Iterator[Path]:
-    """Make the folder of an efficiency, and refuse what could not be written, before any event is read."""
+    """Create the folder of an efficiency, and raise an error for invalid outputs before events are read."""
     target, given = Path(folder), [Path(path) for path in areas]
     for path in given:
         if not path.is_file():
@@ -643,7 +643,7 @@ def claim_efficiency_folder(
     outputs = _files_in(target, has_bins, by_fold or event_types > 0, plots, copies)
     for path in given:
         if outputs.count(target / path.name) > 1:
-            raise ArgumentError("areas", f"has {path}, whose name is that of an output of the efficiency; rename it")
+            raise ArgumentError("areas", f"has {path}, which has the name of an output file; rename it")
     with made_folder(target), locked(target):
         undo_unfinished(target, [str(path.relative_to(target)) for path in outputs])
         check_outputs(outputs, inputs, overwrite=overwrite)

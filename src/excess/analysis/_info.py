@@ -38,16 +38,16 @@ def info(
     given = expand_folders([paths] if isinstance(paths, (str, PathLike)) else paths)
     if models := [path for path in given if is_model_file(path)]:
         if len(given) > 1:
-            raise EventFileError(f"{models[0]}: is a model file; give it alone")
+            raise EventFileError(f"{models[0]}: is a model file; pass no other files")
         for argument, value in {"config": config, "source": source, **(regions or {})}.items():
             if value is not None:
-                raise MismatchError(argument, f"goes with event files, and {given[0]} is a model file")
+                raise MismatchError(argument, f"requires event files, but {given[0]} is a model file")
         return read_header(given[0])
     every = [describe(path) for path in given]
     found = every[0]
     proposal = propose_config(given, source=source, regions=regions) if config is None else None
     chosen = as_config(config, source, regions=regions).regions if proposal is None else proposal.regions
-    # what is asked for is either counted in or refused; the obstacle of a proposal says so already
+    # requested regions are either counted or rejected; the obstacle of a proposal already explains this
     required = bool(regions) and (proposal is None or proposal.obstacle is None)
     columns = tuple(name for name in found.columns if all(name in one.columns for one in every))
     return {
@@ -64,13 +64,13 @@ def info(
 
 
 def _total(numbers: Iterable[int | None]) -> int | None:
-    """Return the sum of numbers; None where one is not known."""
+    """Return the sum of numbers; None if one is unknown."""
     known = list(numbers)
     return None if None in known else sum(number for number in known if number is not None)
 
 
 def _runs_and_nights(paths: list[Path], columns: tuple[str, ...]) -> dict[str, Any]:
-    """Return the number of runs and the nights of files; None and nothing where they are not known."""
+    """Return the number of runs and the nights of files; None and empty if unknown."""
     runs = [name for name in ("obs_id", "run_id") if name in columns][:1]
     wanted = [*runs, *(name for name in ("night",) if name in columns)]
     if not wanted:
@@ -82,7 +82,7 @@ def _runs_and_nights(paths: list[Path], columns: tuple[str, ...]) -> dict[str, A
 
 
 def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], regions: RegionConfig) -> OnOffCounts:
-    """Count the On and Off events of files, without any cut but that on theta^2."""
+    """Count the On and Off events of files, without any cut except that on theta^2."""
     given = [paths] if isinstance(paths, (str, PathLike)) else list(paths)
     columns = list_columns(given[0])
     _, names = _method(given[0], columns, regions)
@@ -92,19 +92,19 @@ def count_on_off(paths: str | PathLike[str] | Sequence[str | PathLike[str]], reg
 
 
 def _method(path: Any, columns: Sequence[str], regions: RegionConfig) -> tuple[str, Any]:
-    """Return the method of the regions and the columns that it needs; EventFileError where they are not known."""
+    """Return the method of the regions and the required columns; raise EventFileError if unknown."""
     try:
         method, names = choose_method(columns, regions)
     except ValueError as error:
         raise EventFileError(f"{path}: {error}") from error
     if method not in ("angles", "intervals") and regions.source_ra is None:
-        needed = "the position of the source is needed to count On and Off events"
-        raise EventFileError(f"{path}: {needed}: give source (--source), or a configuration that has it")
+        needed = "the source position is required to count On and Off events"
+        raise EventFileError(f"{path}: {needed}: specify source (--source), or a configuration with a source")
     return method, names
 
 
 def _on_off(paths: list[Path], columns: tuple[str, ...], regions: RegionConfig, *, required: bool) -> dict[str, str]:
-    """Return the counts in the regions, without a cut and by each selection."""
+    """Return the counts in the regions, without a cut and for each selection."""
     selections = [found.selected for found in OutputColumns.found_in(columns)]
     try:
         method, names = _method(paths[0], columns, regions)
@@ -129,7 +129,7 @@ def _on_off(paths: list[Path], columns: tuple[str, ...], regions: RegionConfig, 
 
 
 def _selected(paths: list[Path], selections: list[str]) -> dict[str, str]:
-    """Return how many events each selection has, where it is not known which of them are On or Off."""
+    """Return the number of events of each selection if On and Off are not defined."""
     if not selections:
         return {}
     counted = [(table.astype(bool).sum(), len(table)) for table in iter_events(paths, selections)]
@@ -144,7 +144,7 @@ def check_exclusion(text: str) -> None:
 
 
 def propose_listed(path: str | PathLike[str], *, features: Sequence[str] = (), exclude: Sequence[str] = ()) -> Proposal:
-    """Propose features, cuts and groups for the observations that a YAML file lists; each has regions of its own."""
+    """Propose common features, cuts and groups for the observations of a YAML list; each has its own regions."""
     return propose_for_list(load_observation_list(path), features=features, exclude=exclude)
 
 
@@ -169,7 +169,7 @@ def init(
 
 
 def listed_files(path: str | PathLike[str]) -> list[Path]:
-    """Return the files that a list of observations, in YAML, names."""
+    """Return the files named in a YAML list of observations."""
     entries = load_observation_list(path).values()
     return [Path(name) for entry in entries for names in (entry.events, entry.off, entry.join) for name in names or ()]
 
@@ -186,7 +186,7 @@ def simulate(
     seed: int = 0,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Simulate a wobble observation, and labelled gammas and protons, into files."""
+    """Write files with a simulated wobble observation, and with labelled gammas and protons."""
     prepare_folder(folder)
     names = {kind: f"{kind}.{suffix}" for kind in ("gamma", "proton", "observation")}
     with locked(folder):
@@ -205,5 +205,5 @@ def simulate(
                     write_events(table, temporary / names[kind])
         except (OSError, EventFileError) as error:
             reason = getattr(error if isinstance(error, OSError) else error.__cause__, "strerror", None) or error
-            raise EventFileError(f"{for_error}: cannot be written: {reason}; {folder} is as it was before") from error
+            raise EventFileError(f"{for_error}: cannot be written: {reason}; {folder} is unchanged") from error
     return {kind: {"path": str(folder / names[kind]), "n_events": len(table)} for kind, table in tables.items()}

@@ -1,4 +1,4 @@
-"""Models by name: the registry of the command line."""
+"""Registry of models by name."""
 
 from copy import copy
 from difflib import get_close_matches
@@ -9,7 +9,7 @@ from excess._utils.errors import ArgumentError
 
 
 class Model(NamedTuple):
-    """A name's estimator: what it is in a few words, its class in `excess`, and its parameters."""
+    """A named estimator: description, class in `excess`, and parameters."""
 
     description: str
     estimator: str
@@ -25,14 +25,14 @@ _LI_MA_TREE, _NOISY_TREE = ({"criterion": name, "max_depth": 4} for name in ("li
 _OPEN_CRAB = {"criterion": "information", "max_depth": 15}
 _OPEN_CRAB_FOREST = {**_OPEN_CRAB, "n_estimators": 200, "min_samples_leaf": 1, "threshold": 0.5}
 _EXACT = {"max_bins": None}
-_PAPER = {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}  # the threshold of largest significance
+_PAPER = {"threshold_tolerance": 0.0, "n_threshold_bootstrap": 0}  # the threshold of maximum significance
 _PAPER_K_MEANS = {"n_estimators": 100, "n_clusters": 256, "output": "assignment", **_PAPER}
-# labels of simulated events are true, so that no gamma is expected among protons; the cut is not tuned
+# labels of simulated events are true, so no gamma is expected among protons; the cut is not tuned
 _SIMULATION = {"n_estimators": 200, "alpha": 1.0, "criterion": "information", "min_samples_leaf": 10}
 
 MODELS: dict[str, Model] = {
     "forest": Model("the default forest", _FOREST, {}),
-    "hybrid": Model("forests and references, such as a simulation, each trusted as the labels say", _HYBRID, {}),
+    "hybrid": Model("forests and references, such as a simulation, weighted by their likelihood", _HYBRID, {}),
     "li-ma-forest": Model("100 trees of depth 6 that split by significance", _FOREST, _LI_MA_FOREST),
     "noisy-forest": Model("100 trees of depth 8 that split by entropy", _FOREST, _NOISY_FOREST),
     "tree": Model("one tree of depth 4", _TREE, {"max_depth": 4}),
@@ -40,17 +40,17 @@ MODELS: dict[str, Model] = {
     "k-means": Model("one clustering, 48 clusters", _K_MEANS, {"n_clusters": 48}),
     "k-means-ensemble": Model("the default ensemble of clusterings", _K_MEANS_ENSEMBLE, {}),
     "paper-li-ma-forest": Model(
-        "LiMa Forest of the paper: votes of trees, threshold of largest significance",
+        "LiMa Forest of the paper: votes of trees, threshold of maximum significance",
         _FOREST,
         {**_LI_MA_FOREST, **_PAPER, "output": "assignment"},
     ),
     "paper-noisy-forest": Model(
-        "Noisy Forest of the paper: threshold of largest significance", _FOREST, {**_NOISY_FOREST, **_PAPER}
+        "Noisy Forest of the paper: threshold of maximum significance", _FOREST, {**_NOISY_FOREST, **_PAPER}
     ),
     "paper-li-ma-tree": Model("LiMa Tree of the paper: searches every value", _TREE, {**_LI_MA_TREE, **_EXACT}),
     "paper-noisy-tree": Model("Noisy Tree of the paper: searches every value", _TREE, {**_NOISY_TREE, **_EXACT}),
     "paper-k-means-ensemble": Model(
-        "k-means ensemble of the paper: votes of clusterings, threshold of largest significance",
+        "k-means ensemble of the paper: votes of clusterings, threshold of maximum significance",
         _K_MEANS_ENSEMBLE,
         _PAPER_K_MEANS,
     ),
@@ -66,29 +66,29 @@ MODELS: dict[str, Model] = {
 }
 """Models by name. Sizes and depths are the best ones of the paper.
 
-The paper's single trees search every distinct value, as the paper says; all others search 255 bins. Those of the open
-Crab analysis are for labelled events; they take seconds for 240,000 events where scikit-learn takes minutes.
+The paper's single trees search every distinct value, as in the paper; all others search 255 bins. Those of the open
+Crab analysis are for labelled events.
 """
 
 
 def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None = None, **options: Any) -> Any:
-    """Return a new estimator by its name.
+    """Create an estimator by name.
 
     Parameters
     ----------
     name : str
         One of ``MODELS``, such as ``"forest"``, ``"li-ma-tree"`` or ``"paper-noisy-forest"``.
     random_state : int or None, default=None
-        Its seed.
+        Random seed.
     n_jobs : int or None, default=None
-        Threads, for those that have any use for them.
+        Number of threads, for estimators that support it.
     **options
         Other parameters of the estimator, such as ``max_depth`` or ``n_clusters``.
 
     Returns
     -------
     classifier
-        Not fitted.
+        Unfitted estimator.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def make_model(name: str, *, random_state: int | None = None, n_jobs: int | None
 
 
 def without_run_settings(estimator: Any) -> Any:
-    """Return an estimator without what does not change its results: cores, and whether progress is shown."""
+    """Return an estimator without parameters that do not change its results: cores and progress."""
     usual = {"verbose": 0, "n_jobs": None}
     known = estimator.get_params(deep=False)
     changed = {name: value for name, value in usual.items() if known.get(name, value) != value}

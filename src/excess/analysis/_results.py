@@ -1,4 +1,4 @@
-"""The result of an analysis: a run, and the folder that stores it as one JSON file with its events in Parquet."""
+"""Results of an analysis: a run, and its folder with one JSON file and the events in Parquet."""
 
 import hashlib
 import json
@@ -49,23 +49,23 @@ from excess.stats._significance import BestOf, OnOffCounts
 
 _EVENTS, _NEARBY, _RESULT = "events.parquet", "nearby.parquet", "result.json"
 _SKY = "sky_map.fits"
-# in the order in which they appear; the last marks a finished run
+# in the order of writing; the last marks a finished run
 RUN_FILES = ("config.yaml", "events.parquet", "nearby.parquet", FOLD_MODELS, _SKY, "report.html", "result.json")
 _FORMAT = 1  # version of the run folder
 _SAME_PLACE = 0.02  # deg
-_FIRST_DATE = 3e8  # Unix time; smaller ones are times since an unknown moment
-_OF_MODEL = ("fold", "score", "selected", "ratio")  # columns of events by each model, with its name in front
+_FIRST_DATE = 3e8  # Unix time; smaller values are relative to an unknown origin
+_OF_MODEL = ("fold", "score", "selected", "ratio")  # columns of events for each model, prefixed by its name
 
 
 def check_run_folder(
     folder: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
 ) -> None:
-    """Raise EventFileError if a run in a folder would replace another run, an input, or files of another origin."""
+    """Raise EventFileError if a run would replace another run, an input, or unrelated files in a folder."""
     target = Path(folder)
     outputs = [target / name for name in RUN_FILES]
     on_disk.check_outputs(outputs, inputs, overwrite=True)
     if not overwrite and _is_finished(target):
-        raise EventFileError(f"{target}: holds a finished run; give another folder, {on_disk.OR_OVERWRITE}")
+        raise EventFileError(f"{target}: contains a finished run; choose another folder, {on_disk.OR_OVERWRITE}")
     on_disk.check_outputs(outputs, overwrite=overwrite)
 
 
@@ -82,7 +82,7 @@ def _is_finished(folder: Path) -> bool:
 def claim_run_folder(
     folder: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
 ) -> Iterator[Path]:
-    """Keep a folder for the results of one run, from before its work until they are written."""
+    """Lock a folder for the results of one run, from its start until they are written."""
     target, given = Path(folder), list(inputs)
     check_run_folder(target, given, overwrite=True)
     with on_disk.made_folder(target), on_disk.locked(target):
@@ -93,35 +93,35 @@ def claim_run_folder(
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """The result of an analysis.
+    """Result of an analysis.
 
     Attributes
     ----------
     detections : mapping of str to Detection
-        Result of each model; the verdict is about the first one.
+        Result of each model; the verdict refers to the first one.
     forward : mapping of str to Outcome
-        Both statistics of hold-out events by models that were trained on earlier events only, next to pooled ones.
+        Both statistics of hold-out events by models trained on earlier events only, in addition to the pooled ones.
     null_tests : mapping of str to NullTest
-        Results where there is no source.
+        Null tests by model.
     no_forward : str
-        Why there are no forward values, if there are none.
+        Reason for missing forward values.
     observed : dict
-        Numbers of events that were read, cut away and kept.
+        Numbers of read, rejected and selected events.
     record : dict
         Title, command, seed, options, files with checksums, and versions.
     config : str
-        The configuration, as YAML.
+        Configuration as YAML.
     events : DataFrame
         One row per event: its identifiers, angles, region and group.
     simulation : SimulationAgreement or None
-        Differences between simulated and observed events, if there was a simulation.
+        Differences between simulated and observed events, if a simulation was given.
     fold_models : FoldModels or None
-        The models of the folds of the first model, if `detect` was called with ``keep_models=True``.
+        Models of the folds of the first model, if `detect` was called with ``keep_models=True``.
 
     See Also
     --------
-    detect : Makes one.
-    read_run : Reads one from its folder.
+    detect : Compute a run.
+    read_run : Read a run from its folder.
     """
 
     detections: Mapping[str, Detection]
@@ -142,42 +142,43 @@ class Run:
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict]:
-        """The verdict on each model, with its forward value and the null tests; the first is that of the run."""
+        """Verdict on each model, with its forward value and the null tests; the first is that of the run."""
         return assess_models(self.detections, self.forward, self.null_tests)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict on the first model, which was chosen before anything was seen."""
+        """Verdict on the first model, which was chosen beforehand."""
         return next(iter(self.verdicts.values()))
 
     @property
     def quoted(self) -> QuotedSignificance:
-        """The significance to quote of the first model: the forward one next to a pooled one, if it is known."""
+        """Significance to quote for the first model: the forward one in addition to a pooled one, if known."""
         name, first = next(iter(self.detections.items()))
         return quoted_significance(first, self.forward.get(name))
 
     @property
     def best(self) -> BestOf:
-        """The model with the largest significance, and its p-value after a correction for the number of models."""
+        """Model with the largest significance, and its p-value corrected for the number of models."""
         return best_model(self.detections, self.forward)
 
     @cached_property
     def limits(self) -> dict[str, Mapping[str, float]]:
-        """Limits on the signal by each model, of the forward result where there is one; see `Detection.limits`."""
+        """Limits on the signal by each model, from the forward result if available; see `Detection.limits`."""
         return {name: quoted_limits(found, self.forward.get(name)) for name, found in self.detections.items()}
 
     @property
     def limit_sentences(self) -> list[str]:
-        """Limits by the first model where it detects nothing, and an error of alpha that Off regions suggest."""
+        """Limits of the first model if it detects no source, and an uncertainty of alpha suggested by Off regions."""
         name, first = next(iter(self.detections.items()))
         lines = [] if self.verdict.feasible else describe_limits(self.limits[name], first.required_significance)
         suggested = self.observed.get("suggested_alpha_error")
         if suggested and first.alpha_error is None:
-            lines.append(f"Off regions differ by more than chance; an error of alpha of {suggested:.2g} covers it.")
+            what = "Off regions, or On and Off far from the centres of their regions, differ significantly"
+            lines.append(f"{what}; an error of alpha of {suggested:.2g} accounts for this.")
         return lines
 
     def models_table(self) -> pd.DataFrame:
-        """Return one row per model with its significances, and a first one for all events without a cut."""
+        """Return one row per model with its significances, preceded by all events without a cut."""
         return models_table(self.detections, self.forward, self.null_tests)
 
     def result(self) -> dict[str, Any]:
@@ -211,21 +212,21 @@ class Run:
             "repeats": {name: values.tolist() for name, values in found.repeats.items()},
             "permutations": {name: values.tolist() for name, values in found.permutations.items()},
             "importances": None if found.importances is None else found.importances.tolist(),
-            "trust": weights or None,
+            "reference_weights": weights or None,
             "bins": None if found.bins is None else found.bins.to_dict(),
             **({"observations": found.observations_frame().to_dict("index")} if several else {}),
             "tuned_bins": [[tuned._asdict() for tuned in fold.bins] for fold in found.folds],
         }
 
     def write(self, folder: str | PathLike[str], *, report: bool = False, overwrite: bool = False) -> Path:
-        """Write the run into a folder, all of it or nothing.
+        """Write the run into a folder atomically.
 
         ``result.json`` stores the numbers, versions, seed and checksums, ``config.yaml`` the configuration,
         ``events.parquet`` one row per event with its score, selection and likelihood ratio by each model, and
-        ``nearby.parquet`` the events around the regions. ``result.json`` is written last: it marks a complete run.
-        With ``report=True`` there are a ``report.html`` and the ``sky_map.fits`` as well, and ``fold_models.zip`` if
-        the models were kept. ``overwrite=True`` replaces a finished run, or other files of these names; files that the
-        run has read are never replaced.
+        ``nearby.parquet`` the events around the regions. ``result.json`` is written last and marks a complete run. With
+        ``report=True``, ``report.html`` and ``sky_map.fits`` are also written, and ``fold_models.zip`` if the models
+        were kept. ``overwrite=True`` replaces a finished run, or other files of these names; input files of the run are
+        never replaced.
         """
         target = on_disk.prepare_folder(Path(folder))
         current = RUN_FILES[-1]
@@ -256,7 +257,7 @@ class Run:
         }
 
     def _write_sky_map(self, path: Path) -> None:
-        """Write the sky map of the first model as a FITS file with world coordinates: an image for each quantity."""
+        """Write the sky map of the first model as a FITS file with world coordinates: one image per quantity."""
         sky = next(iter(self.detections.values())).sky
         if sky is not None and sky.center is not None and find_spec("astropy") is not None:
             images = {
@@ -267,7 +268,7 @@ class Run:
             write_sky_map(path, images, sky.center, float(sky.axis[1] - sky.axis[0]))
 
     def _write_result(self, path: Path) -> None:
-        """Write the numbers, with those that only the report needs, and the checksums of all files of the run."""
+        """Write the numbers, including those used only by the report, and the checksums of all files of the run."""
         own = {
             name: {
                 "folds": [_fold_to_dict(fold) for fold in found.folds],
@@ -292,7 +293,7 @@ class Run:
     def write_events(
         self, folder: str | PathLike[str], *, overwrite: bool = False, verbose: bool = False
     ) -> dict[Path, Applied]:
-        """Write copies of all event files, each event scored by the model that was not trained on its group.
+        """Write copies of all event files, with each event scored by a model that was not trained on its group.
 
         Formats and columns are those of `apply`, with the fold of each event in ``excess_fold``; events outside all
         regions are scored as well.
@@ -301,7 +302,9 @@ class Run:
             raise ArgumentError("keep_models", "must be True in `detect` to write events")
         files = [entry["path"] for entry in self.record["files"] if is_of_events(entry["kind"])]
         if not files:
-            raise EventFileError("the events of this run are from a table; write them to a file, and detect from that")
+            raise EventFileError(
+                "the events of this run are from a table; save them as a file, and pass it to `detect`"
+            )
         Path(folder).mkdir(parents=True, exist_ok=True)
         written = apply(self.fold_models, files, folder, overwrite=overwrite, verbose=verbose)
         self.record["options"]["write_events"] = str(Path(folder).resolve())
@@ -344,7 +347,7 @@ class Run:
         shared = all(np.array_equal(fold, folds[0]) for fold in folds)
         if shared:
             table["fold"] = folds[0]
-        # all models see the same events
+        # all models use the same events
         alphas = [found.event_alpha for found in self.detections.values() if found.event_alpha is not None]
         if alphas:
             table["alpha"] = alphas[0]
@@ -355,7 +358,7 @@ class Run:
         return table
 
     def _nearby_events(self) -> pd.DataFrame | None:
-        """Return angles of nearby events, and scores and selection by each model; None where there are none."""
+        """Return angles of nearby events, and scores and selection by each model; None without nearby events."""
         known = {name: found.nearby for name, found in self.detections.items() if found.nearby is not None}
         theta = next((nearby.theta for nearby in known.values() if nearby.theta is not None), None)
         if theta is None:
@@ -371,7 +374,7 @@ class Run:
 
 
 def read_run(folder: str | PathLike[str]) -> Run:
-    """Read a run that `Run.write`, `excess detect` or `excess demo` has written.
+    """Read a run written by `Run.write`, `excess detect` or `excess demo`.
 
     Parameters
     ----------
@@ -381,26 +384,26 @@ def read_run(folder: str | PathLike[str]) -> Run:
     Returns
     -------
     Run
-        The same run, ready for reports and plots.
+        The run, for reports and plots.
 
     Raises
     ------
     EventFileError
-        If the folder has no finished run, or a checksum shows that its files were changed.
+        If the folder contains no finished run, or a checksum shows that its files were changed.
     """
     folder = Path(folder)
     if not (folder / _RESULT).is_file():
-        needed = "give the output folder of 'excess detect' or 'excess demo'"
-        raise EventFileError(f"{folder}: is not the folder of a finished run, it has no result.json; {needed}")
+        needed = "pass the output folder of 'excess detect' or 'excess demo'"
+        raise EventFileError(f"{folder}: is not the folder of a finished run: no result.json; {needed}")
     for name in RUN_FILES:
         if (folder / name).exists():
             check_regular_file(folder / name)
     try:
         return _read(folder)
-    except Exception as error:  # with damaged files the libraries raise exceptions of many types
+    except Exception as error:  # libraries raise exceptions of many types for damaged files
         problem = f"its files cannot be read as those of one run ({type(error).__name__}: {error})"
         raise EventFileError(
-            f"{folder}: {problem}; they were changed, or are of another version; run it again"
+            f"{folder}: {problem}; they were changed, or written by another version; run the analysis again"
         ) from error
 
 
@@ -413,7 +416,7 @@ def report(
     tables: str | PathLike[str] | None = None,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Write the report of a finished run again, its plots in a format and its tables to a folder; return the files."""
+    """Write the report of a finished run again, its plots and its tables; return the files."""
     run = read_run(folder)
     target = Path(folder, "report.html") if output is None else Path(output)
     inputs = [Path(folder) / name for name in RUN_FILES if name != "report.html"]
@@ -434,7 +437,7 @@ def _read(folder: Path) -> Run:
         raise ValueError(f"{_RESULT} was changed")
     stored = result["store"]
     if stored["format"] != _FORMAT:
-        raise ValueError(f"the run has format {stored['format']}, and this version of excess reads {_FORMAT}")
+        raise ValueError(f"the run has format {stored['format']}, but this version of excess reads {_FORMAT}")
     for name, checksum in stored["files"].items():
         if on_disk.sha256_of(folder / name) != checksum:
             raise ValueError(f"{name} was changed")
@@ -463,7 +466,7 @@ def _read(folder: Path) -> Run:
 
 
 def _shared_fields(observed: Mapping[str, Any], events: Any) -> dict[str, Any]:
-    """Return the fields of a detection that do not depend on the model."""
+    """Return the fields of a detection that are common to all models."""
     thetas = [name for name in theta_columns(len(events.columns)) if name in events]
     return {
         "on": (events["region"] == 0).to_numpy(),
@@ -532,7 +535,7 @@ def _fold_from_dict(stored: dict[str, Any]) -> Fold:
 def describe_run(
     command: str, seed: int, files: Mapping[str, Sequence[Path]], options: Mapping[str, Any], title: str | None = None
 ) -> dict[str, Any]:
-    """Return the record of a run: everything that is needed to repeat it."""
+    """Return the record of a run, which contains everything needed to repeat it."""
     return {
         "title": title,
         "command": command,
@@ -548,7 +551,7 @@ def describe_run(
 
 
 def add_zenith(events: pd.DataFrame) -> pd.DataFrame:
-    """Return events with the zenith distance of the pointing of their runs, where the headers of FITS files have it."""
+    """Return events with the zenith distance of the pointing of their runs, if available in FITS headers."""
     if "zenith" in events or "file" not in events:
         return events
     files = [Path(file) for file in events["file"].unique() if Path(file).is_file()]
@@ -557,7 +560,7 @@ def add_zenith(events: pd.DataFrame) -> pd.DataFrame:
 
 
 def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict[str, str]:
-    """Return what was observed, when and how, as far as it is known: the header of the report."""
+    """Return target, time and conditions of the observation, if known: the header of the report."""
     settings = observation.config.regions
     found: dict[str, str] = {}
     if settings.source_ra is not None and settings.source_dec is not None:
@@ -585,5 +588,5 @@ def describe_observation(observation: OnOffDataset, table: pd.DataFrame) -> dict
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    """Return the checksum of JSON values, which does not depend on their layout in a file."""
+    """Return the checksum of JSON values, independent of their layout in a file."""
     return hashlib.sha256(json.dumps(content, sort_keys=True, allow_nan=False).encode()).hexdigest()

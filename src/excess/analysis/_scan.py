@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,19 +28,19 @@ from excess.stats._likelihood import on_off_likelihood
 from excess.stats._sideband import GlobalSignificance, fit_sidebands, global_significance
 
 FILES = ("scan.csv", "scan.json")
-_GAP, _SIDE = 1 / 6, 5 / 6  # free space between On and Off, and each Off interval, in widths of On
-_MIN_TRAINED = 20  # events of On and of Off that a model needs; with fewer all ratios are 1
+_GAP, _SIDE = 1 / 6, 5 / 6  # gap between On and Off, and width of each Off interval, in widths of On
+_MIN_TRAINED = 20  # minimum number of On and of Off events of a model; with fewer all ratios are 1
 _MOST_POSITIONS = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Scan:
-    """Local significances of all positions, and the global one of the largest.
+    """Local significances of all positions, and the global significance of the largest.
 
     Attributes
     ----------
     what : str
-        The column, or ``"sky"``.
+        Name of the column, or ``"sky"``.
     table : DataFrame
         Positions, with On and Off counts, exposure ratio and local significance.
     found : GlobalSignificance
@@ -68,25 +68,25 @@ class Scan:
 
     @property
     def best(self) -> pd.Series:
-        """The position of the largest local significance."""
+        """Position of the largest local significance."""
         return self.table.iloc[int(np.nanargmax(self.table["significance"]))]
 
     def __str__(self) -> str:
         """Return the verdict in a sentence."""
         best, own = self.best, self.found
+        place, how = f"ra {best.iloc[0]:.3f}, dec {best.iloc[1]:.3f} deg", "effective trials"
         if "center" in best:
-            place = f"{self.what} {best['low']:.6g} to {best['high']:.6g}"
-        else:
-            place = f"ra {best['ra']:.3f}, dec {best['dec']:.3f} deg"
+            place, how = f"{self.what} {best['low']:.6g} to {best['high']:.6g}", "upcrossings"
+        toys = f"{len(self.toys)} toys: p {'=' if (self.toys >= own.local).any() else '<'} {own.toys:.2g}"
         return (
             f"Largest of {len(self.table)} positions: {place}, {own.local:.1f} sigma local, {own.significance:.1f} "
-            f"sigma global (p = {own.p_value:.2g}, trials factor {own.trials:.3g}; {len(self.toys)} toys: p = "
-            f"{own.toys:.2g}, {'upcrossings' if 'center' in best else 'effective trials'}: p = {own.upcrossings:.2g}): "
+            f"sigma global (p = {own.p_value:.2g}, trials factor {own.trials:.3g}; {toys}, {how}: p = "
+            f"{own.upcrossings:.2g}): "
             f"{'detected' if own.significance > 5 else 'no detection, for which 5 sigma global are required'}."
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return everything but the toys as values that JSON can hold."""
+        """Return all values except the toys as JSON values."""
         own = {name: getattr(self.found, name) for name in ("local", "significance", "p_value", "trials", "toys")}
         known = {**own, "upcrossings": self.found.upcrossings, "n_toys": len(self.toys)}
         return {"what": self.what, "global": known, "best": self.best.to_dict(), "verdict": str(self)}
@@ -124,9 +124,8 @@ class Scan:
         return files
 
 
-@dataclass(frozen=True, eq=False)
-class _Position:
-    """On and Off events of a position, by their rows."""
+class _Position(NamedTuple):
+    """Rows of the On and Off events of a position."""
 
     rows: Any
     on: Any
@@ -151,29 +150,29 @@ def scan(
     n_jobs: int = -1,
     verbose: bool = False,
 ) -> Scan:
-    """Search for a signal at many positions of a column, or of the sky: what `excess scan` does.
+    """Search for a signal at many positions of a column or of the sky, as `excess scan` does.
 
-    Every position has a model of its own for each fold, which has not seen the events that it weights. The p-value of
-    the largest local significance comes from toys that repeat the whole scan: values of the column that follow a
-    smooth density, fitted outside of the best position, or events turned about their pointing by a random angle.
+    Each position has its own model for each fold, which weights events that it was not trained on. The p-value of the
+    largest local significance is computed from toys that repeat the whole scan: values of the column are drawn from a
+    smooth density fitted outside the best position, or events are rotated about their pointing by a random angle.
 
     Parameters
     ----------
     events : path, sequence of paths, or DataFrame
-        Event files of one format, or the events themselves.
+        Event files of one format, or a table of events.
     along : str or None, default=None
-        A column and its range, such as ``"mass 9:10.6"``; None for positions on the sky.
+        Column and range, such as ``"mass 9:10.6"``; None for positions on the sky.
     width, step : float
-        Width of the On interval, with a sixth of it free and Off intervals of five sixths on both sides; and distance
-        of positions, by default a quarter of the width, or the radius of a region.
+        Width of the On interval, with a gap of a sixth and an Off interval of five sixths on both sides; and distance
+        between positions, by default a quarter of the width, or the radius of a region.
     source, radius : str or tuple of float, and float
-        Centre of the positions on the sky, and the largest distance from it in deg.
+        Centre of the positions on the sky, and the maximum distance from it in deg.
     config, features, exclude
         As for `OnOffDataset.from_files`.
     model : classifier or None, default=None
-        By default a forest of 60 trees with a fixed configuration, because the toys fit it again.
+        By default a forest of 60 trees with a fixed configuration, because it is fitted again for each toy.
     toys, folds : int, default=100 and 2
-        Number of toys; and parts of the events of a position, which models of the other parts weight.
+        Number of toys, and of parts of the events of a position; each part is weighted by a model of the others.
     seed, n_jobs, verbose
         As for `detect`.
 
@@ -189,14 +188,14 @@ def scan(
     toys, folds = as_int("toys", toys, minimum=10), as_int("folds", folds, minimum=2)
     search: Any = _AlongColumn if along is not None else _OnSky
     given = {"along": along, "width": width, "step": step, "source": source, "radius": radius}
-    scanned = search(as_input(events), config, features, exclude, **given)
-    fixed: dict[str, Any] = {
-        "splitter": "best",
-        "min_samples_leaf": 40,
-        "max_features": 0.5,
-        "n_threshold_bootstrap": 0,
-    }
-    estimator = OnOffForestClassifier(60, **fixed, random_state=seed, n_jobs=1) if model is None else model
+    chosen = {"config": config, "features": features, "exclude": exclude}
+    try:
+        scanned = search(as_input(events), chosen, **given)
+    except MismatchError as error:
+        raise MismatchError("along" if error.argument == "on" else error.argument, error.problem) from error
+    fixed: dict[str, Any] = {"splitter": "best", "min_samples_leaf": 40, "max_features": 0.5}
+    fixed |= {"n_threshold_bootstrap": 0, "random_state": seed, "n_jobs": 1}
+    estimator = OnOffForestClassifier(60, **fixed) if model is None else model
     hashes = np.empty(len(scanned.X), dtype=np.uint64)
     row_hashes(0, hashes)
     fold = ((hashes ^ np.uint64(seed)) % np.uint64(folds)).astype(np.int64)
@@ -230,22 +229,19 @@ def _local(X: FloatArray, fold: Any, folds: int, position: _Position, model: Any
         train, test = own != k, own == k
         if min(np.count_nonzero(on[train]), np.count_nonzero(~on[train])) >= _MIN_TRAINED and test.any():
             fitted = clone(model).set_params(alpha=mean).fit(X[rows[train]], on[train].astype(np.int64))
-            ratio[test] = fitted.signal_ratio(X[rows[test]])
+            ratio[test] = fitted.likelihood_ratio(X[rows[test]])
     if not (ratio > 0).any():
         return {**counts, "significance": 0.0}
-    found = on_off_likelihood(on.astype(np.int64), ratio, position.alpha)
-    return {**counts, "significance": found.significance}
+    return {**counts, "significance": on_off_likelihood(on.astype(np.int64), ratio, position.alpha).significance}
 
 
 class _AlongColumn:
     """Positions of an interval along a column."""
 
-    def __init__(
-        self, events: Any, config: Any, features: Any, exclude: Any, *, along: str, width: Any, step: Any, **other: Any
-    ) -> None:
+    def __init__(self, events: Any, chosen: Any, *, along: str, width: Any, step: Any, **other: Any) -> None:
         for name, value in other.items():
             if value is not None:
-                raise ArgumentError(name, "goes with positions on the sky, not with `along`")
+                raise ArgumentError(name, "requires positions on the sky instead of `along`")
         column, ranges = parse_intervals("along", along)
         if column is None or len(ranges) != 1 or not ranges[0][0] < ranges[0][1]:
             raise ArgumentError("along", f'must be a column and one range, such as "mass 9:10.6", got {along!r}')
@@ -258,17 +254,17 @@ class _AlongColumn:
             raise ArgumentError("width", f"{width:g} does not fit: On with both Off intervals takes {2 * reach:g}")
         n = 1 + int((self._high - self._low - 2 * reach) / step + 1e-9)
         if n > _MOST_POSITIONS:
-            raise ArgumentError("step", f"{step:g} makes {n:,} positions; {_MOST_POSITIONS:,} are the most")
+            raise ArgumentError("step", f"{step:g} results in {n:,} positions, above the limit of {_MOST_POSITIONS:,}")
         center = self._low + reach + step * np.arange(n)
         self.places = pd.DataFrame({"center": center, "low": center - width / 2, "high": center + width / 2})
         self._width = width
         on, off = self._intervals(center[0])
         regions = {"intervals": IntervalConfig(column=column, on=on, off=off, alpha="fit")}
-        settings = settle_config(events, config, features=features, exclude=exclude, regions=regions)
+        settings = settle_config(events, **chosen, regions=regions)
         present = events.columns if isinstance(events, pd.DataFrame) else list_columns(events[0])
         name = _regions.find_column(regions["intervals"], map(str, present))
         table = _read(events, settings, [name])
-        _regions.find_regions(table, settings.regions)  # rejects columns without numbers
+        _regions.find_regions(table, settings.regions)  # raises an error for columns without numbers
         prepared, values = to_features(table, settings), table[name].to_numpy(dtype=np.float64)
         chosen = prepared.valid & (values >= self._low) & (values < self._high)
         self.X, self._values, self._config = np.ascontiguousarray(prepared.X[chosen]), values[chosen], settings
@@ -289,12 +285,11 @@ class _AlongColumn:
         used = is_on | np.any([(values >= low) & (values < high) for low, high in off], axis=0)
         rows = np.flatnonzero(used)
         try:
-            # Off on both sides leaves no slope in the ratio; a curvature is in the toys as well
-            fit = fit_sidebands(values[rows], on, off, max_degree=1, check=False)
+            # Off on both sides cancels a slope in the ratio; a curvature is also in the toys
+            alpha = fit_sidebands(values[rows], on, off, max_degree=1, check=False).alpha
         except ValueError:  # an Off interval without events
-            rows = rows[:0]
-            return _Position(rows, is_on[rows], 1.0)
-        return _Position(rows, is_on[rows], fit.alpha)
+            rows, alpha = rows[:0], 1.0
+        return _Position(rows, is_on[rows], alpha)
 
     def draw(self, best: int) -> Callable[[np.random.Generator], FloatArray]:
         """Return a function that draws values without a signal, after a check of features outside the best position."""
@@ -311,28 +306,17 @@ class _OnSky:
 
     what = "sky"
 
-    def __init__(
-        self,
-        events: Any,
-        config: Any,
-        features: Any,
-        exclude: Any,
-        *,
-        source: Any,
-        radius: Any,
-        step: Any,
-        **other: Any,
-    ) -> None:
+    def __init__(self, events: Any, chosen: Any, *, source: Any, radius: Any, step: Any, **other: Any) -> None:
         if other.get("width") is not None:
-            raise ArgumentError("width", "goes with `along`; the cut on theta^2 is that of the configuration")
+            raise ArgumentError("width", "requires `along`; the cut on theta^2 is that of the configuration")
         if source is None or radius is None or not radius > 0:
             raise ArgumentError("along", "must be given, or `source` and `radius` for positions on the sky")
         position = find_source(source)[1:] if isinstance(source, str) else source
-        settings = settle_config(events, config, features=features, exclude=exclude, source=position)
+        settings = settle_config(events, **chosen, source=position)
         self._regions: RegionConfig = settings.regions.model_copy(update={"method": "reflected", "n_regions": "auto"})
         step = self._regions.radius if step is None else step
         if not step > 0 or (2 * radius / step + 1) ** 2 > _MOST_POSITIONS:
-            most = f"must be positive and make at most {_MOST_POSITIONS:,} positions"
+            most = f"must be positive and result in at most {_MOST_POSITIONS:,} positions"
             raise ArgumentError("step", f"{most}, got {step!r}")
         axis = step * np.arange(-int(radius / step + 1e-9), int(radius / step + 1e-9) + 1)
         east, north = (one.ravel() for one in np.meshgrid(axis, axis))
@@ -356,7 +340,7 @@ class _OnSky:
         return found
 
     def draw(self, _: int) -> Callable[[np.random.Generator], pd.DataFrame]:
-        """Return a function that turns events about their pointing: without a source no direction is preferred."""
+        """Return a function that rotates events about their pointing: without a source no direction is preferred."""
         ra, dec, pointing_ra, pointing_dec = (self._table[name].to_numpy() for name in _regions.SKY_COLUMNS)
         event, axis = _regions.unit_vectors(ra, dec), _regions.unit_vectors(pointing_ra, pointing_dec)
 
@@ -369,7 +353,7 @@ class _OnSky:
 
 
 def _read(events: Any, settings: AnalysisConfig, more: list[str]) -> pd.DataFrame:
-    """Return a table, or the columns of files that a scan needs."""
+    """Return a table, or the required columns of files."""
     if isinstance(events, pd.DataFrame):
         return events
     return read_events(events, list(dict.fromkeys([*settings.columns_needed(), *more])))

@@ -1,4 +1,4 @@
-"""Training of a model for other events, in memory or chunk by chunk."""
+"""Training of a model for other events, in memory or in chunks."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,27 +41,27 @@ def train(
     n_jobs: int = -1,
     verbose: bool = False,
 ) -> TrainedModel:
-    """Train a model on all events of an observation, to be applied to others.
+    """Train a model on all events of an observation, to apply it to other events.
 
     Parameters
     ----------
     observation : OnOffDataset
         From `OnOffDataset.from_files`.
     model : str or On/Off classifier, default="forest"
-        A name of `MODELS`, or the classifier itself.
+        Name in `MODELS`, or a classifier.
     simulated, references
-        As for `detect`, for the model `hybrid`; they are in the file as well.
+        As for `detect`, for the model `hybrid`; they are stored in the file.
     max_depth : int or None, default=None
-        Largest depth of trees; by default that of the model.
+        Maximum depth of trees; by default that of the model.
     seed, n_jobs : int
-        Seed and cores of a model that is given by its name.
+        Random seed and number of cores of a model given by name.
     verbose : bool, default=False
         Show a progress bar.
 
     Returns
     -------
     TrainedModel
-        With ``save(path)``.
+        Trained model, with ``save(path)``.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def train(
     else:
         for argument, given in (("simulated", simulated), ("references", references)):
             if given:
-                raise ArgumentError(argument, f"does not go with {model}, but with `model` hybrid")
+                raise ArgumentError(argument, f"requires `model` hybrid, got {model}")
         observation = observation.without_references()
     estimator = with_bins({"": estimator}, observation)[""]
     exposed = _base.with_exposure(estimator, observation.regions.on, observation.exposure_ratio)
@@ -111,10 +111,10 @@ def train_in_chunks(
     n_jobs: int = -1,
     verbose: bool = False,
 ) -> TrainedModel:
-    """Train a forest on more events than fit into memory, or on a Dask cluster: the model of `train`, to the bit.
+    """Train a forest on more events than fit into memory, or on a Dask cluster; identical to the model of `train`.
 
-    Files are read once more than by `fit_forest`, to count events and groups, and to sum up exposure ratios; where
-    these differ, events have the weights of `train`. Events that are in two different files are not looked for.
+    In addition to `fit_forest`, files are read once to count events and groups, and to sum exposure ratios; if these
+    vary, events are weighted as in `train`. Duplicate events in different files are not detected.
 
     Parameters
     ----------
@@ -123,20 +123,20 @@ def train_in_chunks(
     config : AnalysisConfig, path or None, default=None
         As for `OnOffDataset.from_files`.
     model : str or OnOffForestClassifier, default="forest"
-        A forest, or its name among `MODELS`.
+        A forest, or its name in `MODELS`.
     groups, source, features, exclude, regions
         As for `OnOffDataset.from_files`.
     chunk_rows : int, default=200_000
-        Events that are read at a time.
+        Number of events read at a time.
     executor : None, dask.distributed.Client, str or Executor, default=None
-        As for `fit_forest`. A worker reads whole files, which it must see under the same names.
+        As for `fit_forest`. A worker reads whole files, which it must access by the same paths.
     max_depth, seed, n_jobs, verbose
         As for `train`.
 
     Returns
     -------
     TrainedModel
-        With ``save(path)``.
+        Trained model, with ``save(path)``.
     """
     estimator = _estimator(model, max_depth, seed, n_jobs, verbose)
     check_chunked_model(estimator)
@@ -145,13 +145,13 @@ def train_in_chunks(
     choice: dict[str, Any] = {"source": source, "features": features, "exclude": exclude, "regions": regions}
     settings = settle_config(paths, config, groups=groups, **choice).without_references()
     if settings.bins is not None:
-        raise ArgumentError("config", "has bins, which need all events in memory; train without chunks and workers")
+        raise ArgumentError("config", "has bins, which require all events in memory; train without chunks and workers")
     if settings.regions.intervals is not None:
-        raise ArgumentError("on", "needs all events in memory; train without chunks and workers")
+        raise ArgumentError("on", "requires all events in memory; train without chunks and workers")
     column = settings.groups if groups is None else groups
     dataset = ObservedFiles(paths, settings, chunk_rows, column if _base.requests_groups(estimator) else NO_GROUPS)
     partitions = dataset.partitions()
-    _refuse_copies([Path(partition.name) for partition in partitions])
+    _reject_copies([Path(partition.name) for partition in partitions])
     total = _Counted()
     with open_executor(executor, n_threads(estimator.n_jobs)) as workers:
         with progress_bar("Counting events in files", len(partitions), shown=verbose) as tick:
@@ -173,7 +173,7 @@ def train_in_chunks(
 def check_model_path(
     path: str | PathLike[str], inputs: Iterable[str | PathLike[str]] = (), *, overwrite: bool = False
 ) -> None:
-    """Raise an error if a model cannot be written to a path, before the work of training it begins."""
+    """Raise an error if a model cannot be written to a path, before training."""
     check_outputs([Path(path)], inputs, overwrite=overwrite, is_own=is_model_file)
     prepare_folder(Path(path).parent)
 
@@ -182,12 +182,12 @@ def check_chunked_model(model: Any) -> None:
     """Raise ArgumentError unless a model, or the one of a name, can be trained in chunks."""
     if not isinstance(make_model(model) if isinstance(model, str) else model, OnOffForestClassifier):
         forests = ", ".join(name for name in MODELS if name.endswith("forest"))
-        raise ArgumentError("model", f"must be one of {forests} where events are read in chunks or on workers")
+        raise ArgumentError("model", f"must be one of {forests} if events are read in chunks or on workers")
 
 
 @dataclass
 class _Counted(Census):
-    """How many events files hold, in which groups, and with which exposure ratios."""
+    """Number of events of files, their groups, and their exposure ratios."""
 
     groups: set[Any] = field(default_factory=set)
     ratios: ExposureRatios = field(default_factory=ExposureRatios)
@@ -206,12 +206,12 @@ def _count_events(partition: Any, column: str) -> _Counted:
 
 
 def _estimator(model: Any, max_depth: int | None, seed: int, n_jobs: int, verbose: bool) -> Any:
-    """Return the classifier of a name, with the settings that were asked for."""
+    """Return the classifier of a name, with the requested settings."""
     estimator = make_model(model, random_state=seed, n_jobs=n_jobs) if isinstance(model, str) else clone(model)
     known = estimator.get_params(deep=False)
     if max_depth is not None:
         if "max_depth" not in known:
-            raise ArgumentError("max_depth", f"does not go with {model}, which has no such parameter")
+            raise ArgumentError("max_depth", f"is not a parameter of {model}")
         estimator.set_params(max_depth=max_depth)
     return estimator.set_params(verbose=int(verbose)) if "verbose" in known else estimator
 
@@ -222,12 +222,12 @@ def _record(model: Any, seed: int, files: dict[str, Sequence[Path]], known: Refe
     return {**record, "files": [*record["files"], *known.seen_files]}
 
 
-def _refuse_copies(paths: list[Path]) -> None:
-    """Raise EventFileError if files are the same; events that are in different files twice are not looked for."""
+def _reject_copies(paths: list[Path]) -> None:
+    """Raise EventFileError if files are identical; duplicate events in different files are not detected."""
     sizes = {path: path.stat().st_size for path in paths if path.is_file()}
     n_files, seen = Counter(sizes.values()), dict[str, Path]()
     for path, size in sizes.items():
-        if n_files[size] > 1:  # others cannot be the same
+        if n_files[size] > 1:  # files of other sizes differ
             first = seen.setdefault(sha256_of(path), path)
             if first != path:
-                raise EventFileError(f"{path}: has the same content as {first}; give every file once")
+                raise EventFileError(f"{path}: has the same content as {first}; pass every file once")

@@ -1,4 +1,4 @@
-"""The command line: from event files to a detection, and a model for the next night. It holds no science."""
+"""Command-line interface: from event files to a detection, and a model for other nights. No analysis code."""
 
 from excess.cli._app import main
 

@@ -1,4 +1,4 @@
-"""The application: its commands and its entry point."""
+"""Commands of the command-line interface, and its entry point."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from excess.cli import _printing as out
 
 _MODEL_NAMES = ", ".join(analysis.MODELS)
 _HELP = {
-    "aeff": "FITS files with an effective area; copies with that area times the efficiency are written to the output "
-    "folder, with their selected events if these are scored. All files up to the next option.",
-    "energy": "Column of true energies, or an expression of columns, in TeV; by default one that is known.",
-    "models": f"One of {_MODEL_NAMES}. May be given several times; the verdict is about the first. By default forest; "
-    "with references hybrid, and forest beside it.",
-    "of": "What the plot and the effective area take the fraction of: all simulated gammas, or those that pass the "
+    "aeff": "FITS files with an effective area; copies with the area multiplied by the efficiency are written to the "
+    "output folder, with the selected events if these are scored. Takes all files up to the next option.",
+    "energy": "Column of true energies, or an expression of columns, in TeV; by default a known column.",
+    "models": f"One of {_MODEL_NAMES}. Repeatable; the verdict refers to the first. By default forest; "
+    "with references, hybrid and forest.",
+    "of": "Reference of the fraction in the plot and the effective area: all simulated gammas, or those that pass the "
     "quality cuts (quality).",
     "prefix": "Name the new columns PREFIX_score, PREFIX_signal_probability and PREFIX_selected.",
     "trained": "Model file of 'excess train', or output folder of 'excess detect --write-events'.",
-    "write_events": "Folder for copies of the event files, each event scored by the model that was not trained on its "
-    "group; keeps the models for 'excess efficiency'.",
+    "write_events": "Folder for copies of the event files with scores; each event is scored by a model that was not "
+    "trained on its group. Stores the models for 'excess efficiency'.",
 }
 _OUTPUT, _SIMULATED = ("--output", "-o"), ("hdf5", "parquet", "csv")
 
 app = typer.Typer(
     name="excess",
-    help="Learn to detect a source from On and Off events alone.",
-    epilog="Add --debug to any command to see the traceback of an error. Exit codes: 0 finished, 1 something is wrong "
-    "with the input or the output, 2 wrong usage, 130 interrupted.",
+    help="Learn to detect a source from On and Off events only.",
+    epilog="Add --debug to any command to show the traceback of an error. Exit codes: 0 success, 1 invalid input or "
+    "output, 2 wrong usage, 130 interrupted.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -66,7 +66,7 @@ def _options(
 
 
 class Command(TyperCommand):
-    """A command that shows an argument which the analysis refuses as a wrong option, with its usage."""
+    """A command that reports an invalid argument of the analysis as a wrong option, with its usage."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -84,10 +84,10 @@ class FilesCommand(Command):
     """A command whose options --off, --join and --aeff take all files up to the next option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, with an option for each file."""
+        """Parse the arguments, with one option per file."""
         taking = [parameter for parameter in self.params if parameter.name in ("off", "join", "aeff")]
         several = tuple(name for parameter in taking for name in parameter.opts)
-        if not ctx.resilient_parsing:  # which is for completion in a shell, while the line is not finished
+        if not ctx.resilient_parsing:  # used for shell completion of an unfinished line
             _check_files(args, several)
         try:
             return super().parse_args(ctx, _repeat_options(args, several))
@@ -95,7 +95,7 @@ class FilesCommand(Command):
             name = next((word for word in args if word in several), None)
             if name is None or error.param is None or error.param.name != "files":
                 raise
-            missing = f"are missing: {name} takes all files up to the next option; put FILES first, or behind '--'"
+            missing = f"are missing: {name} takes all files up to the next option; put FILES first, or after '--'"
             raise typer.BadParameter(missing, param_hint="FILES") from error
 
 
@@ -104,7 +104,7 @@ def _is_option(word: str) -> bool:
 
 
 def _check_files(words: list[str], several: tuple[str, ...]) -> None:
-    """Refuse an option without a file; the parser would take the next option for one."""
+    """Reject an option without a file; the parser would take the next option for one."""
     for word, following in pairwise([*words, "--"]):
         if word == "--":
             return
@@ -113,7 +113,7 @@ def _check_files(words: list[str], several: tuple[str, ...]) -> None:
 
 
 def _repeat_options(words: list[str], several: tuple[str, ...]) -> list[str]:
-    """Return the words of a command line with the option in front of each of its values: ``--off a --off b``."""
+    """Repeat an option before each of its values: ``--off a --off b``."""
     found: list[str] = []
     option = None
     for number, word in enumerate(words):
@@ -129,7 +129,7 @@ def _repeat_options(words: list[str], several: tuple[str, ...]) -> list[str]:
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Let a command take groups of options: each parameter whose type is a dataclass becomes the options in it."""
+    """Add groups of options to a command: each parameter whose type is a dataclass is expanded to its options."""
     hints = get_type_hints(command, include_extras=True)
     groups = {name: kind for name, kind in hints.items() if hasattr(kind, "__dataclass_fields__")}
     parameters = []
@@ -157,40 +157,40 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 @grouped
 def init(
     events: opt.InputOptions,
-    output: Annotated[Path | None, typer.Option(*_OUTPUT, help="YAML file to write; by default it is printed.")] = None,
+    output: Annotated[Path | None, typer.Option(*_OUTPUT, help="YAML file to write; by default print it.")] = None,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Look at event files, and write a configuration for them: features, regions and groups, with reasons."""
+    """Inspect event files, and propose a configuration: features, regions and groups, with reasons."""
     if events.lists_observations:
-        raise typer.BadParameter("is a list of observations; give event files", param_hint="FILES")
+        raise typer.BadParameter("is a list of observations; pass event files", param_hint="FILES")
     settings = {"groups": events.groups, **events.proposal_settings}
     proposal = analysis.init(events.files, output, overwrite=overwrite, **settings)
-    out.say(proposal.describe(), as_json)
+    out.notify(proposal.describe(), as_json)
     if proposal.reasons:
-        out.say(proposal.describe_rejected(), as_json)
+        out.notify(proposal.describe_rejected(), as_json)
     if proposal.references:
-        out.say(f"Scores of other classifiers, for --reference: {', '.join(proposal.references)}", as_json)
+        out.notify(f"Scores of other classifiers, for --reference: {', '.join(proposal.references)}", as_json)
     if proposal.obstacle is not None:
-        out.say(f"No detection yet: {proposal.obstacle}", as_json)
+        out.notify(f"No detection yet: {proposal.obstacle}", as_json)
     if as_json:
         out.print_json({**proposal.to_dict(), "path": None if output is None else str(output)})
     elif output is None:
         typer.echo(proposal.to_yaml(), nl=False)
     else:
         then = "" if proposal.obstacle else f", then 'excess detect FILES -c {output} -o FOLDER'"
-        out.say(f"{output}: written; look at it{then}", as_json)
+        out.notify(f"{output}: written; review it{then}", as_json)
 
 
 def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -> Any:
-    """Return the configuration of options: the given one, or what the files suggest, of which three lines tell."""
+    """Return the configuration of options: the given one, or a proposal, which is summarised in three lines."""
     if events.lists_observations:
         if events.config is None:
             features, exclude = events.features or [], events.exclude or []
             listed = analysis.propose_listed(events.files[0], features=features, exclude=exclude)
-            _say_assumed(listed, events, silent)
+            _notify_assumed(listed, events, silent)
         return events.config
-    settings = events.proposal_settings  # which may be given wrongly
+    settings = events.proposal_settings  # validated here
     if events.config is not None:
         return events.config
     analysis.check_input(events.files, off=events.off_files, alpha=events.given_alpha, join=events.join or None)
@@ -199,7 +199,7 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
         return proposal.with_features_of(like)
     if proposal.config is None and proposal.obstacle is None and not events.off_files:
         counts = analysis.count_on_off(events.files, proposal.regions)
-        out.say(f"{proposal.no_features()}.", silent)
+        out.notify(f"{proposal.no_features()}.", silent)
         if silent:
             numbers = {name: getattr(counts, name) for name in ("n_on", "n_off", "alpha", "significance")}
             out.print_json({"observation": numbers, "models": {}, "no_models": proposal.no_features()})
@@ -207,15 +207,15 @@ def assume_config(events: opt.EventOptions, silent: bool, *, like: Any = None) -
             typer.echo(f"{counts}")
         raise typer.Exit
     config = analysis.config_of(proposal)
-    _say_assumed(proposal, events, silent)
+    _notify_assumed(proposal, events, silent)
     return config
 
 
-def _say_assumed(proposal: analysis.Proposal, events: opt.EventOptions, silent: bool) -> None:
-    """Say what is assumed, unless that is as usual."""
+def _notify_assumed(proposal: analysis.Proposal, events: opt.EventOptions, silent: bool) -> None:
+    """Print the assumptions, unless these are the usual ones."""
     if not proposal.usual:
         shown = proposal if events.groups is None else replace(proposal, grouping=events.groups)
-        out.say(f"No -c, so assumed: {shown.describe()}", silent)
+        out.notify(f"No -c given; assuming: {shown.describe()}", silent)
 
 
 def info(
@@ -227,7 +227,7 @@ def info(
     method: opt.RegionMethod = None,
     exclusion: opt.Exclusions = None,
     theta2: opt.Theta2 = None,
-    columns: Annotated[bool, typer.Option("--columns", help="List all columns, and why one is not a feature.")] = False,
+    columns: Annotated[bool, typer.Option("--columns", help="List all columns, with reasons for rejection.")] = False,
     as_json: opt.Json = False,
 ) -> None:
     """Describe files: format, events, columns, and On and Off counts; or the header of a model."""
@@ -238,11 +238,11 @@ def info(
         out.print_info(str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more", found, columns)
 
 
-_OF_ALL = ("files", "config", "features", "exclude", "groups")  # options that go with a list of observations
+_OF_ALL = ("files", "config", "features", "exclude", "groups")  # options accepted with a list of observations
 
 
 def given_files(events: opt.EventOptions, references: opt.ReferenceOptions) -> list[Path]:
-    """Return all files that a command is given, those of a list of observations included."""
+    """Return all input files of a command, including those of a list of observations."""
     given = [*events.files, *(events.off_files or []), *(events.join or []), *(references.simulated or ())]
     given += [Path(one) for one in references.reference or [] if Path(one).exists()]
     if events.config is not None:
@@ -251,12 +251,12 @@ def given_files(events: opt.EventOptions, references: opt.ReferenceOptions) -> l
 
 
 def observe_events(events: opt.EventOptions, config: Any, references: list[str], *, nearby: bool) -> Any:
-    """Return the observation that the options describe, or all of a list of observations."""
+    """Return the observation described by the options, or all of a list of observations."""
     settings = {"references": references, "nearby": nearby, **events.settings_beside(config)}
     if events.lists_observations:
         for option, given in vars(events).items():
             if option not in _OF_ALL and given not in (None, []):
-                own = "goes with event files; a list of observations has its own"
+                own = "requires event files; a list of observations has its own"
                 raise typer.BadParameter(own, param_hint=opt.as_option(option))
         return analysis.OnOffDataset.from_list(events.files[0], config, **settings)
     settings |= {"off": events.off_files, "alpha": events.given_alpha, "join": events.join or None}
@@ -264,28 +264,28 @@ def observe_events(events: opt.EventOptions, config: Any, references: list[str],
     return analysis.OnOffDataset.from_files(events.files, config, **settings)
 
 
-_given: list[str] = []  # arguments of the command that is running
+_given: list[str] = []  # arguments of the running command
 
 
 def finish_run(found: analysis.Run, output: Path | None, run: opt.RunOptions) -> None:
     """Write a run and its report, and print it as a table or as JSON."""
     if found.no_forward:
-        out.say(f"No forward significance: {found.no_forward}", run.as_json)
+        out.notify(f"No forward significance: {found.no_forward}", run.as_json)
     look = ""
     found.record["command_line"] = shlex.join(["excess", *_given])
     if output is not None:
         try:
             found.write(output, report=True, overwrite=run.overwrite)
-            look = f"; look at {output / 'report.html'}"
+            look = f"; see {output / 'report.html'}"
         except ImportError as error:
             found.write(output, overwrite=run.overwrite)
-            out.say(f"No report was written: {error}; then 'excess report {output}' writes it", run.as_json)
+            out.notify(f"No report was written: {error}; then write it with 'excess report {output}'", run.as_json)
     if run.as_json:
         out.print_json(found.result())
     else:
         out.print_run(found, found.models_table())
         if output is not None:
-            out.say(f"Results in {output}{look}", run.as_json)
+            out.notify(f"Results in {output}{look}", run.as_json)
 
 
 @grouped
@@ -296,22 +296,22 @@ def detect(
     output: Annotated[Path, typer.Option(*_OUTPUT, help="Folder for the results.")],
     model: Annotated[list[str] | None, typer.Option("--model", "-m", help=_HELP["models"])] = None,
     model_file: Annotated[
-        list[Path] | None, typer.Option(help="Model of 'excess train', applied as it is. May be given several times.")
+        list[Path] | None, typer.Option(help="Model of 'excess train', applied without training. Repeatable.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What was observed, for the report.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report, such as the observed source.")] = None,
     write_events: Annotated[Path | None, typer.Option(help=_HELP["write_events"], metavar="FOLDER")] = None,
     *,
     run: opt.RunOptions,
 ) -> None:
-    """Cross-validate models on On and Off events, and say how significant the source is."""
+    """Cross-validate models on On and Off events, and compute the significance of the source."""
     names = model or ([] if model_file else ["forest"])
     if references.given and "hybrid" not in names:
         names = [*names, "hybrid"] if model or model_file else ["hybrid", *names]
     if len(set(names)) < len(names):
         raise typer.BadParameter("is given twice", param_hint=f"--model {max(names, key=names.count)}")
-    for name in names:  # whatever is wrong with the models shows before the events are read
+    for name in names:  # report errors of models before the events are read
         if name not in analysis.MODELS and Path(name).is_file():
-            raise typer.BadParameter("is a file; give a trained model by --model-file", param_hint=f"--model {name}")
+            raise typer.BadParameter("is a file; pass a trained model with --model-file", param_hint=f"--model {name}")
     analysis.check_names(names)
     inputs = [*given_files(events, references), *(model_file or [])]
     with analysis.claim_run_folder(output, inputs, overwrite=run.overwrite):
@@ -320,7 +320,7 @@ def detect(
         columns, others = analysis.split_references(references.reference or [], n_jobs=run.jobs)
         columns += [name for one in trained for name in one.config.references if name not in columns]
         observation = observe_events(events, config, columns, nearby=True)
-        out.say(str(observation), run.as_json)
+        out.notify(str(observation), run.as_json)
         if write_events is not None:
             analysis.check_application(observation.files, write_events, overwrite=run.overwrite)
         null_test = (settings := dict(vars(validation))).pop("null_test")
@@ -330,7 +330,7 @@ def detect(
         found = analysis.detect(observation, names, **settings)
         if write_events is not None:
             written = found.write_events(write_events, overwrite=run.overwrite, verbose=not run.as_json)
-            out.say(summarise(written), run.as_json)
+            out.notify(summarise(written), run.as_json)
         finish_run(found, output, run)
 
 
@@ -345,17 +345,16 @@ def scan(
     step: Annotated[float | None, typer.Option(help="Distance of positions; by default a quarter of --width.")] = None,
     source: opt.Source = None,
     radius: Annotated[
-        float | None,
-        typer.Option(help="Largest distance of positions on the sky from --source in deg; without --along."),
+        float | None, typer.Option(help="Maximum distance of sky positions from --source in deg; without --along.")
     ] = None,
     config: opt.Config = None,
     features: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="As for 'excess detect'.", metavar="COLUMNS")] = None,
-    toys: Annotated[int, typer.Option(help="Repetitions of the scan without a signal.", min=10)] = 100,
+    toys: Annotated[int, typer.Option(help="Number of repetitions of the scan without a signal.", min=10)] = 100,
     *,
     run: opt.RunOptions,
 ) -> None:
-    """Move On along a column or across the sky, and say how significant the largest excess is after all trials."""
+    """Scan a column or the sky for an excess, and compute the global significance of the largest one."""
     settings: dict[str, Any] = {"width": width, "step": step, "source": source, "radius": radius, "config": config}
     settings |= {"features": features or [], "exclude": exclude or [], "toys": toys, "seed": run.seed}
     found = analysis.scan(files, along, **settings, n_jobs=run.jobs, verbose=not run.as_json)
@@ -363,7 +362,7 @@ def scan(
         written = found.write(output, overwrite=run.overwrite)
     except ImportError as error:
         written = found.write(output, overwrite=run.overwrite, plot=False)
-        out.say(f"No plot was written: {error}", run.as_json)
+        out.notify(f"No plot was written: {error}", run.as_json)
     if run.as_json:
         out.print_json({**found.summary(), "files": [str(path) for path in written]})
     else:
@@ -376,7 +375,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option(*_OUTPUT, help="HTML file to write; by default report.html in the folder.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="What was observed; by default as the run was told.")] = None,
+    title: Annotated[str | None, typer.Option(help="Title of the report; by default that of the run.")] = None,
     plots: Annotated[
         str | None, typer.Option(help="Write the plots as png, pdf or svg.", callback=opt.one_of(("png", "pdf", "svg")))
     ] = None,
@@ -384,10 +383,10 @@ def report(
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Write the report of a finished run again, its plots for a paper, and its tables as CSV."""
+    """Write the report of a finished run again, its plots for a publication, and its tables as CSV."""
     written = analysis.report(folder, output, title=title, plots=plots, tables=tables, overwrite=overwrite)
     for path in written:
-        out.say(f"{path}", as_json)
+        out.notify(f"{path}", as_json)
     if as_json:
         out.print_json([str(path) for path in written])
 
@@ -395,25 +394,25 @@ def report(
 @grouped
 def demo(
     output: Annotated[Path | None, typer.Option(*_OUTPUT, help="Folder for the results.")] = None,
-    events: Annotated[int, typer.Option(help="Events to simulate.", min=1000)] = 757_993,
-    signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
+    events: Annotated[int, typer.Option(help="Number of simulated events.", min=1000)] = 757_993,
+    signal: Annotated[int, typer.Option(help="Number of gammas among them.", min=0)] = 1_242,
     *,
     run: opt.RunOptions,
 ) -> None:
-    """Simulate a night-sky observation like FACT's open Crab sample, and detect the source in it."""
+    """Simulate an observation like FACT's open Crab sample, and detect the source in it."""
     with nullcontext() if output is None else analysis.claim_run_folder(output, overwrite=run.overwrite):
         settings: dict[str, Any] = {"seed": run.seed, "n_jobs": run.jobs, "verbose": not run.as_json}
-        found = analysis.demo(events, signal, **settings, tell=lambda text: out.say(text, run.as_json))
+        found = analysis.demo(events, signal, **settings, notify=lambda text: out.notify(text, run.as_json))
         finish_run(found, output, run)
 
 
 def simulate(
     output: Annotated[Path, typer.Option(*_OUTPUT, help="Folder for the files.")],
-    events: Annotated[int, typer.Option(help="Events of the observation.", min=1)] = 757_993,
-    signal: Annotated[int, typer.Option(help="Gammas among them.", min=0)] = 1_242,
+    events: Annotated[int, typer.Option(help="Number of events.", min=1)] = 757_993,
+    signal: Annotated[int, typer.Option(help="Number of gammas among them.", min=0)] = 1_242,
     nights: Annotated[int, typer.Option(help="Nights.", min=1)] = 5,
     first_night: Annotated[int, typer.Option(help="Date of the first night.")] = 20131101,
-    labelled: Annotated[int, typer.Option(help="Labelled gammas, and as many protons.", min=0)] = 10_000,
+    labelled: Annotated[int, typer.Option(help="Number of labelled gammas, and of protons.", min=0)] = 10_000,
     suffix: Annotated[
         str, typer.Option("--format", help="hdf5 (as FACT's), parquet or csv.", callback=opt.one_of(_SIMULATED))
     ] = "hdf5",
@@ -421,12 +420,12 @@ def simulate(
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Simulate a wobble observation, and labelled gammas and protons, into files."""
+    """Write files with a simulated wobble observation, and with labelled gammas and protons."""
     settings: dict[str, Any] = {"n_events": events, "n_signal": signal, "n_nights": nights, "n_labelled": labelled}
     settings |= {"first_night": first_night, "suffix": suffix, "seed": seed, "overwrite": overwrite}
     written = analysis.simulate(output, **settings)
     for file in written.values():
-        out.say(f"{file['path']}: {file['n_events']:,} events", as_json)
+        out.notify(f"{file['path']}: {file['n_events']:,} events", as_json)
     if as_json:
         out.print_json(written)
 
@@ -441,16 +440,16 @@ def train(
         typer.Option("--model", "-m", help=f"One of {_MODEL_NAMES}. By default forest, or with references hybrid."),
     ] = None,
     max_depth: Annotated[
-        int | None, typer.Option(help="Largest depth of trees; by default the model's.", min=1)
+        int | None, typer.Option(help="Maximum depth of trees; by default that of the model.", min=1)
     ] = None,
     chunk_rows: opt.ChunkRows = None,
     dask: opt.TrainingDaskAddress = None,
     *,
     run: opt.RunOptions,
 ) -> None:
-    """Train a model on all On and Off events, to be applied to others."""
+    """Train a model on all On and Off events, to apply it to other events."""
     name = model or ("hybrid" if references.given else "forest")
-    analysis.make_model(name)  # an unknown name shows before anything is looked at
+    analysis.make_model(name)  # report an unknown name before reading files
     analysis.check_model_path(output, given_files(events, references), overwrite=run.overwrite)
     replaces = output.exists()
     settings: dict[str, Any] = {"max_depth": max_depth, "seed": run.seed, "n_jobs": run.jobs}
@@ -462,32 +461,32 @@ def train(
     if chunk_rows is None and dask is None:
         columns, others = analysis.split_references(references.reference or [], n_jobs=run.jobs)
         observation = observe_events(events, config, columns, nearby=False)
-        out.say(str(observation), run.as_json)
+        out.notify(str(observation), run.as_json)
         trained = analysis.train(observation, name, simulated=references.simulated, references=others, **settings)
     else:
         settings |= {"source": events.position, "regions": events.regions, **events.settings_beside(config)}
         settings |= {"chunk_rows": chunk_rows or 200_000, "executor": dask}
         trained = analysis.train_in_chunks(events.files, config, name, **settings)
-        out.say(str(trained), run.as_json)
+        out.notify(str(trained), run.as_json)
     trained.save(output)
     if replaces:
-        out.say(f"{output}: replaces the file that was there", run.as_json)
-    tuned = trained.model.tuned_counts_
-    out.say(f"{output}: tuned on {tuned}. Not a result to quote: these are the events it was tuned on.", run.as_json)
-    if trained.trust is not None:
-        out.say(f"{output} trusts: {out.trust_text(trained.trust)}", run.as_json)
+        out.notify(f"{output}: replaced", run.as_json)
+    tuned, weights = trained.model.tuned_counts_, trained.reference_weights
+    out.notify(f"{output}: tuned on {tuned}. Do not quote this: the model was tuned on these events.", run.as_json)
+    if weights is not None:
+        out.notify(f"{output} weights: {out.weight_text(weights)}", run.as_json)
     if run.as_json:
-        found = {"n_events": trained.n_events, "threshold": trained.model.threshold_, "trust": trained.trust}
+        found = {"n_events": trained.n_events, "threshold": trained.model.threshold_, "reference_weights": weights}
         out.print_json({"model": str(output), **found})
 
 
 def _check_chunked(events: opt.EventOptions, references: opt.ReferenceOptions) -> None:
-    """Refuse options that do not go with training in chunks."""
+    """Reject options that cannot be combined with training in chunks."""
     if events.lists_observations:
-        raise typer.BadParameter("do not go with a list of observations", param_hint="--chunk-rows and --dask")
+        raise typer.BadParameter("cannot be combined with a list of observations", param_hint="--chunk-rows and --dask")
     for option, given in (vars(events) | vars(references)).items():
         if given and option in ("join", "on", "off", "alpha", "bins", "simulated", "reference"):
-            raise typer.BadParameter("does not go with --chunk-rows or --dask", param_hint=f"--{option}")
+            raise typer.BadParameter("cannot be combined with --chunk-rows or --dask", param_hint=f"--{option}")
 
 
 def summarise(done: dict[Path, analysis.Applied]) -> str:
@@ -508,17 +507,17 @@ def apply(
     selected_only: Annotated[
         bool, typer.Option("--selected-only", help="Write selected events only, to FITS, Parquet or CSV files.")
     ] = False,
-    chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
+    chunk_rows: Annotated[int, typer.Option(help="Number of events read at a time.", min=1)] = 200_000,
     dask: opt.DaskAddress = None,
     jobs: opt.Jobs = -1,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Add score, probability of signal and selection to copies of event files, whose columns stay as they are."""
+    """Add score, signal probability and selection to copies of event files; existing columns are unchanged."""
     settings: dict[str, Any] = {"prefix": prefix, "chunk_rows": chunk_rows, "executor": dask, "n_jobs": jobs}
     settings |= {"overwrite": overwrite, "selected_only": selected_only}
     done = analysis.apply(model, files, output, **settings, verbose=not as_json)
-    out.say(summarise(done), as_json)
+    out.notify(summarise(done), as_json)
     if as_json:
         out.print_json([{**vars(applied), "path": str(applied.path)} for applied in done.values()])
 
@@ -526,16 +525,16 @@ def apply(
 def export(
     model: Annotated[Path, typer.Argument(help="Model file of 'excess train'.")],
     output: Annotated[Path, typer.Option(*_OUTPUT, help="ONNX file to write.")],
-    float32: Annotated[bool, typer.Option("--float32", help="Take features as float32, not as float64.")] = False,
+    float32: Annotated[bool, typer.Option("--float32", help="Use float32 features instead of float64.")] = False,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Export a model to ONNX, to be applied by other software: score, probability of signal and selection."""
+    """Export a model to ONNX for other software: score, signal probability and selection."""
     trained = analysis.load_model(model)
     precision = "float32" if float32 else "float64"
     written = analysis.export(trained, output, precision=precision, overwrite=overwrite)
     features, n_bytes = trained.config.features, written.stat().st_size
-    out.say(f"{written}: {n_bytes:,} bytes; takes {len(features)} features as {precision}", as_json)
+    out.notify(f"{written}: {n_bytes:,} bytes; {len(features)} features as {precision}", as_json)
     if as_json:
         found = {"precision": precision, "features": features, "threshold": trained.model.threshold_}
         out.print_json({"path": str(written), "n_bytes": n_bytes, **found})
@@ -561,27 +560,27 @@ def efficiency(
         Path | None, typer.Option(*_OUTPUT, help="Folder for efficiency.csv, efficiency.fits and efficiency.png.")
     ] = None,
     energy: Annotated[str | None, typer.Option(help=_HELP["energy"], metavar="COLUMN")] = None,
-    zenith: Annotated[str | None, typer.Option(help="The same for zenith distances, in deg.", metavar="COLUMN")] = None,
+    zenith: Annotated[str | None, typer.Option(help="The same for zenith distance, in deg.", metavar="COLUMN")] = None,
     weights: Annotated[str | None, typer.Option(help="Column or expression of weights.", metavar="COLUMN")] = None,
     energy_bins: Annotated[Any, _bins_option("Bins of energy, or edges in TeV; by default five per decade.")] = None,
     zenith_bins: Annotated[Any, _bins_option("Bins of zenith distance, or edges in deg; by default of 10 deg.")] = None,
     aeff: Annotated[list[Path] | None, typer.Option(help=_HELP["aeff"], metavar="FILES...")] = None,
     event_types: Annotated[
-        int, typer.Option(help="Divide events into so many types; --aeff writes each to a folder type_1, ...", min=0)
+        int, typer.Option(help="Number of event types; --aeff writes each to a folder type_1, ...", min=0)
     ] = 0,
     of: Annotated[str, typer.Option(help=_HELP["of"], callback=opt.one_of(("all", "quality")))] = "all",
-    pdf: Annotated[bool, typer.Option("--pdf", help="Write the plot as PDF as well.")] = False,
-    chunk_rows: Annotated[int, typer.Option(help="Events read at a time.", min=1)] = 200_000,
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also write the plot as PDF.")] = False,
+    chunk_rows: Annotated[int, typer.Option(help="Number of events read at a time.", min=1)] = 200_000,
     jobs: opt.Jobs = -1,
     overwrite: opt.Overwrite = False,
     as_json: opt.Json = False,
 ) -> None:
-    """Say which fraction of simulated gammas a model selects, by energy and zenith distance."""
+    """Compute the fraction of simulated gammas selected by a model, by energy and zenith distance."""
     if aeff and output is None:
-        raise typer.BadParameter("needs a folder to write to: --output", param_hint="--aeff")
+        raise typer.BadParameter("requires an output folder: --output", param_hint="--aeff")
     for name, times in Counter(path.name for path in aeff or []).items():
         if times > 1:
-            problem = f"{times} files are called {out.visible(name)}; give them an output folder each"
+            problem = f"{times} files are named {out.visible(name)}; use a separate output folder for each"
             raise typer.BadParameter(problem, param_hint="--aeff")
     trained = analysis.load_models(model, n_jobs=jobs)
     to_write: dict[str, Any] = {
@@ -602,17 +601,17 @@ def efficiency(
     else:
         out.print_efficiency(found)
     for path in written:
-        out.say(f"{path}", as_json)
+        out.notify(f"{path}", as_json)
 
 
 def _write(found: analysis.Efficiency, output: Path, silent: bool, **settings: Any) -> list[Path]:
-    """Write all files and return their names; without matplotlib all but the plots."""
+    """Write all files and return their names; without matplotlib, skip the plots."""
     try:
         return found.write(output, **settings)
     except ImportError as error:
         if "plotting" not in str(error):
             raise
-        out.say(f"No plot was written: {error}", silent)
+        out.notify(f"No plot was written: {error}", silent)
         return found.write(output, **{**settings, "plots": ()})
 
 
@@ -626,9 +625,9 @@ _INTERRUPTED = 128 + signal.SIGINT
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; every failure is one sentence and an exit code."""
+    """Run the command-line interface; every failure is reported as one sentence and an exit code."""
     if arguments is None:
-        faulthandler.enable()  # a library that crashes at a damaged file shows where; --debug shows the file
+        faulthandler.enable()  # shows where a library crashes on a damaged file; --debug shows the file
     received: list[int] = []
     hook, usual = sys.unraisablehook, _install_handlers(received)
     try:
@@ -643,12 +642,12 @@ def main(arguments: list[str] | None = None) -> None:
             signal.signal(number, last if arguments is None else handler)
     if received or code == _INTERRUPTED:
         code = 128 + (received or [signal.SIGINT])[0]
-        sys.stderr.write(f"excess: {_WORDS[signal.Signals(code - 128)]}; no half-written file is left\n")
+        sys.stderr.write(f"excess: {_WORDS[signal.Signals(code - 128)]}; no partial file remains\n")
     sys.exit(code)
 
 
 def _install_handlers(received: list[int]) -> dict[int, Any]:
-    """Let the first signal raise KeyboardInterrupt and the second one end the process; return the former handlers."""
+    """Raise KeyboardInterrupt at the first signal and end the process at the second; return the former handlers."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         received.append(number)
@@ -659,7 +658,7 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
     def repeat(found: Any, usual: Any = sys.unraisablehook) -> None:
         if found.exc_type is not KeyboardInterrupt or not hasattr(signal, "setitimer"):
             return usual(found)
-        # Python drops exceptions of destructors and of callbacks of weak references: raise it again a moment later
+        # Python ignores exceptions in destructors and weak-reference callbacks: raise it again later
         signal.signal(signal.SIGALRM, interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         return None
@@ -667,7 +666,7 @@ def _install_handlers(received: list[int]) -> dict[int, Any]:
     if threading.current_thread() is not threading.main_thread():
         return {}
     sys.unraisablehook = repeat
-    # a signal that is ignored, as in the background of a shell script, stays ignored
+    # keep ignoring a signal that is ignored, as in the background of a shell script
     numbers = [number for number in _WORDS if signal.getsignal(number) not in (signal.SIG_IGN, None)]
     return {number: handle_once(number, interrupt) for number in numbers}
 
@@ -680,13 +679,13 @@ def _run(words: list[str], received: list[int]) -> int:
         if debug:
             logging.basicConfig(format="%(name)s: %(message)s")
             logging.getLogger("excess").setLevel(logging.DEBUG)
-        # messages of Dask are for --debug
+        # messages of Dask are shown with --debug
         logging.getLogger("distributed").setLevel(logging.NOTSET if debug else logging.CRITICAL + 1)
         code = app([word for word in words if word != "--debug"], prog_name="excess", standalone_mode=False)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except Exception as error:
-        if received:  # a library that is interrupted may raise an exception of another type
+        if received:  # an interrupted library may raise an exception of another type
             return _INTERRUPTED
         if debug and not _is_usage(error):
             raise
@@ -695,17 +694,17 @@ def _run(words: list[str], received: list[int]) -> int:
 
 
 def _problem_of(error: ArgumentError) -> str:
-    """Return what is wrong with an argument, with options in the place of other arguments."""
+    """Describe an invalid argument, with command-line names of other arguments."""
     return re.sub("`([a-z_]+)`", lambda name: opt.as_option(name[1]), error.problem)
 
 
 def _is_usage(error: BaseException) -> bool:
-    """Return whether an error is about options, which typer raises under several names and shows with the usage."""
+    """Return whether an error is about options; typer raises these under several names and shows the usage."""
     return hasattr(error, "exit_code") and hasattr(error, "show")
 
 
 def _fail(error: Any) -> int:
-    """Print what went wrong, and return the exit code."""
+    """Print the error, and return the exit code."""
     if _is_usage(error):
         error.show()
         return int(error.exit_code)
@@ -714,14 +713,14 @@ def _fail(error: Any) -> int:
 
 
 def _sentence_of(error: Exception) -> str:
-    """Return an error as one sentence."""
+    """Describe an error in one sentence."""
     if isinstance(error, ArgumentError):
         return f"{opt.as_option(error.argument)}: {_problem_of(error)}"
     if isinstance(error, MemoryError):
         where = f" ({error})" if type(error) is MemoryError and str(error) else ""
-        return f"not enough memory{where}; give fewer events, or smaller chunks"
+        return f"not enough memory{where}; use fewer events or smaller chunks"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     if isinstance(error, (ValueError, OSError, ImportError)):
         return " ".join(str(error).split())
-    return f"unexpected {type(error).__name__}: {error}. This is a defect of excess; --debug shows where"
+    return f"unexpected {type(error).__name__}: {error}. This is a bug in excess; --debug shows the traceback"

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -19,55 +19,54 @@ _LARGEST_CUT = 100
 METHODS = ("reflected", "ring", "same-declination", "angles")
 
 _HELP = {
-    "alpha": "Exposure ratio On/Off, with --off; by default the ratio of live times, if files have them. With --on, "
+    "alpha": "Exposure ratio On/Off, with --off; by default the ratio of live times, if available. With --on, "
     "also width, fit (a smooth density fitted to the Off intervals) or livetime; by default width for phases, livetime "
     "for times, else fit.",
-    "alpha_error": "Relative error of alpha, such as 0.03; also in the configuration.",
-    "bins": "Bins with a threshold and a calibration of their own: a column and the edges between them, such as "
+    "alpha_error": "Relative uncertainty of alpha, such as 0.03; also in the configuration.",
+    "bins": "Bins with their own threshold and calibration: a column and the edges between them, such as "
     "energy:1,5, or their number, such as energy:4.",
-    "chunk_rows": "Train a forest on more events than fit into memory, reading so many at a time; without --join and "
-    "--off, and without looking for events that are in two files.",
-    "config": "YAML file with features, cuts and regions; by default what the content of the files suggests.",
-    "dask": "Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They must see the files "
-    "under the same names.",
-    "exclude": "Columns or patterns that are not to be features. May be given several times.",
-    "exclusion": 'No Off region there: "RA DEC RADIUS" in deg, or the name of a known source and a radius, such as '
-    '"Crab 0.3". May be given several times; in the place of those of the configuration.',
-    "features": "Features to learn from: columns, or patterns such as 'hillas_*', with commas between them. May be "
-    "given several times.",
+    "chunk_rows": "Train a forest in chunks of this many events, for data larger than memory; without --join and "
+    "--off, and without a check for duplicate events in different files.",
+    "config": "YAML file with features, cuts and regions; by default proposed from the content of the files.",
+    "dask": "Use the workers of the Dask scheduler at this address, such as tcp://host:8786. They need access to the "
+    "files under the same paths.",
+    "exclude": "Columns or patterns not to be used as features. Repeatable.",
+    "exclusion": 'Region without Off: "RA DEC RADIUS" in deg, or the name of a known source and a radius, such as '
+    '"Crab 0.3". Repeatable; replaces those of the configuration.',
+    "features": "Features: columns, or patterns such as 'hillas_*', separated by commas. Repeatable.",
     "folds": "Number of folds; by default one per group, at most 20.",
-    "groups": "Column that must not be split, such as night; 'none' for no groups.",
-    "join": "Files to join event by event, such as DL3 files beside DL2 files; all files up to the next option.",
-    "match": "Which runs of FILES and of --off are compared: zenith, those of the nearest zenith distance; time, those "
-    "nearest in time; none, all with all.",
-    "null_test": "Search in every Off region, too, with all models; or in none. By default a quick one with the first "
-    "model, where there are two Off regions.",
-    "off": "Files of Off events, where FILES hold On events alone; all files up to the next option. With --on, the Off "
+    "groups": "Column of groups that are not split, such as night; 'none' for no groups.",
+    "join": "Files to join event by event, such as DL3 files for DL2 files; takes all files up to the next option.",
+    "match": "Matching of the runs of FILES and --off: zenith (nearest zenith distance), time (nearest in time), or "
+    "none (all runs with all).",
+    "null_test": "Also search in every Off region, with all models; or skip null tests. By default a quick test with "
+    "the first model, if there are at least two Off regions.",
+    "off": "Files of Off events, if FILES contain On events; takes all files up to the next option. With --on, the Off "
     'intervals, such as "mass 9:9.25,9.65:9.85".',
-    "on": 'A column and its On intervals, such as "mass 9.3:9.6" or "PULSE_PHASE 0.15:0.2,0.55:0.65", with the Off '
+    "on": 'Column and On intervals, such as "mass 9.3:9.6" or "PULSE_PHASE 0.15:0.2,0.55:0.65", with the Off '
     "intervals in --off.",
-    "overwrite": "Replace what is there at the output; never what is given as input.",
-    "permutations": "Permute On and Off so often, for a p-value.",
-    "reference": "Column of scores, such as the gammaness of another analysis, model file of 'excess train', or ONNX "
-    "model: a reference of the model hybrid. May be given several times.",
-    "regions": "Where Off is: reflected, ring or same-declination, from sky positions, or angles, by the columns of "
-    "angles in the files; in the place of what the configuration says.",
-    "repeats": "Repeat with other seeds.",
-    "simulated": "Files of simulated gammas and of protons, to train references of the model hybrid on.",
+    "overwrite": "Replace existing output; input files are never replaced.",
+    "permutations": "Number of permutations of On and Off, for a p-value.",
+    "reference": "Reference of the model hybrid: a column of scores, such as the gammaness of another analysis, a "
+    "model file of 'excess train', or an ONNX model. Repeatable.",
+    "regions": "Off regions: reflected, ring or same-declination, from sky positions; or angles, from the angle "
+    "columns of the files. Overrides the configuration.",
+    "repeats": "Number of repetitions with other seeds.",
+    "simulated": "Files of simulated gammas and of protons, to train references of the model hybrid.",
     "source": 'The source, for sky positions: a name such as Crab or "Mrk 421", or its position "RA DEC" in deg.',
-    "source_dec": "Declination of the source in deg, in the place of --source.",
-    "source_ra": "Right ascension of the source in deg, in the place of --source.",
-    "statistic": "What the verdict follows: likelihood, which uses every event by how signal-like it is; or cut, which "
-    "counts selected events. Declare it before you look; the other stands beside it.",
-    "strategy": "pooled, with the forward value beside it; or forward alone: train on earlier events only.",
+    "source_dec": "Declination of the source in deg, in place of --source.",
+    "source_ra": "Right ascension of the source in deg, in place of --source.",
+    "statistic": "Statistic of the verdict: likelihood, which weights all events by likelihood ratio, or cut, which "
+    "counts selected events. Declare it before the analysis; both are reported.",
+    "strategy": "pooled, which also reports the forward value; or forward, which trains on earlier events only.",
     "theta2": "Cut on theta^2, the squared radius of a region, in deg^2; or irf, for RAD_MAX of the instrument "
-    "response of FITS files, by energy. In the place of what the configuration says.",
+    "response of FITS files, by energy. Overrides the configuration.",
 }
-_HELP["training_dask"] = _HELP["dask"] + " Models to train: as with --chunk-rows."
+_HELP["training_dask"] = _HELP["dask"] + " Training is limited as with --chunk-rows."
 
 
 def _option(panel: str | None, name: str, *declared: str, **settings: Any) -> Any:
-    """Return an option with its help, in a panel of the help of a command."""
+    """Return an option with its help text, in a panel of the help of a command."""
     return typer.Option(*declared, help=_HELP[name], rich_help_panel=panel, **settings)
 
 
@@ -88,7 +87,7 @@ def _checked(is_valid: Callable[[Any], bool], problem: str) -> Callable[[Any], A
 
 
 def one_of(choices: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Return a callback that rejects any other value than these."""
+    """Return a callback that rejects all other values."""
     problem = f"must be {', '.join(choices[:-1])} or {choices[-1]}, got {{value!r}}"
     return _checked(lambda value: value in choices, problem)
 
@@ -97,7 +96,7 @@ def _within(low: float, high: float, unit: str = "") -> Callable[[Any], Any]:
     return _checked(lambda value: low <= value <= high, f"must be from {low} to {high}{unit}, got {{value:.10g}}")
 
 
-# not inside of the class: typing evaluates its annotations without the names of this module as globals
+# not inside the class: typing evaluates its annotations without the names of this module as globals
 _INTERVALS = re.compile(r"(\S+\s+)?[-+.\de]+:[-+.\de]+(,[-+.\de]+:[-+.\de]+)*")
 _check_alpha = _checked(lambda alpha: 0 < alpha < math.inf, "must be positive and finite, got {value:g}")
 
@@ -112,7 +111,7 @@ def _parse_alpha(text: Any) -> float | str:
 
 
 def _check_method(method: str | None) -> str | None:
-    # a configuration writes same_declination
+    # the configuration key is same_declination
     return one_of(METHODS)(None if method is None else method.lower().replace("_", "-"))
 
 
@@ -135,14 +134,14 @@ def _check_exclusions(given: list[str] | None) -> list[str]:
                 check_exclusion(text)
         except ArgumentError as error:
             raise typer.BadParameter(error.problem) from error
-    return given or []  # typer 0.16 asks for the length
+    return given or []  # typer 0.16 needs the length
 
 
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", callback=_within(0, _LARGEST_SEED))]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, and no progress.")]
+Seed = Annotated[int, typer.Option(help="Random seed.", callback=_within(0, _LARGEST_SEED))]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON, without progress.")]
 Overwrite = Annotated[bool, _option(None, "overwrite", "--overwrite")]
 _nonzero = _checked(lambda jobs: jobs != 0, "must not be 0; -1 is all cores")
-Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Cores; -1 is all of them.", callback=_nonzero)]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", help="Number of cores; -1 uses all.", callback=_nonzero)]
 _FORMATS = "Event files: FACT or ctapipe HDF5, FITS, Parquet, ROOT or CSV, or folders of them"
 
 
@@ -172,7 +171,7 @@ Theta2 = Annotated[str | None, _event("theta2", "--theta2", metavar="CUT|irf", c
 def region_settings(
     method: str | None, exclusion: list[str] | None, match: str | None = None, theta2: str | None = None
 ) -> dict[str, Any]:
-    """Return the settings of regions that are given, by the keys of a configuration."""
+    """Return the given settings of regions by their configuration keys."""
     found = {"method": method and method.replace("-", "_"), "exclusion": exclusion, "match": match}
     size = {} if theta2 is None else {"rad_max": True} if theta2 == "irf" else {"theta_squared_cut": float(theta2)}
     return {key: value for key, value in found.items() if value} | size
@@ -180,7 +179,7 @@ def region_settings(
 
 @dataclass(frozen=True)
 class InputOptions:
-    """Which events, and what of them is of interest."""
+    """Options that select events, features and groups."""
 
     files: Files
     features: Annotated[list[str] | None, _event("features", metavar="COLUMNS")] = None
@@ -199,22 +198,22 @@ class InputOptions:
 
     @property
     def position(self) -> str | tuple[float, float] | None:
-        """The source by name or position, if it is given."""
+        """The source by name or position, if given."""
         if (self.source_ra is None) != (self.source_dec is None):
-            raise typer.BadParameter("go together", param_hint="--source-ra and --source-dec")
+            raise typer.BadParameter("must be given together", param_hint="--source-ra and --source-dec")
         if self.source_ra is None or self.source_dec is None:
             return self.source
         if self.source is not None:
-            raise typer.BadParameter("does not go with --source-ra and --source-dec", param_hint="--source")
+            raise typer.BadParameter("cannot be combined with --source-ra and --source-dec", param_hint="--source")
         return self.source_ra, self.source_dec
 
     @property
     def regions(self) -> dict[str, Any]:
-        """Settings of the regions that are given by options, by the keys of a configuration."""
+        """Settings of the regions given by options, by their configuration keys."""
         found = region_settings(self.method, self.exclusion, self.match, self.theta2)
         if self.on is None:
             if self.off and _INTERVALS.fullmatch(str(self.off[-1])) and not self.off[-1].exists():
-                raise typer.BadParameter("has intervals, which need those of --on", param_hint="--off")
+                raise typer.BadParameter("has intervals, which require --on", param_hint="--off")
             return found
         from excess.analysis import make_intervals
 
@@ -223,36 +222,36 @@ class InputOptions:
 
     @property
     def off_files(self) -> list[Path] | None:
-        """Files of Off events, if there are some."""
+        """Files of Off events, if any."""
         return (self.off or None) if self.on is None else None
 
     @property
     def given_alpha(self) -> float | None:
-        """The exposure ratio, if it is not that of intervals."""
+        """The exposure ratio, unless it is that of intervals."""
         alpha: Any = getattr(self, "alpha", None)
         if self.on is None and isinstance(alpha, str):
-            raise typer.BadParameter("must be a number, unless --on gives intervals", param_hint="--alpha")
+            raise typer.BadParameter("must be a number unless --on specifies intervals", param_hint="--alpha")
         return alpha if self.on is None else None
 
     @property
     def proposal_settings(self) -> dict[str, Any]:
-        """Arguments of a proposal of a configuration for the files."""
+        """Arguments to propose a configuration for the files."""
         columns = {"features": self.features or [], "exclude": self.exclude or []}
         files = {"join": self.join or None, "off": self.off_files}
         return {**files, "source": self.position, **columns, "regions": self.regions}
 
     @property
     def lists_observations(self) -> bool:
-        """Whether the only file is a list of observations, in YAML."""
+        """Whether the only file is a YAML list of observations."""
         lists = [path for path in self.files if path.suffix.lower() in (".yaml", ".yml")]
         if lists and len(self.files) > 1:
-            raise typer.BadParameter(f"{lists[0]} lists observations; give it alone", param_hint="FILES")
+            raise typer.BadParameter(f"{lists[0]} is a list of observations; pass no other files", param_hint="FILES")
         return bool(lists)
 
 
 @dataclass(frozen=True)
 class EventOptions(InputOptions):
-    """Which events, and how On and Off are told apart."""
+    """Options that select events and define On and Off."""
 
     files: FilesOrList
     config: Config = None
@@ -260,14 +259,14 @@ class EventOptions(InputOptions):
     bins: Annotated[str | None, _event("bins", metavar="COLUMN:EDGES")] = None
 
     def settings_beside(self, config: Any) -> dict[str, Any]:
-        """Groups and features that are given next to a configuration; a proposed one has the features already."""
+        """Groups and features given in addition to a configuration; a proposal already includes the features."""
         features, exclude = (self.features, self.exclude) if config is self.config else (None, None)
         return {"groups": self.groups, "features": features or [], "exclude": exclude or []}
 
 
 @dataclass(frozen=True)
 class ValidationOptions:
-    """How models are validated."""
+    """Options of the validation."""
 
     folds: Annotated[int | None, _validation("folds", min=2)] = None
     strategy: Annotated[str, _validation("strategy", callback=one_of(("pooled", "forward")))] = "pooled"
@@ -281,13 +280,13 @@ class ValidationOptions:
 # the parser takes the next two words as files, even if they are options
 _check_simulated = _checked(
     lambda paths: not any(str(path).startswith("-") for path in paths),
-    "needs two files, of simulated gammas and of protons, got {value[0]} and {value[1]}",
+    "requires two files, of simulated gammas and of protons, got {value[0]} and {value[1]}",
 )
 
 
 @dataclass(frozen=True)
 class ReferenceOptions:
-    """What the model hybrid may trust besides the labels."""
+    """References of the model hybrid."""
 
     simulated: Annotated[
         tuple[Path, Path] | None, _reference("simulated", metavar="GAMMAS PROTONS", callback=_check_simulated)
@@ -296,13 +295,13 @@ class ReferenceOptions:
 
     @property
     def given(self) -> bool:
-        """Whether there is any reference."""
+        """Whether there are references."""
         return self.simulated is not None or bool(self.reference)
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a command runs, whatever it does."""
+    """Options of the execution of a command."""
 
     seed: Seed = 0
     jobs: Jobs = -1
@@ -316,9 +315,9 @@ _OPTIONS |= {
     "references": "reference",
     "theta_squared_cut": "theta2",
     "rad_max": "theta2",
-}  # with other names in Python
+}  # named differently in Python
 
 
 def as_option(argument: str) -> str:
-    """Return the option of an argument; several have the singular on the command line, where they are repeated."""
+    """Return the option of an argument; repeatable options are singular on the command line."""
     return "--" + _OPTIONS.get(argument, argument).replace("_", "-")

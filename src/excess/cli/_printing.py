@@ -1,4 +1,4 @@
-"""Output of commands: tables for people, JSON for scripts, failures as one sentence."""
+"""Output of commands: tables for users, JSON for scripts, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
     from excess.analysis import Efficiency, Run
 
 
-LONGEST_TEXT = 20_000  # characters of a list, or of a message, that holds names from files
+LONGEST_TEXT = 20_000  # maximum length of a list or message with names from files
 
 
-def say(text: str, silent: bool) -> None:
-    """Print a message to standard error, unless only the result is wanted."""
+def notify(text: str, silent: bool) -> None:
+    """Print a message to standard error, unless only the result is requested."""
     if not silent:
         typer.echo(visible(text), err=True)
 
 
 def visible(text: str) -> str:
-    """Return a text whose control characters are written out: names from files may hold commands for the terminal."""
+    """Escape control characters: names from files may contain terminal commands."""
     controls = {one for one in text if one != "\n" and unicodedata.category(one) in ("Cc", "Cf", "Cs")}
     return "".join(one.encode("unicode_escape").decode("ascii") if one in controls else one for one in text)
 
 
 def print_json(value: Any) -> None:
     """Print a value for scripts."""
-    from excess._utils.files import as_json  # here, because the help needs no file locks
+    from excess._utils.files import as_json  # imported here, because the help needs no file locks
 
     typer.echo(json.dumps(as_json(value), indent=2))
 
 
 def _shown(text: str) -> str:
-    """Return a text as rich prints it as it is."""
+    """Escape a text for rich."""
     return escape(visible(text))
 
 
 def _make_table(*numbers: str, label: str | None = None, title: str | None = None, min_width: int | None = None) -> Any:
-    """Return a plain table with columns of numbers, and a first column of labels that may be long."""
+    """Return a plain table with numeric columns, and a first column of labels that may be long."""
     plain: dict[str, Any] = {"box": box.SIMPLE_HEAD, "show_edge": False, "pad_edge": False, "padding": (0, 1, 0, 0)}
     table = Table(title=title, min_width=min_width, **plain)
     if label is not None:
@@ -57,16 +57,16 @@ def _make_table(*numbers: str, label: str | None = None, title: str | None = Non
 
 
 def shortened(value: Any, longest: int = 400) -> str:
-    """Return a value as text of bearable length."""
+    """Return a value as text of limited length."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def print_run(run: Run, models: Any) -> None:
-    """Print what every model found, a row of `models` each, and what it means."""
+    """Print the results of all models, one row of `models` each, and the verdict."""
     console = Console(highlight=False)
     console.print(_run_table(run, models))
-    # of the first model, which was chosen before anything was seen
+    # of the first model, which was chosen beforehand
     name, first = next(iter(run.detections.items()))
     _print_warnings(console, run)
     console.print(f"{_shown(name)}: {_shown(run.verdict.sentence)}")
@@ -94,13 +94,13 @@ def print_run(run: Run, models: Any) -> None:
                 console.print(f"Bin {_shown(label)}: {note}")
     for name, found in run.detections.items():
         if found.reference_weights:
-            console.print(f"{_shown(name)} trusts: {_shown(trust_text(found.reference_weights))}")
+            console.print(f"{_shown(name)} weights: {_shown(weight_text(found.reference_weights))}")
     if run.simulation is not None:
         console.print(f"Simulation check: {_shown(run.simulation.verdict)}")
 
 
 def _print_warnings(console: Any, run: Run) -> None:
-    """Print what no source explains in red, before any verdict; what several models show, of the first of them."""
+    """Print warnings in red, before any verdict; those common to several models once."""
     said: set[str] = set()
     for name, verdict in run.verdicts.items():
         for one in verdict.warnings:
@@ -109,10 +109,10 @@ def _print_warnings(console: Any, run: Run) -> None:
         said |= {one.code for one in verdict.warnings}
 
 
-def trust_text(trust: Any) -> str:
-    """Return how far each member is trusted: one number each, or the mean over folds with its range."""
+def weight_text(weights: Any) -> str:
+    """Return the weight of each member: one number, or the mean over folds with its range."""
     texts = []
-    for name, own in trust.items():
+    for name, own in weights.items():
         mean = own if isinstance(own, float) else own.mean
         has_range = not isinstance(own, float) and own.high - own.low >= 0.005
         texts.append(f"{name} {mean:.2f}" + (f" ({own.low:.2f} to {own.high:.2f})" if has_range else ""))
@@ -120,14 +120,14 @@ def trust_text(trust: Any) -> str:
 
 
 def _run_table(run: Run, models: Any) -> Any:
-    """Return a row of each model; it fits into a terminal of 80 columns, unless names are long."""
+    """Return a table with one row per model, for terminals of at least 80 columns unless names are long."""
     first = next(iter(run.detections.values()))
     how = f"{first.strategy} / forward" if run.forward else first.strategy
     title = f"Hold-out events, alpha = {run.alpha:.4g}; significances in sigma, {how}"
     columns = ["On", "Off", "excess", "cut", "likelihood"]
     columns += ["permutation p"] if first.n_permutations else []
     columns += ["null tests"] if run.null_tests else []
-    # as wide as the title, which would be broken into lines otherwise
+    # as wide as the title, which would be wrapped otherwise
     table = _make_table(*columns, label="model", title=title, min_width=len(title))
     row: Any
     for row in models.itertuples():
@@ -142,7 +142,7 @@ def _run_table(run: Run, models: Any) -> Any:
 
 
 def _outcomes_table(title: str, kind: str, outcomes: Any, joint: Any) -> Any:
-    """Return a row of each part of the events as one model sees it, and of all together."""
+    """Return a table with one row per part of the events for one model, and all together."""
     table = _make_table("alpha", "On", "Off", "excess", "cut", "likelihood", label=kind, title=title)
     for label, outcome in [*outcomes.items(), ("joint", joint)]:
         values = [outcome.significances[statistic] for statistic in ("cut", "likelihood")]
@@ -152,23 +152,23 @@ def _outcomes_table(title: str, kind: str, outcomes: Any, joint: Any) -> Any:
 
 
 def _what_to_quote(found: Any, quoted: Any, detected: bool) -> str:
-    """Return which statistic was declared, and which of its values to quote for a detection."""
+    """Describe the declared statistic, and its value to quote for a detection."""
     name = "likelihood of all events" if found.statistic == "likelihood" else "cut"
     declared, value = f"The {name} was declared beforehand", f"{quoted.value:.1f} sigma"
-    pooled = ". Pooled values compare models" if found.strategy == "pooled" else ""
+    pooled = ". Use pooled values to compare models" if found.strategy == "pooled" else ""
     if not detected:
         kind = "" if quoted.strategy == "applied" else f"{quoted.strategy} "
         return f"{declared}: its {kind}value is {value}{pooled}."
     if not quoted.quotable:
-        return f"{declared}. Its pooled value compares models; a detection wants a forward value."
+        return f"{declared}. Its pooled value only compares models; a detection requires a forward value."
     kind = "forward " if pooled else ""
     if quoted.strategy == "applied":
-        value += ", if the model was chosen before these events were looked at"
+        value += ", if the model was chosen independently of these events"
     return f"{declared}: for a detection, quote its {kind}value, {value}{pooled}."
 
 
 def _significance_cell(row: Any, statistic: str) -> str:
-    """Return the significance by a statistic, with its scatter over seeds and the forward value, if known."""
+    """Return the significance by a statistic, with its spread over seeds and the forward value, if known."""
     value, spread, ahead = (getattr(row, f"{statistic}{part}") for part in ("", "_spread", "_forward"))
     return "".join(map(_text_if_known, ("{:.1f}", " +- {:.1f}", " / {:.1f}"), (value, spread, ahead)))
 
@@ -178,7 +178,7 @@ def _text_if_known(template: str, value: float) -> str:
 
 
 def _null_cell(significances: tuple[float, ...]) -> str:
-    """Return the range of the null tests by the declared statistic; a dash where nothing was selected in any region."""
+    """Return the range of the null tests by the declared statistic; a dash if no region has selected events."""
     known = [one for one in significances if one == one]
     if not known:
         return "-" if significances else ""
@@ -222,7 +222,7 @@ def _bin_cells(counts: list[Any], fractions: list[Any], number: int) -> list[str
 
 
 def _axis_table(found: Efficiency, name: str, edges: Any, fractions: Any, axis: int) -> Any:
-    """Return the bins of one axis as rows, added up over the other one."""
+    """Return the bins of one axis as rows, summed over the other one."""
     table = _make_table(name, "gammas", "pass cuts", "selected", "efficiency", "of those passing")
     counts = [found.counts[kind].sum(axis=axis) for kind in ("all", "quality", "selected")]
     both = [fractions(of) for of in ("all", "quality")]
@@ -233,7 +233,7 @@ def _axis_table(found: Efficiency, name: str, edges: Any, fractions: Any, axis: 
 
 
 def print_info(title: str, found: dict[str, Any], columns: bool = False) -> None:
-    """Print what is known about event files, with or without their columns, or the header of a model file."""
+    """Print the description of event files, with or without columns, or the header of a model file."""
     if "format" not in found:
         _print_table(title, {key: shortened(value) for key, value in found.items()})
         return
@@ -242,7 +242,7 @@ def print_info(title: str, found: dict[str, Any], columns: bool = False) -> None
     if columns:
         rows |= {f"column {name}": reasons.get(name, "") for name in found["columns"]}
     else:
-        others = f", {len(reasons)} of them no features" if reasons else ""
+        others = f", {len(reasons)} of them not features" if reasons else ""
         rows["columns"] = f"{len(found['columns'])}{others}; --columns lists them"
     _print_table(title, rows)
 
@@ -256,7 +256,7 @@ def _print_table(title: str, rows: dict[str, Any]) -> None:
 
 
 def _describe_content(found: dict[str, Any]) -> dict[str, str]:
-    """Return what a file of events holds, as lines of a table: format, telescope, and how many events of what."""
+    """Return the content of an event file as rows of a table: format, telescope, and number of events."""
     rows = {"format": found["format"]}
     if found["telescope"] is not None:
         rows["telescope"] = found["telescope"]
@@ -272,7 +272,7 @@ def _describe_content(found: dict[str, Any]) -> dict[str, str]:
 
 
 def _assumed_rows(assumed: dict[str, Any] | None) -> dict[str, str]:
-    """Return what is assumed about a file as names and values to be printed; nothing where that is as usual."""
+    """Return assumptions about a file as names and values to print; empty for the usual ones."""
     if assumed is None:
         return {}
     features = [] if assumed["config"] is None else assumed["config"]["features"]

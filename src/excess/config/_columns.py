@@ -107,15 +107,15 @@ def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> Non
             names.setdefault(node.id)
         case ast.Constant():
             if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
-                _refuse(node, text, "only numbers are allowed as constants")
+                _reject(node, text, "only numbers are allowed as constants")
             if isinstance(node.value, int) and abs(node.value) >= 2**63:
-                _refuse(node, text, "the number is too large")
+                _reject(node, text, "the number is too large")
         case ast.Call():
             if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
-                _refuse(node, text, f"only these functions may be called: {', '.join(FUNCTIONS)}")
+                _reject(node, text, f"only these functions may be called: {', '.join(FUNCTIONS)}")
             expected, _ = FUNCTIONS[node.func.id]
             if node.keywords or len(node.args) != expected:
-                _refuse(node, text, f"{node.func.id} takes {expected} argument{'s' if expected > 1 else ''}")
+                _reject(node, text, f"{node.func.id} takes {expected} argument{'s' if expected > 1 else ''}")
             parts = node.args
         case ast.UnaryOp() | ast.BoolOp():
             pass
@@ -124,13 +124,13 @@ def _check(node: ast.expr, text: str, names: dict[str, None], depth: int) -> Non
         case ast.Compare() if all(type(operator) in _COMPARISONS for operator in node.ops):
             pass
         case _:
-            _refuse(node, text, "this is not allowed")
+            _reject(node, text, "this is not allowed")
     for part in parts:
         if isinstance(part, ast.expr):  # and no operator
             _check(part, text, names, depth + 1)
 
 
-def _refuse(node: ast.expr, text: str, why: str) -> NoReturn:
+def _reject(node: ast.expr, text: str, why: str) -> NoReturn:
     """Say what is wrong and where; the whole expression stands first."""
     try:
         piece = ast.unparse(node)
@@ -155,7 +155,7 @@ class _Evaluation:
             case ast.BinOp():
                 left, right = self.number(node.left), self.number(node.right)
                 if isinstance(node.op, ast.Pow) and right.ndim == 0 and not abs(right) <= LARGEST_EXPONENT:
-                    _refuse(node, self._text, f"an exponent may be at most {LARGEST_EXPONENT:g}")
+                    _reject(node, self._text, f"an exponent may be at most {LARGEST_EXPONENT:g}")
                 return _ARITHMETIC[type(node.op)](left, right)
             case ast.UnaryOp(op=ast.Not() | ast.Invert(), operand=operand):
                 return np.logical_not(self.condition(operand))
@@ -183,7 +183,7 @@ class _Evaluation:
     def condition(self, node: ast.expr) -> Values:
         values = np.asarray(self.value(node))
         if values.dtype != np.bool_:
-            _refuse(node, self._text, "and, or, not, &, |, ~ and where need a condition, such as a comparison")
+            _reject(node, self._text, "and, or, not, &, |, ~ and where need a condition, such as a comparison")
         return values
 
 
@@ -365,8 +365,8 @@ def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> s
         distinct = np.unique(of_file)
         if len(values) > 2 * len(distinct) and all(np.ptp(values[of_file == one]) == 0 for one in distinct):
             return "it is the same in all events of a file, so it is a property of the run"
-    steps = np.diff(numbers)[np.diff(files) == 0]
-    if len(numbers) >= _MIN_EVENTS and len(steps) and (steps > 0).all():
+    rises = (numbers[1:] > numbers[:-1])[np.diff(files) == 0]
+    if len(numbers) >= _MIN_EVENTS and len(rises) and rises.all():
         return "it grows from event to event, as a time or a counter does"
     return None
 

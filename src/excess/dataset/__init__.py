@@ -1,4 +1,4 @@
-"""Observations: On and Off regions, exposure ratio, groups and features of events; and simulated ones."""
+"""Observations: On and Off regions, exposure ratio, groups and features of events; simulated observations."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""From files or tables of events to a dataset: features, regions, groups, angles and times, and checks of the input."""
+"""Construction of a dataset from files or tables: features, regions, groups, angles, times, and input checks."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,16 +24,16 @@ from excess.io._fits import GOOD_TIME
 from excess.io._reading import LOCATION_COLUMNS, describe, iter_events, read_events, recognise
 
 NIGHT = "night"
-# columns that identify an event, kept with the features if the files have them; and of the reconstructed energy
+# columns that identify an event, stored with the features if present; and reconstructed energy
 IDENTIFIERS = ("event_num", "event_id", "tel_id", "night", "run_id", "obs_id", *ABSOLUTE_COLUMNS)
 _ENERGY = re.compile("energy|reco_energy|gamma_energy_prediction|(?!true|mc|log|.*simul)[A-Za-z]+_energy")
 _NO_CENTRES = "Off events of a ring have no centre, so the likelihood uses neither directions nor events beyond the cut"
-_NEARBY = 4.0  # largest theta^2 of nearby events in units of the cut; far enough to see the background beyond the cut
+_NEARBY = 4.0  # largest theta^2 of nearby events relative to the cut; includes background beyond the cut
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Selects the events of tables that an analysis uses."""
+    """Selection of the events of tables that an analysis uses."""
 
     config: AnalysisConfig
     groups: str = NO_GROUPS
@@ -44,23 +44,23 @@ class Pipeline:
     with_runs: bool = False
 
     def read(self, paths: Sequence[Path], chunk_rows: int) -> Iterator[OnOffDataset]:
-        """Yield the events of files, chunk by chunk."""
+        """Yield the events of files in chunks."""
         for table in iter_events(paths, self.columns(paths[0]), chunk_rows=chunk_rows):
             yield self.observe(table)
 
     def columns(self, path: Path) -> list[str]:
-        """Return the columns of a file that are needed; raise EventFileError where some are missing."""
+        """Return the required columns of a file; raise EventFileError if some are missing."""
         info = describe(path)
         wanted, present = [*self.config.columns_needed()], info.columns
         if any(name not in present and name in info.telescope_columns for name in wanted):
-            present = (*info.telescope_columns, *info.derived)  # rows are telescope images then
+            present = (*info.telescope_columns, *info.derived)  # rows are then telescope images
         if self.groups != NO_GROUPS:
             wanted.append(self.groups)
         missing = [name for name in wanted if name not in present]
         if len(missing) > 1:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            problem = f"has no columns {', '.join(missing[:5])}{more}, which features, quality cuts or groups need"
-            remedy = "'excess init' writes a configuration for these files, or join the files that have them"
+            problem = f"has no columns {', '.join(missing[:5])}{more}, required by features, quality cuts or groups"
+            remedy = "create a configuration with 'excess init', or join files with these columns"
             raise EventFileError(f"{path}: {problem}; {remedy}")
         if self.region is None:
             wanted += _regions.choose_method(present, self.config.regions)[1]
@@ -78,7 +78,7 @@ class Pipeline:
         return list(dict.fromkeys(wanted))
 
     def observe(self, table: pd.DataFrame) -> OnOffDataset:
-        """Return the events of a table inside a region that pass the quality cuts."""
+        """Return the events of a table that are in a region and pass the quality cuts."""
         theta = own_theta = nearby = sky = None
         if self.groups == NIGHT:
             table = add_night(table)
@@ -144,13 +144,13 @@ class Pipeline:
         )
 
     def _maps(self, columns: Any) -> bool:
-        """Return whether a map can be made: nearby events are kept, and source, events and pointing have positions."""
+        """Return whether a map is possible: nearby events are kept, and source, events and pointing have positions."""
         regions = self.config.regions
         on_sky = self.region is None and regions.source_ra is not None and regions.intervals is None
         return self.identify and self.nearby and on_sky and all(name in columns for name in _regions.SKY_COLUMNS)
 
     def _identifiers(self, table: pd.DataFrame, number: NDArray[np.int64], file: str) -> pd.DataFrame:
-        """Return the columns that identify events, with the file and the row of each where files are known."""
+        """Return the columns that identify events, with file and row of each if files are known."""
         names = [name for name in IDENTIFIERS if name in table]
         if self.config.regions.intervals is not None:
             names.append(_regions.find_column(self.config.regions.intervals, map(str, table)))
@@ -168,7 +168,7 @@ class Pipeline:
         return known.assign(**more, **({} if zenith is None else {"zenith": zenith}), row=rows)
 
     def _theta_in_field(self, table: pd.DataFrame) -> FloatArray:
-        """Return the angles in deg to the source, or to its place in the field of view of an Off run."""
+        """Return the angles in deg to the source, or to its position in the field of view of an Off run."""
         ra, dec, *pointing = (table[name].to_numpy(dtype=np.float64) for name in _regions.SKY_COLUMNS)
         settings = self.config.regions
         event = _regions.unit_vectors(ra, dec)
@@ -179,8 +179,8 @@ class Pipeline:
             center = _regions.place_in_field(*pointing, offset=offset, direction=direction)
             if settings.exclusion and (found := _regions.find_excluded(center, settings, settings.radius)).any():
                 run = f"an Off run (pointing ra {pointing[0][found][0]:g}, dec {pointing[1][found][0]:g})"
-                problem = f"the place of the source in the field of view of {run} overlaps an exclusion"
-                raise EventFileError(f"{problem}; leave that run out")
+                problem = f"the position of the source in the field of view of {run} overlaps an exclusion"
+                raise EventFileError(f"{problem}; exclude that run")
         theta = np.degrees(_regions.angles_between(center, event))
         if settings.rad_max:
             theta = theta * _regions.theta_scale(table, center, settings)
@@ -195,7 +195,7 @@ class Pipeline:
         number: NDArray[np.int64],
         file: str,
     ) -> OnOffDataset | None:
-        """Return the events in no region, but near one or in the mapped field, that pass the quality cuts."""
+        """Return nearby or mapped events outside all regions that pass the quality cuts."""
         cut, outside = self.config.regions.theta_squared_cut, ~found.inside
         if placed.theta is None and sky is None:
             return None
@@ -208,13 +208,13 @@ class Pipeline:
             wanted |= outside & (np.hypot(sky[:, 0], sky[:, 1]) < _regions.field_radius(cut))
         rows = np.flatnonzero(wanted)
         if self.groups in table:
-            # nearby events are only shown in a plot, so a missing group is not an error
+            # nearby events only appear in a plot, so a missing group is not an error
             rows = rows[table[self.groups].iloc[rows].notna().to_numpy()]
         table = table.iloc[rows]
         X, valid, *_ = to_features(table, self.config)
         rows = rows[valid]
         alpha = np.full(len(rows), found.alpha)
-        if found.exposure is not None:  # NaN without any Off region
+        if found.exposure is not None:  # NaN without Off regions
             total = _regions.off_exposure(found.exposure[rows])
             alpha = np.divide(1.0, total, out=np.full(len(rows), np.nan), where=total > 0)
         return OnOffDataset(
@@ -234,7 +234,7 @@ class Pipeline:
         if self.groups == NO_GROUPS:
             return None
         if self.groups not in table:
-            raise ValueError(f"groups: there is no column {self.groups!r}; choose a column of the events, or 'none'")
+            raise ValueError(f"groups: no column {self.groups!r}; use an existing column or 'none'")
         labels = table[self.groups]
         if labels.isna().any():
             raise ValueError(f"groups: column {self.groups!r} has missing values")
@@ -244,7 +244,7 @@ class Pipeline:
 def recorded_intervals(
     table: pd.DataFrame, seconds: FloatArray | None, group_column: str, file: str
 ) -> pd.DataFrame | None:
-    """Return the intervals in which the events of a table were recorded; None where times are not known."""
+    """Return the recording intervals of a table; None if times are unknown."""
     own = [name for name in _runs.TIME_OF_RUN_COLUMNS if name in table]
     if seconds is None and not own:
         return None
@@ -282,14 +282,14 @@ def recorded_intervals(
 
 
 def join_intervals(parts: list[pd.DataFrame]) -> Exposure | None:
-    """Return what the intervals of all tables add up to; None where nothing is known."""
+    """Combine the intervals of all tables; None if none are known."""
     if not parts:
         return None
     keys = ["run", "group", "night"]
     table = pd.concat(parts, ignore_index=True).sort_values([*keys, "start"], kind="stable", ignore_index=True)
     part = table.groupby(keys, sort=False).ngroup().to_numpy()
     start, stop = table["start"].to_numpy(), table["stop"].to_numpy()
-    # the end of all earlier intervals of the same run: numbers of runs far apart keep runs from reaching each other
+    # end of all earlier intervals of the same run; distant run numbers separate the runs
     far = 2 * (stop.max() - start.min() + LONGEST_PAUSE) * part
     so_far = np.maximum.accumulate(stop + far)
     begin = np.append(np.inf, so_far[:-1]) - far
@@ -300,7 +300,7 @@ def join_intervals(parts: list[pd.DataFrame]) -> Exposure | None:
     for name in _runs.TIME_OF_RUN_COLUMNS:
         given = table.groupby(keys, sort=False)[name].max()
         if given.notna().all() and (given > 0).all():
-            # a run of several groups or nights is divided like its events' times
+            # a run with several groups or nights is divided like the times of its events
             of_run = summed.groupby(level="run").transform("sum")
             n_parts = summed.groupby(level="run").transform("size")
             share = (summed / of_run.where(of_run > 0)).fillna(1 / n_parts)
@@ -342,7 +342,7 @@ def select_events(
 
 
 def _with_source(chunks: list[OnOffDataset], n_files: int) -> tuple[list[OnOffDataset], list[str]]:
-    """Return the chunks of files whose field of view contains the source, and a note of how many were skipped."""
+    """Return the chunks of files whose field of view contains the source, and a note on skipped files."""
     reached = {chunk.files.get("events"): False for chunk in chunks}
     for chunk in chunks:
         reached[chunk.files.get("events")] |= chunk.census.reaches_source
@@ -359,13 +359,13 @@ def _select_off_files(
     alpha: float | Mapping[Any, float] | None,
     chunk_rows: int,
 ) -> OnOffDataset:
-    """Select the events of On files and of Off files; live times give the exposure ratio if ``alpha`` is None."""
+    """Select the events of On and Off files; if ``alpha`` is None, the exposure ratio follows from live times."""
     regions = pipeline.config.regions
     if alpha is None:
         _runs.check_live_times(files)
     elif regions.pairs or regions.match != "none":
         key = "regions.pairs" if regions.pairs else "`match`"
-        raise ArgumentError("alpha", f"does not go with {key}: each match of runs has that of its live times")
+        raise ArgumentError("alpha", f"cannot be combined with {key}: matched runs use the ratio of their live times")
     offset = _runs.find_offset(files, pipeline.config)
     if offset is None and regions.exclusion:
         raise _regions.unusable_exclusion()
@@ -375,7 +375,7 @@ def _select_off_files(
             own = replace(pipeline, region=region, offset=offset, with_runs=alpha is None)
             sides.append(list(own.read(paths, chunk_rows)))
         if region == 0 and all(chunk.census.n_outside == 0 for chunk in sides[0]):
-            offset = None  # files of On events alone, so those of Off events are cut as well
+            offset = None  # files of On events only, so those of Off events are cut as well
             if regions.exclusion:
                 raise _regions.unusable_exclusion()
     with prefix_errors(_describe_paths(files["events"])):
@@ -389,14 +389,14 @@ def _join_chunks(
     files: Mapping[str, tuple[Path, ...]],
     alpha: float | Mapping[Any, float] | MatchedEvents | None,
 ) -> OnOffDataset:
-    """Return chunks as one dataset, after a check that they suffice for an analysis."""
+    """Combine chunks into one dataset, and check that it suffices for an analysis."""
     chunks = thin_field(chunks)
     source = _describe_paths(files["events"]) if files else ""
     joined = replace(join_chunks(chunks), files=files, run=None, runs=(), intervals=None)
     intervals = join_intervals([one.intervals for one in chunks if one.intervals is not None])
     if isinstance(alpha, MatchedEvents):
         joined = replace(joined, event_alpha=alpha.alpha, notes=tuple(alpha.notes))
-        if alpha.groups is not None:  # observation times are by the groups of the files
+        if alpha.groups is not None:  # observation times are stored by the groups of the files
             joined, intervals = replace(joined, groups=alpha.groups), None
     elif isinstance(alpha, Mapping):
         joined = replace(joined, event_alpha=_runs.alpha_of_groups(alpha, joined.groups))
@@ -432,7 +432,7 @@ def _describe_paths(paths: tuple[Path, ...]) -> str:
 
 
 def seconds_of(table: pd.DataFrame) -> FloatArray | None:
-    """Return Unix times, or seconds since the first event where the origin is not known; None if there are no times."""
+    """Return Unix times, or seconds since the first event if the origin is unknown; None without times."""
     column = next((name for name in ABSOLUTE_COLUMNS if name in table), None)
     if column is None:
         return None

@@ -1,8 +1,9 @@
-"""The container of On and Off events: features, regions, groups, angles and provenance, from files to the report."""
+"""Container of On and Off events: features, regions, groups, angles and provenance."""
 
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
     from excess.stats._significance import OnOffCounts
 
 
-_MAX_NAMED = 4  # columns that are named where values are missing
-_MAX_OVERLAP = 0.01  # largest share of events in several regions for the overlap policy "on_first"
-_MAX_OVERLAP_ERROR = 0.3  # largest excess that such events may fake, in units of the statistical error of the excess
-_SHARED = ("features", "derived_features", "quality_cuts", "references")  # in which stacked datasets must agree
+_MAX_NAMED = 4  # maximum number of columns listed for missing values
+_MAX_OVERLAP = 0.01  # maximum fraction of events in several regions for the overlap policy "on_first"
+_MAX_OVERLAP_ERROR = 0.3  # maximum fake excess of such events, relative to the statistical error of the excess
+_SHARED = ("features", "derived_features", "quality_cuts", "references")  # must agree between stacked datasets
 logger = logging.getLogger("excess.dataset")
 Paths = str | PathLike[str] | Iterable[str | PathLike[str]]
 
 
 @dataclass
 class Census:
-    """Numbers of events: read, inside any region, used as On and Off, and those that were left out, by reason."""
+    """Numbers of events: read, inside any region, used as On and Off, and rejected, by reason."""
 
     n_read: int = 0
     n_inside: int = 0
@@ -60,7 +61,7 @@ class Census:
 
     @property
     def n_cut(self) -> int:
-        """Events in a region that fail the quality cuts or miss a feature."""
+        """Events in a region that fail the quality cuts or lack a feature."""
         return self.n_inside - self.n_on - self.n_off
 
     def add(self, other: Census) -> None:
@@ -71,25 +72,25 @@ class Census:
         self.missing = Counter(self.missing) + Counter(other.missing)
 
     def without(self, region: NDArray[np.int64]) -> Census:
-        """Return the census without some used events, given by their regions."""
+        """Subtract used events, given by their regions."""
         n_all, n_on = len(region), int(np.count_nonzero(region == 0))
         return replace(self, n_inside=self.n_inside - n_all, n_on=self.n_on - n_on, n_off=self.n_off - n_all + n_on)
 
     def check(self, source: str, config: AnalysisConfig, alpha: float) -> None:
-        """Raise EventFileError unless there are On and Off events; ``source`` names the files, and may be empty."""
+        """Raise EventFileError unless there are On and Off events; ``source`` names the files and may be empty."""
         where = f"{source}: " if source else ""
         if self.n_read == 0:
-            raise EventFileError(f"{where}there are no events")
+            raise EventFileError(f"{where}no events")
         if self.n_without_off:
             self._check_without_off(where)
         if self.n_inside == 0 and config.regions.intervals is None:
             cut = f"theta^2 < {config.regions.theta_squared_cut:g} deg^2"
-            none = f"none of {self.n_read:,} events lies in a region ({cut})"
+            none = f"none of {self.n_read:,} events is in a region ({cut})"
             raise EventFileError(f"{where}{none}; check the units of the angles, or the position of the source")
         if self.n_on + self.n_off == 0:
             names = ", ".join(["features", *config.references])
             found = f" ({self.describe_missing()})" if self.missing else ""
-            problem = f"the quality cuts leave none of {self.n_inside:,} events in the regions"
+            problem = f"the quality cuts reject all {self.n_inside:,} events in the regions"
             check = f"check {', '.join(config.quality_cuts)}, and that values of {names} are not missing{found}"
             raise EventFileError(f"{where}{problem}; {check}")
         for name, number in (("On", self.n_on), ("Off", self.n_off)):
@@ -97,22 +98,22 @@ class Census:
                 problem = f"has no events: {where}{config.regions.intervals}; {self}. Choose other intervals"
                 raise MismatchError(name.lower(), problem)
             if number == 0:
-                lost = f"{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
-                raise EventFileError(f"{where}no {name} events are left of {self.n_read:,} events read ({lost})")
+                lost = f"{self.n_outside:,} outside all regions, {self.n_cut:,} rejected by cuts"
+                raise EventFileError(f"{where}no {name} events remain of {self.n_read:,} events read ({lost})")
         if config.regions.overlap == "on_first":
             self._check_overlap(where, alpha)
 
     def _check_without_off(self, where: str) -> None:
         """Raise EventFileError if no pointing has an Off region; warn if some have none."""
-        why = "no room for an Off region: the source is too near to the pointing, or exclusions cover all places"
+        why = "no room for an Off region: the source is too close to the pointing, or exclusions cover all positions"
         if self.n_without_off == self.n_read:
-            remedy = "give Off observations in files (--off), or reduce theta_squared_cut, min_distance or exclusions"
+            remedy = "pass Off observations as files (--off), or reduce theta_squared_cut, min_distance or exclusions"
             raise EventFileError(f"{where}all {self.n_read:,} events have {why}; {remedy}")
-        number = f"{self.n_without_off:,} of {self.n_read:,} events are left out"
-        logger.warning("%s%s, whose pointings have %s", where, number, why)
+        number = f"{self.n_without_off:,} of {self.n_read:,} events are excluded"
+        logger.warning("%s%s, because their pointings have %s", where, number, why)
 
     def _check_overlap(self, where: str, alpha: float) -> None:
-        """Refuse overlapping regions where the events that Off loses to On would look like a source."""
+        """Raise EventFileError for overlapping regions if the events that Off loses to On would mimic a source."""
         n_used = self.n_on + self.n_off
         lost = alpha * self.n_overlapping * n_used / self.n_inside
         error = float(np.sqrt(self.n_on + alpha**2 * self.n_off))
@@ -120,23 +121,23 @@ class Census:
         if not fakes and self.n_overlapping <= _MAX_OVERLAP * n_used:
             return
         if self.n_overlapping == 1:
-            logger.warning("%sone of %d events lies in several regions, and is On", where, self.n_inside)
+            logger.warning("%sone of %d events is in several regions and is assigned to On", where, self.n_inside)
             return
-        why = f"that is more than {100 * _MAX_OVERLAP:g} % of those that are used"
+        why = f"which exceeds {100 * _MAX_OVERLAP:g} % of the used events"
         if fakes:
-            why = f"giving them to On would look like a source, by {lost / error:.1f} sigma"
-        number = f"{self.n_overlapping:,} of {self.n_inside:,} events lie in several, and {why}"
+            why = f"assigning them to On would mimic a source of {lost / error:.1f} sigma"
+        number = f"{self.n_overlapping:,} of {self.n_inside:,} events are in several regions; {why}"
         remedy = "reduce theta_squared_cut, or set 'overlap: drop', both under 'regions' of the configuration"
         raise EventFileError(f"{where}the regions overlap: {number}; {remedy}")
 
     def __str__(self) -> str:
-        """Return the numbers of events that were read and left out."""
+        """Return the numbers of read and rejected events."""
         bad = f"{self.n_bad_time:,} outside good time intervals, " if self.n_bad_time else ""
-        text = f"{self.n_read:,} events read, {bad}{self.n_outside:,} outside all regions, {self.n_cut:,} cut away"
+        text = f"{self.n_read:,} events read, {bad}{self.n_outside:,} outside all regions, {self.n_cut:,} rejected"
         return text + (f" ({self.describe_missing()})" if self.missing else "")
 
     def describe_missing(self) -> str:
-        """Return how many events have no value in which column, the most first."""
+        """Return the number of missing values per column, largest first."""
         shown = sorted(self.missing.items(), key=lambda one: -one[1])
         more = f" and {len(shown) - _MAX_NAMED} more columns" if len(shown) > _MAX_NAMED else ""
         return "no value: " + ", ".join(f"{name} in {number:,}" for name, number in shown[:_MAX_NAMED]) + more
@@ -144,7 +145,7 @@ class Census:
 
 @dataclass(frozen=True, eq=False)
 class OnOffDataset:
-    """On and Off events as input of a model, with their regions, groups, angles, files and settings.
+    """On and Off events as input of a model, with regions, groups, angles, files and settings.
 
     Attributes
     ----------
@@ -157,25 +158,25 @@ class OnOffDataset:
     nearby : OnOffDataset or None
         Events in no region: those near one (``near``), and those of the field around the source.
     census, config, files : Census, AnalysisConfig and mapping of str to tuple of Path
-        Numbers of events that were read and cut away; features, cuts and regions; and the files of events, by kind.
+        Numbers of read and rejected events; features, cuts and regions; and event files, by kind.
     event_alpha : ndarray of shape (n_events,) or None
-        Exposure ratio On/Off of each event, where it differs between groups or observations.
+        Exposure ratio On/Off of each event, if it differs between groups or observations.
     observations : ndarray of str of shape (n_events,) or None
-        The observation of each event, where several were stacked; see `OnOffDataset.stack`.
+        Observation of each event, if several were stacked; see `OnOffDataset.stack`.
     sky : ndarray of shape (n_events, 5) or None
-        Position of event and pointing east and north of the source in deg, and a number by which events are drawn.
+        Position of event and pointing east and north of the source in deg, and a random number for subsampling.
     exposure, notes : Exposure and tuple of str
-        Observation time of each group and night, where it is known, and the origin of a computed exposure ratio.
+        Observation time of each group and night, if known, and the origin of a computed exposure ratio.
     own_theta : ndarray of shape (n_events,) or None
         Angle to the centre of the event's own region in deg, scaled to the same cut; NaN for Off events of a ring.
     halo : OnOffDataset or None
-        Events beyond the cut on theta^2, up to where regions touch; for the likelihood only, see `widen`.
+        Events beyond the cut on theta^2, up to the radius at which regions touch; for the likelihood only, see `widen`.
     core : ndarray of bool of shape (n_events,) or None
         After `widen`, True for events inside the cut.
     near, share : ndarray of bool of shape (n_events,), and float
-        In ``nearby``: events near a region, and the fraction of the others, for the sky map, that was drawn.
+        In ``nearby``: events near a region, and the sampled fraction of the other events, for the sky map.
     run, runs, intervals
-        Run of each event, all runs, and intervals of recording, where the exposure ratio or rates need them.
+        Run of each event, all runs, and recording intervals, if required for the exposure ratio or rates.
 
     Examples
     --------
@@ -228,57 +229,57 @@ class OnOffDataset:
         nearby: bool = True,
         chunk_rows: int = 200_000,
     ) -> OnOffDataset:
-        """Select the events of On and Off regions from files, or from a table.
+        """Select the events of On and Off regions from files or from a table.
 
-        Files are read in chunks, and only events that are used stay in memory.
+        Files are read in chunks; only selected events are kept in memory.
 
         Parameters
         ----------
         events : path, sequence of paths, or DataFrame
-            Event files of one format, or the events themselves.
+            Event files of one format, or a table of events.
         config : AnalysisConfig, path or None, default=None
-            Features, cuts, regions and groups, or their YAML file; by default as `propose_config` proposes them.
+            Features, cuts, regions and groups, or their YAML file; by default the proposal of `propose_config`.
         on : str or None, default=None
-            A column and its On intervals, such as ``"mass 9.3:9.6,9.8:9.9"``; ``off`` has the Off intervals then.
-            Columns whose names end with phase have the period 1.
+            Column and On intervals, such as ``"mass 9.3:9.6,9.8:9.9"``; ``off`` then specifies the Off intervals.
+            Columns with names ending in "phase" have period 1.
         off : path, sequence of paths or None, default=None
-            Files of Off events, if ``events`` are files of On events only. Where both hold whole fields of view, as
-            FITS event lists do, the cut on theta^2 is about the source, and about the same place in the field of Off.
+            Files of Off events, if ``events`` are files of On events. If both contain whole fields of view, as FITS
+            event lists do, the cut on theta^2 applies to the source and to the same position in the field of Off.
         alpha : float, mapping of group to float, or None, default=None
-            Exposure ratio On/Off, with ``off``; a mapping has one for each group. By default it is the ratio of live
+            Exposure ratio On/Off, with ``off``, or a mapping with one value per group. By default the ratio of live
             times (columns ``livetime``, or ``ontime`` and ``deadc``) of all runs, or of matched runs
-            (``regions.match`` and ``regions.pairs``). With ``on``, it may be a number, ``"width"`` for the widths of
-            the intervals, ``"fit"`` for a smooth density fitted to the Off intervals (see `fit_sidebands`), or
-            ``"livetime"`` for good time intervals; by default width for phases, livetime for times, else fit.
+            (``regions.match`` and ``regions.pairs``). With ``on``, a number, ``"width"`` for the interval widths,
+            ``"fit"`` for a smooth density fitted to the Off intervals (see `fit_sidebands`), or ``"livetime"`` for
+            good time intervals; by default width for phases, livetime for times, and fit otherwise.
         join : path, sequence of paths or None, default=None
-            Files to join event by event; see `read_events`. These are read at once, not in chunks.
+            Files to join event by event; see `read_events`. They are read at once, not in chunks.
         groups : str or None, default=None
-            Column of the groups, or ``"none"``; by default that of the configuration, else the night or the run.
+            Column of the groups, or ``"none"``; by default that of the configuration, or else the night or the run.
         references : sequence of str, default=()
-            Scores of another analysis, such as gammaness, for the model `hybrid`; events without one are cut away.
+            Scores of another analysis, such as gammaness, for the model `hybrid`; events without a score are rejected.
         source : str, tuple of float or None, default=None
-            Name (see `find_source`), or right ascension and declination in deg; by default as in the configuration.
+            Name (see `find_source`), or right ascension and declination in deg; by default that of the configuration.
         bins : BinConfig, str or None, default=None
             Bins with their own threshold and calibration: ``"energy:1,5"`` by edges, ``"energy:4"`` by number.
         features, exclude : sequence of str, default=()
-            Features in place of those of the configuration, and columns to leave out: names, or patterns with ``*``.
+            Features that replace those of the configuration, and columns to exclude: names, or patterns with ``*``.
         regions : mapping of str to object or None, default=None
-            Settings in place of those of the configuration by the keys of `RegionConfig`, as ``{"method": "ring"}``.
+            Settings that override the configuration, by the keys of `RegionConfig`, such as ``{"method": "ring"}``.
         nearby : bool, default=True
-            Keep events around the regions as well, for a plot of theta^2 beyond the cut.
+            Also keep events around the regions, for a plot of theta^2 beyond the cut.
         chunk_rows : int, default=200_000
-            Events that are read at a time.
+            Number of events read at a time.
 
         Returns
         -------
         OnOffDataset
-            The events, as input of a model.
+            Selected events.
 
         Examples
         --------
         >>> from excess.dataset import OnOffDataset, simulate_observation
         >>> print(OnOffDataset.from_files(simulate_observation(100_000, 200, random_state=0)))
-        100,000 events read, 97,112 outside all regions, 0 cut away; On 630, Off 2258, alpha 0.2: ...
+        100,000 events read, 97,112 outside all regions, 0 rejected; On 630, Off 2258, alpha 0.2: ...
         """
         from excess.dataset._build import Pipeline, select_events
         from excess.dataset._settings import as_input, check_input, settle_config
@@ -287,7 +288,7 @@ class OnOffDataset:
             regions = {**(regions or {}), "intervals": make_intervals(on, off, alpha)}
             off = alpha = None
         elif isinstance(alpha, str):
-            raise ArgumentError("alpha", "must be a number, unless `on` gives intervals")
+            raise ArgumentError("alpha", "must be a number unless `on` specifies intervals")
         events, off, join = as_input(events), as_input(off), as_input(join)
         files = check_input(events, off=off, alpha=alpha, join=join)
         choice: dict[str, Any] = {"source": source, "features": features, "exclude": exclude, "regions": regions}
@@ -308,10 +309,10 @@ class OnOffDataset:
         nearby: bool = True,
         chunk_rows: int = 200_000,
     ) -> OnOffDataset:
-        """Select the events of several observations, which a YAML file lists, and stack them.
+        """Select and stack the events of several observations listed in a YAML file.
 
-        The list has by name the ``events``, ``off``, ``alpha``, ``join`` and ``regions`` of each observation, which
-        are, like the other arguments, as for `OnOffDataset.from_files`.
+        The list maps names to ``events``, ``off``, ``alpha``, ``join`` and ``regions`` of each observation. These and
+        the other arguments are as for `OnOffDataset.from_files`.
         """
         from excess.dataset._settings import settle_configs
 
@@ -333,19 +334,19 @@ class OnOffDataset:
         Parameters
         ----------
         observations : mapping of str to OnOffDataset
-            By name; each from `OnOffDataset.from_files`, with regions or exposure ratio of its own.
+            By name; each from `OnOffDataset.from_files`, with its own regions or exposure ratio.
 
         Returns
         -------
         OnOffDataset
-            All events, with their exposure ratios in ``event_alpha`` where these differ, and the names of their
-            observations in ``observations``. A night is one group in all observations. Where the numbers of Off regions
-            differ, Off is one region, without null tests; where the cuts on theta differ, there are no angles.
+            All events, with exposure ratios in ``event_alpha`` if these differ, and the names of their observations in
+            ``observations``. A night is one group in all observations. If the number or the size of regions differs,
+            sky maps are not available.
 
         Raises
         ------
         ValueError
-            If features or cuts differ, if only some observations have groups, or if two have a file in common.
+            If features or cuts differ, if only some observations have groups, or if two share a file.
 
         Examples
         --------
@@ -363,20 +364,17 @@ class OnOffDataset:
         if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
             parts = [_with_texts(part) for part in parts]
         alphas = np.concatenate([part.alphas for part in parts])
-        region = np.concatenate([part.regions.region for part in parts])
-        same_regions = len({part.regions.n_regions for part in parts}) == 1
-        # angles have a meaning together where all observations have the same number and size of regions
+        # angles to all regions are comparable if their number and size are the same
         cuts = {part.config.regions.theta_squared_cut for part in parts}
         parts = [_scale_theta(part, parts[0].config.regions.theta_squared_cut) for part in parts]
-        with_angles = same_regions and len(cuts) == 1 and all(part.theta is not None for part in parts)
+        same_number = len({part.regions.n_regions for part in parts}) == 1
+        with_angles = same_number and len(cuts) == 1 and all(part.theta is not None for part in parts)
         changes: dict[str, Any] = {} if with_angles else {"theta": None, "nearby": None, "sky": None}
-        if same_regions:
-            regions, _ = _regions.join_regions([part.regions for part in parts])
-        else:
-            region = np.minimum(region, 1)
-            regions = Regions(region, 2, 1.0)
+        regions, _ = _regions.join_regions([part.regions for part in parts])
+        if (exposure := regions.exposure) is not None:
+            regions = replace(regions, exposure=exposure / (alphas * _regions.off_exposure(exposure))[:, np.newaxis])
         one_alpha = bool((alphas == alphas[0]).all())
-        alpha = parts[0].alpha if one_alpha else float(alphas[region > 0].mean())
+        alpha = parts[0].alpha if one_alpha else float(alphas[regions.region > 0].mean())
         files = {f"{kind} of {name}": own.files[kind] for name, own in observations.items() for kind in own.files}
         stacked = concatenate(
             parts,
@@ -389,14 +387,14 @@ class OnOffDataset:
             halo=_stack_halos(parts, list(observations)),
             **changes,
         )
-        regions = replace(regions, region=region, alpha=alpha, n_without_off=stacked.census.n_without_off)
-        stacked = replace(stacked, regions=replace(regions, n_overlapping=stacked.census.n_overlapping))
+        counts = {name: getattr(stacked.census, name) for name in ("n_without_off", "n_overlapping")}
+        stacked = replace(stacked, regions=replace(regions, alpha=alpha, **counts))
         number = np.repeat(np.arange(len(parts)), [len(part.X) for part in parts])
         check_rows(stacked.X, number, [f"observation {name!r}" for name in observations])
         return stacked
 
     def take(self, rows: NDArray[Any]) -> OnOffDataset:
-        """Return some of the events, by their numbers or a mask."""
+        """Return a subset of the events, by index or mask."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         arrays = {name: getattr(self, name) for name in _PER_EVENT}
         taken: dict[str, Any] = {name: None if array is None else array[chosen] for name, array in arrays.items()}
@@ -404,7 +402,7 @@ class OnOffDataset:
         return replace(self, regions=self.regions.take(chosen), table=table, **taken)
 
     def widen(self) -> OnOffDataset:
-        """Return these events together with those of the halo, which ``core`` tells apart."""
+        """Return these events together with those of the halo; ``core`` marks the former."""
         if self.halo is None or self.direction is None:
             return self
         alphas = np.concatenate([self.alphas, self.halo.alphas])
@@ -421,7 +419,7 @@ class OnOffDataset:
 
     @property
     def direction(self) -> Direction | None:
-        """Angles to the centre of each event's own region, for the likelihood; None where these are not known."""
+        """Angles to the centre of each event's own region, for the likelihood; None if unknown."""
         if self.own_theta is None or np.isnan(self.own_theta).any():
             return None
         energies = (name for name in self.names if name.lower() in _ENERGIES or name.lower().endswith("_energy"))
@@ -435,7 +433,7 @@ class OnOffDataset:
 
     @property
     def run_labels(self) -> NDArray[Any] | None:
-        """The run of each event as text; None where the files have no runs."""
+        """Run of each event as text; None if the files have no runs."""
         names = [name for name in ("night", "run_id", "obs_id") if name in self.table]
         if not {"run_id", "obs_id"} & set(names):
             return None
@@ -444,7 +442,7 @@ class OnOffDataset:
         return runs.astype(str).agg(" ".join, axis=1).to_numpy()[number]
 
     def thinned(self, share: float) -> OnOffDataset:
-        """Return all events near a region, and a fraction of the others, by the numbers that were drawn for them."""
+        """Return all events near a region, and a fraction of the others, selected by their random numbers."""
         if self.sky is None or self.near is None or share == self.share:
             return self
         return replace(self.take(self.near | (self.sky[:, 4] < share)), share=share)
@@ -456,11 +454,11 @@ class OnOffDataset:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The features with their names, which a model compares with those of its training."""
+        """Features as a table, for which a model checks the names."""
         return self.to_frame(self.X)
 
     def to_frame(self, X: FloatArray) -> pd.DataFrame:
-        """Return an array of features as a table with their names."""
+        """Return an array of features as a table with column names."""
         return pd.DataFrame(X, columns=list(self.names), copy=False)
 
     def without_references(self) -> OnOffDataset:
@@ -473,15 +471,15 @@ class OnOffDataset:
         return replace(self, X=self.X[:, kept], nearby=nearby, halo=halo, config=config)
 
     def annotate(self, detection: Detection) -> Detection:
-        """Return a detection of these events with their angles, positions, times and features."""
+        """Add angles, positions, times and features of these events to a detection."""
         sky = nearby_theta = None
         if self.nearby is not None and detection.nearby is not None:
-            judged = detection.nearby
-            sky = self._map(detection, judged.selected)
+            scored = detection.nearby
+            sky = self._map(detection, scored.selected)
             near, theta = self.nearby.near, self.nearby.theta
             assert near is not None
             nearby_theta = theta[near] if near.any() and theta is not None else None
-            kept = judged._replace(score=judged.score[near], selected=judged.selected[near]) if near.any() else None
+            kept = scored._replace(score=scored.score[near], selected=scored.selected[near]) if near.any() else None
             detection = replace(detection, nearby=kept)
         found = detection.annotated(
             theta=self.theta,
@@ -500,11 +498,11 @@ class OnOffDataset:
 
     @cached_property
     def _binning(self) -> FeatureBinning:
-        """The bins of all features, for the histograms of all models."""
+        """Bins of all features, shared by the histograms of all models."""
         return FeatureBinning(self.X, self.names)
 
     def _map(self, detection: Detection, nearby_selected: BoolArray) -> SkyMap | None:
-        """Return the map of the sky, where positions are known."""
+        """Return the sky map, if positions are known."""
         if self.sky is None or self.nearby is None or self.nearby.sky is None:
             return None
         share, core = self.nearby.share, slice(None) if self.core is None else self.core
@@ -528,7 +526,7 @@ class OnOffDataset:
 
     @property
     def bins(self) -> NDArray[np.int64] | None:
-        """The bin of each event, from 0; None if the configuration has no bins, or no edges of them yet."""
+        """Bin of each event, from 0; None if the configuration has no bins, or no bin edges yet."""
         if (bins := self.config.bins) is None or not bins.edges:
             return None
         return number_bins(self.X[:, self.names.index(bins.column)], np.array(bins.edges))
@@ -540,12 +538,12 @@ class OnOffDataset:
 
     @property
     def alpha(self) -> float:
-        """Exposure ratio On/Off; the mean over the Off events where it differs."""
+        """Exposure ratio On/Off; the mean over the Off events if it varies."""
         return self.regions.alpha
 
     @property
     def exposure_ratio(self) -> FloatArray | float:
-        """Exposure ratio On/Off of each event where it differs, else of all."""
+        """Exposure ratio On/Off of each event if it varies, else a number."""
         return self.alpha if self.event_alpha is None else self.event_alpha
 
     @property
@@ -555,7 +553,7 @@ class OnOffDataset:
 
     @property
     def counts(self) -> OnOffCounts:
-        """All On and Off events, without any cut; stacked where their exposure ratios differ."""
+        """All On and Off events without a cut; stacked if their exposure ratios differ."""
         from excess.detection._result import count_events
 
         inside = self.regions.inside if self.core is None else self.regions.inside & self.core
@@ -563,14 +561,14 @@ class OnOffDataset:
 
     @property
     def time(self) -> FloatArray | None:
-        """Time of each event in seconds; None if the files hold no times, or On and Off are intervals of time."""
+        """Time of each event in seconds; None if the files have no times, or On and Off are intervals of time."""
         from excess.dataset._build import seconds_of
 
         intervals = self.config.regions.intervals
         return None if intervals is not None and intervals.is_time else seconds_of(self.table)
 
     def summary(self) -> dict[str, Any]:
-        """Return how many events were read, cut away and kept, to be put into a file."""
+        """Return the numbers of read, rejected and selected events, for a file."""
         counts = self.counts
         of_census = ("n_read", "n_outside", "n_cut", "n_bad_time", "n_overlapping", "n_without_off")
         return {
@@ -580,7 +578,7 @@ class OnOffDataset:
             "alpha": self.alpha,
             "n_off_regions": list(self.regions.n_off_regions),
             "notes": list(self.notes),
-            "suggested_alpha_error": self.regions.suggest_alpha_error(self.groups),
+            "suggested_alpha_error": self.suggest_alpha_error(),
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
             "n_nearby": 0 if self.nearby is None or self.nearby.near is None else int(self.nearby.near.sum()),
@@ -590,8 +588,19 @@ class OnOffDataset:
             "bins": None if self.config.bins is None else self.config.bins.model_dump(mode="json"),
         }
 
+    def suggest_alpha_error(self) -> float | None:
+        """Return the relative error of alpha that explains Off regions, and On/Off beyond the point spread function."""
+        found, halo = self.regions.suggest_alpha_error(self.groups), self.halo
+        if halo is None or halo.own_theta is None or found is None or self.regions.exposure is not None:
+            return found
+        counts = halo.take(halo.own_theta > _FAR * halo.own_theta.max()).counts
+        if min(counts.n_on, counts.n_off) == 0 or 0 < counts.excess < _LARGEST_TAIL * self.counts.excess:
+            return found
+        square, variance = (counts.n_on / counts.background - 1) ** 2, 1 / counts.n_on + 1 / counts.n_off
+        return max(found, math.sqrt(square - variance) if square > 4 * variance else 0.0)
+
     def events_frame(self) -> pd.DataFrame:
-        """Return one row per event: which event it is, its angles, region and group."""
+        """Return one row per event: identifiers, angles, region and group."""
         table = self.table.copy()
         if self.theta is not None:
             table[_regions.theta_columns(self.theta.shape[1])] = self.theta
@@ -603,7 +612,7 @@ class OnOffDataset:
         return table
 
     def __str__(self) -> str:
-        """Return the numbers of events that were read and used."""
+        """Return the numbers of read and used events."""
         parts = [str(self.census), str(self.counts)]
         few, most = self.regions.n_off_regions
         if self.theta is not None and few < most:
@@ -613,12 +622,14 @@ class OnOffDataset:
         return "; ".join([*parts, *self.notes])
 
 
-# arrays with one entry per event, besides regions and table
+_FAR = 0.8  # angle, in units of the largest one of a halo, beyond which a point source has hardly any signal
+_LARGEST_TAIL = 0.2  # share of the excess of a source that may be beyond that angle
+# arrays with one entry per event, in addition to regions and table
 _PER_EVENT = ("X", "groups", "theta", "own_theta", "event_alpha", "observations", "sky", "near", "core", "run")
 
 
 def concatenate(parts: Sequence[OnOffDataset], **changes: Any) -> OnOffDataset:
-    """Return the events of datasets as one, with the settings of the first; the nearby events are joined likewise."""
+    """Concatenate datasets, with the settings of the first; nearby events are concatenated likewise."""
     first, filled = parts[0], [part for part in parts if len(part.X)] or parts[:1]
     joined: dict[str, Any] = {}
     for name in _PER_EVENT:
@@ -647,7 +658,7 @@ def _join_theta(parts: Sequence[OnOffDataset]) -> FloatArray | None:
 
 
 def join_chunks(chunks: Sequence[OnOffDataset]) -> OnOffDataset:
-    """Return chunks of one observation as one dataset, also where their regions differ in number."""
+    """Concatenate chunks of one observation, which may have different numbers of regions."""
     regions, columns = _regions.join_regions([chunk.regions for chunk in chunks])
     joined = concatenate(chunks, regions=regions, event_alpha=regions.event_alpha)
     if joined.theta is None or columns.all():
@@ -658,12 +669,12 @@ def join_chunks(chunks: Sequence[OnOffDataset]) -> OnOffDataset:
     return replace(joined, theta=joined.theta[:, columns], nearby=nearby)
 
 
-# features with which the point spread function may become narrower
+# features that may narrow the point spread function
 _ENERGIES = ("energy", "reco_energy", "log_energy", "log_reco_energy", "log_size", "size", "log_intensity")
 
 
 def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
-    """Return the nearby events that are nearest to one region, up to the angle where regions touch; None for none."""
+    """Return nearby events closest to one region, up to the angle at which regions touch; None if there are none."""
     nearby, settings = dataset.nearby, dataset.config.regions
     # exclusions may cover a part of a halo, and with RAD_MAX the radius depends on energy
     if dataset.theta is None or nearby is None or nearby.near is None or settings.exclusion or settings.rad_max:
@@ -683,25 +694,24 @@ def find_halo(dataset: OnOffDataset) -> OnOffDataset | None:
 
 
 def _scale_theta(part: OnOffDataset, cut: float) -> OnOffDataset:
-    """Return an observation with angles in units of which its cut on theta^2 is another one."""
+    """Rescale the angles of an observation to another cut on theta^2."""
     factor = float(np.sqrt(cut / part.config.regions.theta_squared_cut))
     halo = None if part.halo is None else _scale_theta(part.halo, cut)
     return replace(part, own_theta=None if part.own_theta is None else part.own_theta * factor, halo=halo)
 
 
 def _stack_halos(parts: Sequence[OnOffDataset], names: Sequence[str]) -> OnOffDataset | None:
-    """Return the halos of several observations as one; Off is one region where their numbers differ."""
+    """Concatenate the halos of several observations."""
     known = []
     for halo, name in zip((part.halo for part in parts), names, strict=True):
         if halo is not None:
-            regions = replace(halo.regions, region=np.minimum(halo.regions.region, 1))
             observations = np.full(len(halo.X), name, dtype=object)
-            known.append(replace(halo, observations=observations, regions=regions, event_alpha=np.array(halo.alphas)))
+            known.append(replace(halo, observations=observations, event_alpha=np.array(halo.alphas)))
     return concatenate(known, nearby=None) if known else None
 
 
 def thin_field(chunks: list[OnOffDataset], limit: int = _regions.MAX_FIELD_EVENTS) -> list[OnOffDataset]:
-    """Return chunks with at most ``limit`` events of the field in all of them together; regions keep all events."""
+    """Limit the events of the field in all chunks to ``limit``; all events in regions are kept."""
     parts = [chunk.nearby for chunk in chunks if chunk.nearby is not None]
     draws = [part.sky[~part.near, 4] for part in parts if part.sky is not None and part.near is not None]
     share = min((part.share for part in parts), default=1.0)
@@ -714,31 +724,31 @@ def thin_field(chunks: list[OnOffDataset], limit: int = _regions.MAX_FIELD_EVENT
 
 
 def _check_stack(observations: Mapping[str, OnOffDataset]) -> None:
-    """Refuse observations that have no meaning together."""
+    """Raise an error for observations that cannot be stacked."""
     if not observations:
-        raise ValueError("observations must hold at least one observation, by its name")
+        raise ValueError("observations must contain at least one named observation")
     first, *others = observations
     seen: dict[Path, str] = {}
     for name, part in observations.items():
         if part.observations is not None:
-            raise ValueError(f"observation {name!r} is a stack itself; stack all observations at once")
+            raise ValueError(f"observation {name!r} is already stacked; stack all observations at once")
         for path in (path.resolve() for paths in part.files.values() for path in paths):
             if seen.setdefault(path, name) != name:
-                both = f"belongs to {seen[path]!r} and to {name!r}, so that its events would count twice"
-                raise EventFileError(f"{path}: {both}; give every file once")
+                both = f"belongs to {seen[path]!r} and to {name!r}, so its events would be counted twice"
+                raise EventFileError(f"{path}: {both}; pass every file once")
     for name in others:
         ours, theirs = observations[first].config, observations[name].config
         for what in _SHARED:
             if getattr(ours, what) != getattr(theirs, what):
                 difference = _difference(getattr(ours, what), getattr(theirs, what))
                 both = f"observations {first!r} and {name!r} have different {what.replace('_', ' ')}"
-                raise ValueError(f"{both}: {difference}; one model needs the same")
+                raise ValueError(f"{both}: {difference}; a model requires equal ones")
         if (observations[first].groups is None) != (observations[name].groups is None):
-            raise ValueError(f"one of the observations {first!r} and {name!r} has groups, the other has none")
+            raise ValueError(f"only one of the observations {first!r} and {name!r} has groups")
 
 
 def _difference(ours: Any, theirs: Any) -> str:
-    """Return what is in one of two collections only, or that their order differs."""
+    """Return elements of only one of two collections, or a note on their order."""
     both = [list(one.items()) if isinstance(one, Mapping) else list(one) for one in (ours, theirs)]
     sides = (("first", *both), ("second", *both[::-1]))
     only = {which: [str(one) for one in own if one not in other] for which, own, other in sides}
@@ -747,13 +757,13 @@ def _difference(ours: Any, theirs: Any) -> str:
 
 
 def _with_texts(part: OnOffDataset) -> OnOffDataset:
-    """Return an observation whose groups are texts, because those of others are."""
+    """Convert the groups of an observation to text, if those of others are."""
     groups = None if part.groups is None else part.groups.astype(str).astype(object)
     return replace(part, groups=groups, nearby=None if part.nearby is None else _with_texts(part.nearby))
 
 
 def _join_times(parts: list[OnOffDataset]) -> Exposure | None:
-    """Return the times of all observations; None where those of one are not known. Common groups add up."""
+    """Combine the exposures of all observations; None if one is unknown. Common groups are added."""
     known = [part.exposure for part in parts if part.exposure is not None]
     if len(known) < len(parts):
         return None

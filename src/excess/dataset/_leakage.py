@@ -14,20 +14,20 @@ from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError
 from excess._utils.rng import hash_rows
 
-_MAX_EVENTS = 100_000  # that are looked at; more would only find smaller differences, which do not encode positions
+_MAX_EVENTS = 100_000  # maximum number of events tested; smaller differences do not encode positions
 _N_BINS, _MIN_PER_BIN, _N_SCALINGS = 20, 20, 30
-_MAX_P_VALUE = 1e-9  # chance below which a feature is rejected; divided by the number of features
-_MAX_ASSOCIATION = 0.1  # Cramer's V of a feature and the Off region, corrected for chance, above which it is rejected
-# Share of the expected background that may be missing among On events where a feature has certain values. Off data of
-# another night differ by a few per cent in features that follow the gain or the zenith angle: they get a warning.
+_MAX_P_VALUE = 1e-9  # p-value below which a feature is rejected; divided by the number of features
+_MAX_ASSOCIATION = 0.1  # bias-corrected Cramer's V of a feature and the Off region above which it is rejected
+# Fraction of the expected background that may be missing among On events at certain values of a feature. Off data of
+# another night differ by a few per cent in features that follow the gain or the zenith angle: these cause a warning.
 _MAX_MISSING = 0.2
-_WARNING = 0.03  # association, or share of the background, from which there is a warning
+_WARNING = 0.03  # association, or fraction of the background, above which a warning is logged
 logger = logging.getLogger("excess.dataset")
 
 
 @dataclass(frozen=True)
 class FeatureOrigin:
-    """How well a feature alone tells where an event is."""
+    """Association of a single feature with the region of an event."""
 
     association: float
     association_p_value: float
@@ -45,7 +45,7 @@ def find_origin(
     """Test one feature of On and Off events."""
     off = region > 0
     n_bins = int(np.clip(np.count_nonzero(off) // (_MIN_PER_BIN * max(n_regions - 1, 1)), 2, _N_BINS))
-    # quantiles of values that are there, so that a value that many events share is an edge once
+    # quantiles of existing values, so a value shared by many events is an edge only once
     edges = np.unique(np.quantile(feature, np.arange(1, n_bins) / n_bins, method="higher"))
     number = np.searchsorted(edges, feature, side="right")
     n_bins = len(edges) + 1
@@ -60,14 +60,14 @@ def find_origin(
 
 
 def _associate(table: NDArray[np.int64], share: FloatArray | None) -> tuple[float, float]:
-    """Return Cramer's V of a table of counts, corrected for chance, and the p-value of its chi-squared."""
+    """Return the bias-corrected Cramer's V of a table of counts, and the p-value of its chi-squared."""
     columns, rows = table.any(axis=0), table.any(axis=1)
     table = table[rows][:, columns]
     if min(table.shape) < 2:
         return 0.0, 1.0
     n = table.sum()
     expected = np.outer(table.sum(axis=1), table.sum(axis=0)) / n
-    if share is not None:  # rows and columns are scaled in turn until they have the sums of the table
+    if share is not None:  # scale rows and columns in turn until they have the sums of the table
         expected = share[rows][:, columns]
         for axis in (0, 1) * _N_SCALINGS:
             expected = expected * (table.sum(axis=axis, keepdims=True) / expected.sum(axis=axis, keepdims=True))
@@ -79,16 +79,16 @@ def _associate(table: NDArray[np.int64], share: FloatArray | None) -> tuple[floa
 
 
 def _find_missing(n_on: NDArray[np.int64], expected: FloatArray, variance: FloatArray) -> tuple[float, float]:
-    """Return which share of the expected background On does not have, in the bins with a deficit, and its p-value."""
+    """Return the fraction of the expected background missing in On, in bins with a deficit, and its p-value."""
     if n_on.sum() == 0 or expected.sum() == 0:
         return 0.0, 1.0
     scale = min(1.0, float(n_on.sum() / expected.sum()))
     deficit = np.maximum(scale * expected - n_on, 0.0)
-    # with the variance under the hypothesis, for a bin may have no On events
+    # variance under the null hypothesis, since a bin may have no On events
     spread = np.maximum(scale * expected + scale**2 * variance, 1.0)
     chi_squared = float(np.sum(deficit**2 / spread))
     missing = max(float(deficit.sum()) - float(np.sum(np.sqrt(spread)) / np.sqrt(2 * np.pi)), 0.0)
-    # at most as unlikely as a sum over all bins; exact enough for 1e-9
+    # upper bound by the sum over all bins; accurate enough for 1e-9
     return missing / (scale * float(expected.sum())), float(chdtrc(len(n_on), chi_squared))
 
 
@@ -101,19 +101,19 @@ def check_origin(
     where: str = "",
     exposure: FloatArray | None = None,
 ) -> None:
-    """Raise EventFileError where a feature alone tells where an event is; see `find_origin`."""
+    """Raise EventFileError if a single feature encodes the region of an event; see `find_origin`."""
     step = max(1, -(-len(X) // _MAX_EVENTS))
     own_alpha = alpha[::step] if isinstance(alpha, np.ndarray) else alpha
     own_exposure = None if exposure is None else exposure[::step]
     limit = _MAX_P_VALUE / len(names)
-    advice = "so a model would learn the regions, not the source; remove it, or set allow_origin_features: true"
+    advice = "so a model would learn the regions instead of the source; remove it, or set allow_origin_features: true"
     for name, feature in zip(names, X[::step].T, strict=True):
         found = find_origin(np.ascontiguousarray(feature), region[::step], own_alpha, n_regions, own_exposure)
         size = f"(Cramer's V {found.association:.2f}, p {found.association_p_value:.0e})"
-        apart = f"feature {name!r} tells Off regions from each other {size}, where no source is"
+        apart = f"feature {name!r} separates Off regions, which contain no source {size}"
         lost = f"{100 * found.missing:.0f} % of the background is missing in On at certain values"
-        how = f"by more than a source could: {lost} (p {found.missing_p_value:.0e})"
-        lacking = f"feature {name!r} tells On from Off {how}"
+        how = f"more than a source can: {lost} (p {found.missing_p_value:.0e})"
+        lacking = f"feature {name!r} separates On from Off {how}"
         for text, effect, p_value, largest in (
             (apart, found.association, found.association_p_value, _MAX_ASSOCIATION),
             (lacking, found.missing, found.missing_p_value, _MAX_MISSING),
@@ -121,24 +121,24 @@ def check_origin(
             if p_value < limit and effect > largest:
                 raise EventFileError(f"{where}{text}, {advice}")
             if p_value < limit and effect > _WARNING:
-                logger.warning(f"{where}{text}; part of the significance may come from that")
+                logger.warning(f"{where}{text}; this may contribute to the significance")
 
 
 _KEYS = (("run_id", "event_num", "night"), ("obs_id", "event_id", "tel_id"))  # the third may be missing
-_MAX_EQUAL, _MAX_EQUAL_SHARE = 3, 0.001  # equal rows that are tolerated: a file may hold a few events twice
-_FINE = 0.99  # distinct values of a feature, as a share of the rows, from which it tells events apart
-_SAME_ORDER = 0.999  # correlation of ranks from which a feature follows from another, as log(size) from size
+_MAX_EQUAL, _MAX_EQUAL_SHARE = 3, 0.001  # tolerated equal rows: a file may contain a few duplicates
+_FINE = 0.99  # minimum fraction of distinct values of a feature that identifies events
+_SAME_ORDER = 0.999  # rank correlation above which a feature is a function of another, as log(size) of size
 _MAX_COPIES, _MIN_CHANCE = 5, 1e-6
 
 
 def check_identifiers(table: pd.DataFrame, source: str) -> None:
-    """Raise EventFileError where identifiers say that events are there twice, or are images of one shower."""
+    """Raise EventFileError if identifiers show repeated events or several images of one shower."""
     where = f"{source}: " if source else ""
     for keys in _KEYS:
         known = [key for key in keys if key in table]
         if known[:2] == list(keys[:2]) and (twice := table.duplicated(known)).any():
-            problem = f"{twice.sum():,} events are there twice, by {', '.join(known)}"
-            raise EventFileError(f"{where}{problem}; give every file once")
+            problem = f"{twice.sum():,} events are repeated, by {', '.join(known)}"
+            raise EventFileError(f"{where}{problem}; pass every file once")
     event = next((key for key in ("event_id", "event_num") if key in table), None)
     if event is None or "tel_id" not in table or table["tel_id"].nunique() < 2:
         return
@@ -153,7 +153,7 @@ def check_identifiers(table: pd.DataFrame, source: str) -> None:
 
 
 def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where: str = "") -> None:
-    """Raise EventFileError where more rows of features are equal than chance allows."""
+    """Raise EventFileError if more rows of features are equal than expected by chance."""
     _, first, number, count = np.unique(hash_rows(X), return_index=True, return_inverse=True, return_counts=True)
     n_equal = len(X) - len(first)
     if n_equal <= max(_MAX_EQUAL, _MAX_EQUAL_SHARE * len(X)):
@@ -168,11 +168,11 @@ def check_rows(X: FloatArray, origin: NDArray[Any], names: Sequence[str], where:
     place = f"most of them in {one}" if one == other else f"most of them in {one} and {other}"
     number_of = f"{n_equal:,} of {len(X):,} events"
     problem = f"{number_of} have the same value in every feature as another event ({place})"
-    raise EventFileError(f"{where}{problem}; give every event once, whatever its date or number")
+    raise EventFileError(f"{where}{problem}; pass every event once, regardless of its date or number")
 
 
 def _has_two_fine_features(rows: FloatArray) -> bool:
-    """Say whether two features tell almost all of some distinct rows apart, and do not follow from each other."""
+    """Return whether two features distinguish almost all of some distinct rows and are not functions of each other."""
     first = None
     for column in rows.T:
         if len(np.unique(column)) < _FINE * len(rows):
@@ -186,10 +186,10 @@ def _has_two_fine_features(rows: FloatArray) -> bool:
 
 
 def _more_than_chance(count: NDArray[np.intp]) -> bool:
-    """Say whether more rows are there twice (or three times, ...) than independent draws from any distribution give."""
+    """Return whether more rows are repeated than in independent draws from any distribution."""
     times = np.bincount(count, minlength=_MAX_COPIES + 2)
     for k in range(2, _MAX_COPIES + 1):
-        # three standard deviations on the safe side
+        # three standard deviations of margin
         fewer = times[k - 1] + 3 * np.sqrt(times[k - 1]) + 3
         own = max(times[k] - 3 * np.sqrt(times[k]), 0)
         if pdtr(times[k + 1], k / (k + 1) * own**2 / fewer) < _MIN_CHANCE:
@@ -198,7 +198,7 @@ def _more_than_chance(count: NDArray[np.intp]) -> bool:
 
 
 def check_independent(X: FloatArray, chunks: Sequence[Any], source: str) -> None:
-    """Reject equal rows of features; the message names files where there are several, else groups."""
+    """Reject equal rows of features; the message names files if there are several, else groups."""
     file = [str(chunk.files.get("events", ("",))[0]) for chunk in chunks]
     names = list(dict.fromkeys(file))
     origin = np.repeat([names.index(name) for name in file], [len(chunk.X) for chunk in chunks])

@@ -1,4 +1,4 @@
-"""On and Off regions: methods that place them, exposure ratios, and positions for sky maps."""
+"""On and Off regions: placement, exposure ratios, and positions for sky maps."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from excess.io._fits import GOOD_TIME, RadMax, read_rad_max
 from excess.io._reading import recognise
 from excess.stats._significance import OnOffCounts
 
-_P_OF_CHANCE = 0.05  # probability above which chance explains how Off regions differ
+_P_OF_CHANCE = 0.05  # p-value above which differences between Off regions are compatible with fluctuations
 
 
 def unit_vectors(ra: ArrayLike, dec: ArrayLike, names: tuple[str, str] = ("ra", "dec")) -> FloatArray:
-    """Return directions in deg as unit vectors in the last axis; NaN where there is none."""
+    """Return directions in deg as unit vectors in the last axis; NaN for missing directions."""
     angles = []
     for name, value in zip(names, (ra, dec), strict=True):
         angles.append(np.asarray(value, dtype=np.float64))
@@ -40,56 +40,35 @@ def unit_vectors(ra: ArrayLike, dec: ArrayLike, names: tuple[str, str] = ("ra", 
             checks.as_column(name, angles[-1])
     longitude, latitude = np.radians(angles[0]), np.radians(angles[1])
     if (np.abs(latitude) > np.pi / 2 + 1e-12).any():
-        raise ValueError(f"{names[1]} must lie between -90 and 90 deg")
+        raise ValueError(f"{names[1]} must be between -90 and 90 deg")
     cosine = np.cos(latitude)
     return np.stack([cosine * np.cos(longitude), cosine * np.sin(longitude), np.sin(latitude)], axis=-1)
 
 
 def angles_between(one: FloatArray, other: FloatArray) -> FloatArray:
-    """Return the angles in rad between vectors in the last axis; exact for small angles as well."""
+    """Return the angles in rad between vectors in the last axis; accurate for small angles."""
     sine = np.linalg.norm(np.cross(one, other), axis=-1)
     return np.asarray(np.arctan2(sine, np.sum(one * other, axis=-1)))
 
 
 def turn_about(axis: FloatArray, direction: FloatArray, angle: ArrayLike) -> FloatArray:
-    """Return directions that are turned about an axis by an angle in rad, right-handed."""
+    """Rotate directions about an axis by an angle in rad, right-handed."""
     along = np.sum(axis * direction, axis=-1, keepdims=True) * axis
     turn = np.asarray(angle, dtype=np.float64)[..., np.newaxis]
     return along + np.cos(turn) * (direction - along) + np.sin(turn) * np.cross(axis, direction)
 
 
 def rotation_between(axis: FloatArray, start: FloatArray, direction: FloatArray) -> FloatArray:
-    """Return the angle in rad, from 0 to 2 pi, by which `turn_about` takes one direction to the meridian of another."""
+    """Return the angle in rad, from 0 to 2 pi, by which `turn_about` moves one direction to the meridian of another."""
     across = start - np.sum(axis * start, axis=-1, keepdims=True) * axis
     up, right = (np.sum(direction * one, axis=-1) for one in (across, np.cross(axis, start)))
     return np.arctan2(right, up) % (2 * np.pi)
 
 
-def theta_from_sky(
-    ra: ArrayLike,
-    dec: ArrayLike,
-    pointing_ra: ArrayLike,
-    pointing_dec: ArrayLike,
-    *,
-    source_ra: float,
-    source_dec: float,
-    n_regions: int = 6,
-) -> FloatArray:
-    """Angles between events and reflected regions: the source, turned about the pointing in equal steps."""
-    n_regions = checks.as_int("n_regions", n_regions, minimum=2)
-    event = unit_vectors(ra, dec)
-    axis = np.broadcast_to(unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec")), event.shape)
-    source = np.broadcast_to(unit_vectors(source_ra, source_dec, ("source_ra", "source_dec")), event.shape)
-    theta = np.empty((len(event), n_regions))
-    for k in range(n_regions):
-        theta[:, k] = np.degrees(angles_between(turn_about(axis, source, 2 * np.pi * k / n_regions), event))
-    return theta
-
-
 def offset_of_source(
     pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: ArrayLike, source_dec: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
-    """Return how far the source is from each pointing, and in which direction, in deg; north is 0, east is 90."""
+    """Return distance and position angle of the source from each pointing in deg; north is 0, east is 90."""
     axis = unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec"))
     source = unit_vectors(source_ra, source_dec, ("source_ra", "source_dec"))
     north, east = _north_and_east(pointing_ra, pointing_dec)
@@ -98,7 +77,7 @@ def offset_of_source(
 
 
 def place_in_field(pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, offset: float, direction: float) -> FloatArray:
-    """Return a place in fields of view as unit vectors: where a source would be in another run."""
+    """Return a position in fields of view as unit vectors, such as the source position in another run."""
     axis = unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec"))
     north, east = _north_and_east(pointing_ra, pointing_dec)
     distance, angle = np.radians(offset), np.radians(direction)
@@ -114,25 +93,25 @@ def _north_and_east(ra: ArrayLike, dec: ArrayLike) -> tuple[FloatArray, FloatArr
 
 
 POINTING_COLUMNS = ("pointing_ra", "pointing_dec")
-LARGEST_OFFSET = 10.0  # distance of a source from the pointing in deg from which it was not observed
+LARGEST_OFFSET = 10.0  # distance in deg of a source from the pointing beyond which it was not observed
 FREE_RADII = 0.5  # space between the On region and the nearest Off region, in radii
-_TOLERANCE = 1e-9  # share of a radius by which regions may overlap, so that rounding does not matter where they touch
+_TOLERANCE = 1e-9  # tolerated overlap relative to the radius, to absorb rounding where regions touch
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where the events of a table are."""
+    """Positions of the events of a table relative to the regions."""
 
     theta: FloatArray | None
     exposure: FloatArray | None = None
     region: NDArray[np.int64] | None = None
     excluded: BoolArray | None = None
-    on_theta: FloatArray | None = None  # where only On has a centre
-    scale: FloatArray | None = None  # of angles, in units of which the cut is the same for all energies
+    on_theta: FloatArray | None = None  # if only On has a centre
+    scale: FloatArray | None = None  # of angles, which makes the cut independent of energy
 
 
 def nearest_distance(config: RegionConfig) -> float:
-    """Return the smallest distance in rad between the centres of On and Off regions."""
+    """Return the minimum distance in rad between the centres of On and Off regions."""
     distance = (2 + FREE_RADII) * config.radius if config.min_distance is None else config.min_distance
     return float(np.radians(distance))
 
@@ -144,16 +123,16 @@ def _directions(table: pd.DataFrame, columns: tuple[str, ...]) -> FloatArray:
 
 
 def read_pointings(table: pd.DataFrame) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Return the distinct pointings of a table as unit vectors, and the number of the pointing of each event."""
+    """Return the distinct pointings of a table as unit vectors, and the index of the pointing of each event."""
     ra, dec = (table[name].to_numpy(dtype=np.float64) for name in POINTING_COLUMNS)
     distinct, number = np.unique(ra + 1j * dec, return_inverse=True)
     return unit_vectors(distinct.real, distinct.imag, POINTING_COLUMNS), number
 
 
 def source_direction(config: RegionConfig) -> FloatArray:
-    """Return the direction of the source; ValueError where it is not known, or lies in an exclusion."""
+    """Return the direction of the source; raise ValueError if it is unknown or in an exclusion."""
     if config.source_ra is None or config.source_dec is None:
-        raise ValueError("regions from sky positions need a source; give source_ra and source_dec in deg")
+        raise ValueError("regions from sky positions require a source; specify source_ra and source_dec in deg")
     source = unit_vectors(config.source_ra, config.source_dec, ("source_ra", "source_dec"))
     for exclusion in config.exclusion:
         distance = float(np.degrees(angles_between(unit_vectors(exclusion.ra, exclusion.dec), source)))
@@ -164,7 +143,7 @@ def source_direction(config: RegionConfig) -> FloatArray:
 
 
 def find_excluded(event: FloatArray, config: RegionConfig, radius: float = 0.0) -> BoolArray:
-    """Return which directions are in an exclusion, or, as centres of circles with a radius in deg, overlap one."""
+    """Return whether directions are in an exclusion or, with a radius in deg, circles around them overlap one."""
     found = np.zeros(event.shape[:-1], dtype=np.bool_)
     for center, own in excluded_circles(config.exclusion):
         found |= angles_between(center, event) < np.radians(own + radius) * (1 - _TOLERANCE)
@@ -178,12 +157,12 @@ def excluded_circles(exclusion: tuple[Exclusion, ...]) -> tuple[tuple[FloatArray
 
 
 def is_crowded(distance: FloatArray | float, smallest: float) -> BoolArray:
-    """Return which distances are too small; regions that touch are not crowded."""
+    """Return whether distances are too small; regions may touch."""
     return np.asarray(distance < smallest * (1 - _TOLERANCE))
 
 
 def place_reflected(table: pd.DataFrame, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
-    """Return angles to the source, and to its reflections about the pointing of each event; see `reflect`."""
+    """Return angles to the source and to its reflections about the pointing of each event; see `reflect`."""
     pointings, number = read_pointings(table)
     center = reflect(pointings, source, config)
     theta = np.stack([np.degrees(angles_between(own[number], event)) for own in center.swapaxes(0, 1)], axis=1)
@@ -192,10 +171,10 @@ def place_reflected(table: pd.DataFrame, event: FloatArray, source: FloatArray, 
 
 
 def reflect(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
-    """Turn the source about pointings, as far as regions fit between each other and exclusions."""
+    """Rotate the source about pointings, as far as regions fit between each other and exclusions."""
     if (wanted := config.n_wanted) is None:
         return _fill(pointing, source, config)
-    # a number of regions in equal steps, or as many as fit
+    # a fixed number of regions in equal steps, or as many as fit
     smallest = np.radians(max(2 * config.radius, config.min_distance or 0.0))
     sine = np.sin(angles_between(source, pointing))
     n_fitting = np.ones(len(pointing), dtype=np.int64)
@@ -211,7 +190,7 @@ def reflect(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> F
 
 
 def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
-    """Place as many regions as fit, one beside the other."""
+    """Place as many adjacent regions as fit."""
     radius, nearest = np.radians(config.radius), nearest_distance(config)
     sine = np.sin(angles_between(source, pointing))
     with np.errstate(divide="ignore"):
@@ -221,7 +200,7 @@ def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> Flo
     blocked = _block(pointing, source, config)
     angle, placed = first, [np.full((len(pointing), 3), np.nan)]
     n_placed = np.zeros(len(pointing), dtype=np.int64)
-    while (open_ := angle <= last).any():  # not so for NaN, where none fits
+    while (open_ := angle <= last).any():  # False for NaN, if no region fits
         skip = _skip(angle, blocked)
         fits = open_ & (skip == 0)
         center = turn_about(pointing, source, -np.where(fits, angle, 0.0))  # from north to east
@@ -236,7 +215,7 @@ def _fill(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> Flo
 
 
 def _block(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> list[tuple[FloatArray, FloatArray]]:
-    """Return the rotations at which a region overlaps each exclusion: their middle, and half of their range."""
+    """Return the rotations at which a region overlaps each exclusion: centre and half width."""
     offset = angles_between(source, pointing)
     found = []
     for center, own in excluded_circles(config.exclusion):
@@ -249,7 +228,7 @@ def _block(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> li
 
 
 def _skip(angle: FloatArray, blocked: list[tuple[FloatArray, FloatArray]]) -> FloatArray:
-    """Return how far regions have to be turned on to leave the exclusions that they overlap; 0 for none."""
+    """Return the further rotation by which regions leave the exclusions that they overlap; 0 for none."""
     skip = np.zeros(len(angle))
     for middle, half in blocked:
         beyond = (angle - middle + np.pi) % (2 * np.pi) - np.pi
@@ -258,13 +237,13 @@ def _skip(angle: FloatArray, blocked: list[tuple[FloatArray, FloatArray]]) -> Fl
 
 
 def _rotation_for(half: FloatArray) -> FloatArray:
-    """Return the rotation whose half has this sine; NaN where no rotation takes the source so far away."""
+    """Return twice the arcsine; NaN if no rotation moves the source that far."""
     possible: BoolArray = half <= 1
     return np.where(possible, 2 * np.arcsin(np.where(possible, half, 0.0)), np.nan)
 
 
 N_OFFSET_BINS = 5  # bins of the offset inside the ring, each with its own exposure ratio
-_N_SEGMENTS = 5  # parts of the ring, which null tests take for On in turn, with ``n_regions: auto``
+_N_SEGMENTS = 5  # parts of the ring used as On by null tests, with ``n_regions: auto``
 _N_LINES, _N_STEPS = 16, 1440  # points for solid angles: lines of equal offset in each bin, steps around the pointing
 _DIGITS = 5  # digits of unit vectors that distinguish pointings, 0.0006 deg
 
@@ -283,7 +262,7 @@ def place_ring(table: pd.DataFrame, event: FloatArray, source: FloatArray, confi
     region = np.full(len(event), -1, dtype=np.int64)
     ring = inside & (theta > _gap(config)) & ~find_excluded(event, config)
     region[ring] = 1 + segment[ring]
-    # not by the bins: On is what the cut on theta says, and rounding at the edge of the ring must not change it
+    # not by bins: On is defined by the cut on theta, and rounding at the edge of the ring must not change it
     on = theta**2 < radius**2
     region[on & inside] = 0
     known = np.zeros((len(pointings), N_OFFSET_BINS, n_segments))
@@ -293,7 +272,7 @@ def place_ring(table: pd.DataFrame, event: FloatArray, source: FloatArray, confi
 
 
 def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig) -> FloatArray:
-    """Return the solid angles of the segments of the ring in units of that of On, by bins of the offset."""
+    """Return the solid angles of the segments of the ring relative to On, by bins of the offset."""
     radius, n_segments = np.radians(config.radius), _count_segments(config)
     offset = float(angles_between(source, pointing))
     exposure = np.zeros((N_OFFSET_BINS, n_segments))
@@ -301,11 +280,11 @@ def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig
         return exposure
     lines = N_OFFSET_BINS * _N_LINES
     at = offset + radius * ((2 * np.arange(lines) + 1) / lines - 1)
-    # half of the rotation under which On is seen at each offset
+    # half of the rotation angle covered by On at each offset
     cosine = (np.cos(radius) - np.cos(at) * np.cos(offset)) / (np.sin(at) * np.sin(offset))
     on = np.sin(at) * 2 * np.arccos(np.clip(cosine, -1.0, 1.0))
     turn = 2 * np.pi * (np.arange(_N_STEPS) + 0.5) / _N_STEPS
-    # the same line through the source at each offset, turned about the pointing
+    # the same line through the source at each offset, rotated about the pointing
     across = source - np.sum(source * pointing) * pointing
     across /= np.linalg.norm(across)
     start = np.cos(at)[:, np.newaxis] * pointing + np.sin(at)[:, np.newaxis] * across
@@ -320,9 +299,9 @@ def ring_exposure(pointing: FloatArray, source: FloatArray, config: RegionConfig
     return exposure
 
 
-@lru_cache(maxsize=4096)  # files of one pointing come in many chunks
+@lru_cache(maxsize=4096)  # files of one pointing are read in many chunks
 def _exposure_near(x: float, y: float, z: float, config: RegionConfig) -> FloatArray:
-    """Return `ring_exposure` of a direction that is rounded, because pointings move a little while they are held."""
+    """Return `ring_exposure` of a rounded direction, because pointings move slightly during a run."""
     pointing = np.array([x, y, z])
     return ring_exposure(pointing / np.linalg.norm(pointing), source_direction(config), config)
 
@@ -338,21 +317,21 @@ def _gap(config: RegionConfig) -> float:
 
 
 def _find_segments(event: FloatArray, axis: FloatArray, source: FloatArray, n_segments: int) -> NDArray[np.int64]:
-    """Return the number of the segment that directions are in, by their rotation against the source."""
+    """Return the index of the segment of directions, by their rotation relative to the source."""
     angle = np.nan_to_num(rotation_between(axis, source, event))
     return np.minimum(np.floor(angle * (n_segments / (2 * np.pi))), n_segments - 1).astype(np.int64)
 
 
-_MOST = 20  # Off regions with ``n_regions: auto``, ten on either side; more would lie far from the source
+_MOST = 20  # Off regions with ``n_regions: auto``, ten on either side; more would be far from the source
 
 
 def place_same_declination(_: Any, event: FloatArray, source: FloatArray, config: RegionConfig) -> Placement:
-    """Return angles to the source, and to its shifts in right ascension; see `shift`."""
+    """Return angles to the source and to positions shifted in right ascension; see `shift`."""
     return Placement(np.stack([np.degrees(angles_between(one, event)) for one in shift(source, config)], axis=1))
 
 
 def shift(source: FloatArray, config: RegionConfig) -> FloatArray:
-    """Shift the source in right ascension, to the east and to the west in turn, as near as regions fit."""
+    """Shift the source in right ascension, alternately to the east and to the west, as close as regions fit."""
     radius, nearest = np.radians(config.radius), nearest_distance(config)
     cosine, pole = float(np.hypot(source[0], source[1])), unit_vectors(0.0, 90.0)
     n_off = _MOST if config.n_wanted is None else config.n_wanted - 1
@@ -374,23 +353,23 @@ def shift(source: FloatArray, config: RegionConfig) -> FloatArray:
     return np.stack(found[: n_off + 1])
 
 
-SKY_COLUMNS = ("ra", "dec", *POINTING_COLUMNS)  # for angles to reflected regions, if a table has no angles
+SKY_COLUMNS = ("ra", "dec", *POINTING_COLUMNS)  # required for angles to reflected regions, if a table has no angles
 
 
 class RegionMethod(NamedTuple):
-    """A way to tell On from Off."""
+    """A method to define On and Off."""
 
     place: Callable[[pd.DataFrame, FloatArray, FloatArray, RegionConfig], Placement] | None
     columns: tuple[str, ...] = ()
 
 
 def theta_columns(n_regions: int) -> list[str]:
-    """Return the names of the columns that hold an event's angle to each region, On first."""
+    """Return the names of the columns with the angle of an event to each region, On first."""
     return ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, n_regions))]
 
 
 def count_angles(columns: Iterable[str]) -> int:
-    """Return the number of regions to which a table has angles; 0 if it has none to the source."""
+    """Return the number of regions to which a table has angles; 0 without angles to the source."""
     present, number = set(columns), 0
     while theta_columns(number + 1)[-1] in present:
         number += 1
@@ -398,7 +377,7 @@ def count_angles(columns: Iterable[str]) -> int:
 
 
 def place_by_method(table: pd.DataFrame, config: RegionConfig) -> Placement:
-    """Return where the events of a table are relative to all regions, by the angles that it has or by a method."""
+    """Return the positions of events relative to all regions, from angles in the table or by a method."""
     name, columns = choose_method(table.columns, config)
     place = METHODS[name].place
     if place is None:
@@ -420,10 +399,10 @@ def theta_scale(table: pd.DataFrame, center: FloatArray, config: RegionConfig) -
 
 
 def rad_max_of(path: Path) -> RadMax:
-    """Return RAD_MAX of a run; EventFileError where there is none."""
+    """Return RAD_MAX of a run; raise EventFileError if there is none."""
     found = read_rad_max(path) if path.is_file() and recognise(path).startswith("FITS") else None
     if found is None:
-        remedy = "give a cut on theta^2 (--theta2, or theta_squared_cut and rad_max: false in the configuration)"
+        remedy = "specify a cut on theta^2 (--theta2, or theta_squared_cut and rad_max: false in the configuration)"
         raise EventFileError(
             f"{path if path.name else 'the table'}: has no RAD_MAX for the radius of regions; {remedy}"
         )
@@ -436,7 +415,7 @@ def largest_rad_max(paths: Iterable[Path]) -> float:
 
 
 def describe_rad_max(path: Path, config: RegionConfig) -> str | None:
-    """Return how the radius of regions differs from RAD_MAX of a run; None where it does not, or there is none."""
+    """Describe the difference between the radius of regions and RAD_MAX of a run; None if there is none."""
     try:
         found = None if config.rad_max else rad_max_of(path)
     except (EventFileError, OSError):
@@ -446,11 +425,11 @@ def describe_rad_max(path: Path, config: RegionConfig) -> str | None:
     low, high = found.radius[found.radius > 0].min(), found.radius.max()
     theirs = f"{high:.4g} deg" if low == high else f"{low:.3g} to {high:.3g} deg by energy"
     response = f"the instrument response is for {theirs} (RAD_MAX of {found.path.name})"
-    return f"regions have a radius of {config.radius:.4g} deg, and {response}; a spectrum needs the same, --theta2 irf"
+    return f"regions have a radius of {config.radius:.4g} deg, but {response}; use --theta2 irf for a spectrum"
 
 
 def reaches_source(table: pd.DataFrame, config: RegionConfig) -> bool:
-    """Return whether the events of a table reach as far from the pointing as the source is; True if it is not known."""
+    """Return whether events reach the distance of the source from the pointing; True if unknown."""
     if config.source_ra is None or config.method == "same_declination" or not set(SKY_COLUMNS) <= set(table.columns):
         return True
     axis, event = _directions(table, POINTING_COLUMNS), _directions(table, SKY_COLUMNS[:2])
@@ -468,7 +447,7 @@ METHODS = {
 
 
 def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, list[str]]:
-    """Return the name of the method for a table, and the columns that it needs."""
+    """Return the name of the method for a table, and the required columns."""
     present = list(columns)
     if config.intervals is not None:
         return "intervals", [find_column(config.intervals, present)]
@@ -488,24 +467,24 @@ def choose_method(columns: Iterable[str], config: RegionConfig) -> tuple[str, li
     missing = [column for column in needed if column not in present]
     if missing:
         problem = f"method {name} needs sky positions in the columns {', '.join(needed)} ({', '.join(missing)} missing)"
-        raise ValueError(f"{problem}; choose another method, or join files that have them")
+        raise ValueError(f"{problem}; choose another method, or join files with these columns")
     return name, needed
 
 
 def _nothing_known(present: list[str], config: RegionConfig) -> str:
-    """Return the message where columns say nothing about regions."""
+    """Return the message for columns that do not define regions."""
     if config.exclusion or config.min_distance is not None:
         key = "exclusion" if config.exclusion else "min_distance"
-        return f"{key} needs sky positions in the columns {', '.join(SKY_COLUMNS)}, which these events do not have"
+        return f"{key} requires sky positions in the columns {', '.join(SKY_COLUMNS)}, which are missing"
     n_regions = config.n_wanted or 6
     missing = ", ".join(name for name in theta_columns(n_regions) if name not in present)
     angles = f"theta_deg and theta_deg_off_1 to theta_deg_off_{n_regions - 1} ({missing} missing)"
-    needed = f"for {n_regions} regions the events need the columns {angles}, or {', '.join(SKY_COLUMNS)}"
-    return f"no way to tell On from Off: {needed}; or give Off events in files of their own"
+    needed = f"for {n_regions} regions the required columns are {angles}, or {', '.join(SKY_COLUMNS)}"
+    return f"On and Off are not defined: {needed}; or pass Off events as separate files"
 
 
 def alpha_error_of(counts: NDArray[Any], exposure: FloatArray) -> float:
-    """Return the relative error of alpha that explains how counts differ; columns are regions, rows are groups."""
+    """Return the relative error of alpha that explains the differences of counts; columns are regions, rows groups."""
     n, weight = counts.sum(axis=1, keepdims=True), exposure.sum(axis=1, keepdims=True)
     expected = np.divide(n * exposure, weight, out=np.zeros(counts.shape), where=weight > 0)
     used = expected > 0
@@ -533,7 +512,7 @@ class Regions:
 
     @property
     def event_alpha(self) -> FloatArray | None:
-        """Exposure ratio On/Off for each event, where it differs; the mean for an event without any Off region."""
+        """Exposure ratio On/Off of each event, if it varies; the mean for an event without Off regions."""
         if self.exposure is None:
             return None
         total = off_exposure(self.exposure)
@@ -544,14 +523,14 @@ class Regions:
 
     @property
     def n_off_regions(self) -> tuple[int, int]:
-        """Smallest and largest number of Off regions of a pointing with events in any."""
+        """Minimum and maximum number of Off regions of a pointing with events."""
         if self.exposure is None or not self.inside.any():
             return self.n_regions - 1, self.n_regions - 1
         number = np.count_nonzero(self.exposure[self.inside], axis=1)
         return int(number.min()), int(number.max())
 
     def suggest_alpha_error(self, groups: NDArray[Any] | None = None) -> float | None:
-        """Return the relative error of alpha that fits how Off regions differ, 0 for chance, None for one region."""
+        """Return the relative error of alpha from differences of Off regions, 0 for chance, None for one region."""
         n_off, off = self.n_regions - 1, self.region > 0
         if n_off < 2 or not off.any():
             return None
@@ -580,12 +559,6 @@ class Regions:
         """All On and Off events, without any cut."""
         return self._count(np.ones(len(self.region), dtype=np.bool_))
 
-    def counts_by(self, run: ArrayLike) -> dict[Any, OnOffCounts]:
-        """Return the counts of each run, or of each value of other labels, such as nights."""
-        labels = checks.as_labels(run, name="run")
-        checks.check_same_length(run=labels, region=self.region)
-        return {name: self._count(labels == name) for name in np.unique(labels).tolist()}
-
     def take(self, rows: ArrayLike) -> Regions:
         """Return the regions of some events."""
         chosen = np.asarray(rows)
@@ -602,12 +575,12 @@ class Regions:
 def assign_regions(
     theta: ArrayLike, *, theta_squared_cut: float = 0.025, overlap: str = "on_first", alpha: float | None = None
 ) -> Regions:
-    """Assign events to the regions whose centres they are near."""
+    """Assign events to regions by the distance to their centres."""
     angles = np.asarray(theta, dtype=np.float64)
     if angles.ndim != 2 or angles.shape[1] < 2:
         raise ValueError(f"theta must have one column for On and at least one for Off, got shape {angles.shape}")
     if np.isinf(angles).any() or (angles < 0).any():
-        raise ValueError("theta must hold angles in deg, not negative and not infinite")
+        raise ValueError("theta must contain finite, non-negative angles in deg")
     cut = checks.as_scalar("theta_squared_cut", checks.as_counts("theta_squared_cut", theta_squared_cut))
     if cut == 0:
         raise ValueError("theta_squared_cut must be positive, got 0")
@@ -619,7 +592,7 @@ def assign_regions(
         first = int(overlapping.argmax())
         where = f"the first in row {first} in regions {np.flatnonzero(inside[first]).tolist()}"
         remedy = "reduce theta_squared_cut, or choose overlap='on_first' or 'drop'"
-        raise ValueError(f"{overlapping.sum()} events lie in several regions, {where}; {remedy}")
+        raise ValueError(f"{overlapping.sum()} events are in several regions, {where}; {remedy}")
     region = np.where(np.isnan(angles), np.inf, angles).argmin(axis=1)
     region[inside[:, 0]] = 0
     region[n_inside == 0] = -1
@@ -630,7 +603,7 @@ def assign_regions(
 
 
 def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
-    """Assign the events of a table to regions, by angles or by sky positions; none outside good time intervals."""
+    """Assign the events of a table to regions by angles or sky positions; none outside good time intervals."""
     found = place_events(table, config)[1]
     if GOOD_TIME not in table:
         return found
@@ -638,7 +611,7 @@ def find_regions(table: pd.DataFrame, config: RegionConfig) -> Regions:
 
 
 def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
-    """Return where the events of a table are relative to all regions, and the region of each; see `find_regions`."""
+    """Return the positions of events relative to all regions, and the region of each; see `find_regions`."""
     if config.intervals is not None:
         return place_in_intervals(table, config)
     placed = place_by_method(table, config)
@@ -653,7 +626,7 @@ def place_events(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, 
 
 
 def _expose(found: Regions, exposure: FloatArray) -> Regions:
-    """Return regions with their exposure; events without any Off region are in none."""
+    """Return regions with their exposure; events without Off regions are in none."""
     without = off_exposure(exposure) == 0
     region = np.where(without, -1, found.region)
     found = replace(found, region=region, exposure=exposure, n_without_off=int(without.sum()))
@@ -661,12 +634,12 @@ def _expose(found: Regions, exposure: FloatArray) -> Regions:
 
 
 def find_column(intervals: IntervalConfig, present: Iterable[str]) -> str:
-    """Return the column of intervals among others, in whatever case it is written."""
+    """Return the column of intervals, ignoring case."""
     known = list(present)
     found = [name for name in known if name.lower() == intervals.column.lower()]
     if intervals.column in known or len(found) == 1:
         return intervals.column if intervals.column in known else found[0]
-    raise MismatchError("on", f"is not possible: the table {missing_column(intervals.column, known)}")
+    raise MismatchError("on", f"needs another column: the table {missing_column(intervals.column, known)}")
 
 
 def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:
@@ -677,15 +650,15 @@ def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Place
     try:
         values = np.asarray(_columns.as_numbers(name, table[name]), dtype=np.float64)
     except ValueError as error:
-        raise MismatchError("on", f"needs a column of numbers: {error}") from error
+        raise MismatchError("on", f"requires a numeric column: {error}") from error
     if not (known := np.isfinite(values)).all():
         missing = f"{np.count_nonzero(~known):,} of {len(known):,}"
-        raise MismatchError("on", f"needs a value for every event: {name!r} is missing in {missing}")
+        raise MismatchError("on", f"requires a value for every event: {name!r} is missing in {missing}")
     period = intervals.wraps_at
     if period is not None:
         if intervals.period is None and len(values) and np.ptp(values) > period:
-            problem = f"needs the period of {name!r}, whose values span {np.ptp(values):g}"
-            raise MismatchError("on", f"{problem}: give period under regions.intervals of the configuration")
+            problem = f"requires the period of {name!r}, whose values span {np.ptp(values):g}"
+            raise MismatchError("on", f"{problem}: set regions.intervals.period in the configuration")
         values = values % period
     region = np.full(len(values), -1, dtype=np.int64)
     number = {("on", *ends): 0 for ends in intervals.on}
@@ -697,7 +670,7 @@ def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Place
 
 
 def expose_intervals(regions: Regions, shares: FloatArray) -> Regions:
-    """Return regions in which Off intervals have exposures in units of that of On."""
+    """Return regions with exposures of Off intervals relative to On."""
     exposure = None if (shares == 1).all() else np.tile(shares, (len(regions.region), 1))
     return replace(regions, exposure=exposure, alpha=float(1 / shares.sum()))
 
@@ -708,7 +681,7 @@ def off_exposure(exposure: FloatArray) -> FloatArray:
 
 
 def mean_alpha(found: Regions) -> float:
-    """Return the exposure ratio of regions; where it differs, the mean over the Off events."""
+    """Return the exposure ratio of regions; the mean over the Off events if it varies."""
     if found.exposure is None:
         return found.alpha
     total = off_exposure(found.exposure)
@@ -719,7 +692,7 @@ def mean_alpha(found: Regions) -> float:
 
 
 def join_regions(parts: Sequence[Regions]) -> tuple[Regions, BoolArray]:
-    """Return the regions of all events, and which columns of the angles are kept: those of regions with exposure."""
+    """Return the regions of all events, and the columns of angles to keep: those of regions with exposure."""
     n_off = max(part.n_regions for part in parts) - 1
     padded = []
     for part in parts:
@@ -740,26 +713,26 @@ def join_regions(parts: Sequence[Regions]) -> tuple[Regions, BoolArray]:
 
 
 def check_regions(given: Mapping[str, Any], *, separate: bool) -> None:
-    """Refuse settings that have no use."""
+    """Raise an error for settings without effect."""
     for key in ("source", "source_ra", "source_dec"):
         if key in given:
-            raise ArgumentError("regions", f"has {key}; give the source as `source`")
+            raise ArgumentError("regions", f"has {key}; use the argument `source`")
     if separate and given.get("method", "auto") != "auto":
-        raise ArgumentError("method", "does not go with `off`: Off events are those of its files")
+        raise ArgumentError("method", "cannot be combined with `off`, whose files contain the Off events")
     for key in () if separate else ("match", "match_within", "pairs"):
         if given.get(key) not in (None, (), [], "none"):
-            raise ArgumentError(key, "goes with `off`: it selects the Off runs that On runs are compared with")
+            raise ArgumentError(key, "requires `off`: it selects the Off runs to compare with On runs")
 
 
 def unusable_exclusion() -> MismatchError:
-    """Return the error for an exclusion beside Off files in which the place of Off on the sky is not known."""
+    """Return the error for an exclusion with Off files without known positions of Off on the sky."""
     needed = f"sky positions of whole fields of view in all files, in the columns {', '.join(SKY_COLUMNS)}"
-    problem = f"cannot be applied to Off events in files of their own, unless there are {needed}"
-    return MismatchError("exclusion", f"{problem}, and `source` is given; or leave the exclusion out")
+    problem = f"cannot be applied to separate Off files without {needed}"
+    return MismatchError("exclusion", f"{problem} and `source`; or remove the exclusion")
 
 
 def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionConfig:
-    """Return regions in which given settings take the place of others."""
+    """Override settings of regions."""
     if not given:
         return regions
     try:
@@ -767,7 +740,7 @@ def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionCon
         return regions.with_settings({**more, **given})
     except ValidationError as error:
         problem = error.errors()[0]
-        if not problem["loc"]:  # settings that do not go together
+        if not problem["loc"]:  # settings that cannot be combined
             message = describe_error(problem)
             key = next((word for word in re.findall(r"\w+", message) if word in given), "regions")
             own = message.removeprefix(f"{key} ")
@@ -776,9 +749,9 @@ def change_regions(regions: RegionConfig, given: Mapping[str, Any]) -> RegionCon
         raise ArgumentError("regions", f"cannot be changed: {message}") from error
 
 
-MAX_FIELD_EVENTS = 400_000  # outside of all regions, kept for a map; of more, a part is drawn
-_MAX_FITTED = 2_000  # events of a pointing that the centres of its regions are found from
-_RADII, _SMALLEST_FIELD = 12.0, 1.5  # radius of the field in units of that of a region, and its smallest value in deg
+MAX_FIELD_EVENTS = 400_000  # outside all regions, kept for a map; larger numbers are subsampled
+_MAX_FITTED = 2_000  # maximum number of events per pointing used to find the centres of its regions
+_RADII, _SMALLEST_FIELD = 12.0, 1.5  # radius of the field relative to that of a region, and its minimum in deg
 
 
 def field_radius(theta_squared_cut: float) -> float:
@@ -787,14 +760,14 @@ def field_radius(theta_squared_cut: float) -> float:
 
 
 def sky_offsets(table: pd.DataFrame, config: RegionConfig) -> FloatArray:
-    """Return where events and pointings are relative to the source: to the east and to the north, in deg."""
+    """Return positions of events and pointings relative to the source: east and north, in deg."""
     ra, dec, axis_ra, axis_dec = (table[name].to_numpy(dtype=np.float64) for name in SKY_COLUMNS)
     places = ((ra, dec), (axis_ra, axis_dec))
     return np.stack([one for place in places for one in _offsets_from_source(*place, config)], axis=1)
 
 
 def _offsets_from_source(ra: FloatArray, dec: FloatArray, config: RegionConfig) -> tuple[FloatArray, FloatArray]:
-    """Return how far directions are to the east and to the north of the source, in deg; NaN where there is none."""
+    """Return directions relative to the source: east and north, in deg; NaN for missing directions."""
     center = float(config.source_ra or 0.0), float(config.source_dec or 0.0)
     distance, direction = offset_of_source(*center, source_ra=ra, source_dec=dec)
     angle = np.radians(direction)
@@ -802,7 +775,7 @@ def _offsets_from_source(ra: FloatArray, dec: FloatArray, config: RegionConfig) 
 
 
 def exclusion_offsets(config: RegionConfig) -> FloatArray:
-    """Return where exclusions are relative to the source: to the east and to the north, and their radii, in deg."""
+    """Return exclusions relative to the source: east, north, and radius, in deg."""
     if not config.exclusion:
         return np.empty((0, 3))
     ra, dec, radius = np.array([(one.ra, one.dec, one.radius) for one in config.exclusion]).T
@@ -810,7 +783,7 @@ def exclusion_offsets(config: RegionConfig) -> FloatArray:
 
 
 def region_centers(sky: FloatArray, theta: FloatArray | None) -> FloatArray:
-    """Return where the Off regions of all pointings are relative to the source, in deg."""
+    """Return the Off regions of all pointings relative to the source, in deg."""
     if theta is None:
         return np.empty((0, 2))
     found: list[FloatArray] = []
@@ -823,7 +796,7 @@ def region_centers(sky: FloatArray, theta: FloatArray | None) -> FloatArray:
             there = np.isfinite(column)
             if np.count_nonzero(there) < 3:
                 continue
-            # |p - c|^2 = theta^2 for every event, so that 2 p c - |c|^2 = |p|^2 - theta^2: linear in c and |c|^2
+            # |p - c|^2 = theta^2 for every event, hence 2 p c - |c|^2 = |p|^2 - theta^2: linear in c and |c|^2
             p = position[own][there]
             equations = np.column_stack([2 * p, -np.ones(len(p))])
             solved = np.linalg.lstsq(equations, (p**2).sum(axis=1) - column[there] ** 2, rcond=None)[0]
@@ -832,7 +805,7 @@ def region_centers(sky: FloatArray, theta: FloatArray | None) -> FloatArray:
 
 
 def offset_position(ra: ArrayLike, dec: ArrayLike, *, east: FloatArray, north: FloatArray) -> tuple[Any, Any]:
-    """Return right ascension and declination of what is to the east and to the north of a place, all in deg."""
+    """Return right ascension and declination of positions east and north of a direction, all in deg."""
     longitude, latitude = np.radians(ra), np.radians(dec)
     distance, direction = np.radians(np.hypot(east, north)), np.arctan2(east, north)
     sine = np.sin(latitude) * np.cos(distance) + np.cos(latitude) * np.sin(distance) * np.cos(direction)
@@ -842,7 +815,7 @@ def offset_position(ra: ArrayLike, dec: ArrayLike, *, east: FloatArray, north: F
 
 
 def row_draws(first_row: int, n_rows: int) -> FloatArray:
-    """Return a number between 0 and 1 for each of consecutive rows, the same in any chunk."""
+    """Return a random number between 0 and 1 for each of consecutive rows, independent of chunks."""
     hashes: NDArray[np.uint64] = np.empty(n_rows, dtype=np.uint64)
     row_hashes(first_row, hashes)
     return hashes.astype(np.float64) / 2.0**64

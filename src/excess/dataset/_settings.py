@@ -1,4 +1,4 @@
-"""The configuration of an observation: the given one, or a proposal from the content of its files."""
+"""Configuration of an observation: the given one, or a proposal from the content of its files."""
 
 import logging
 import math
@@ -27,13 +27,13 @@ from excess.io._coordinates import add_night
 from excess.io._fits import read_rad_max
 from excess.io._reading import check_one_telescope, describe, expand_folders, iter_events, list_columns
 
-_MAX_FILES = 12  # files that are looked at, spread over all that are given
-_MAX_EVENTS = 20_000  # events of the sample, from the beginnings of these files
+_MAX_FILES = 12  # maximum number of inspected files, spread over all files
+_MAX_EVENTS = 20_000  # events of the sample, from the start of these files
 
 
 @dataclass(frozen=True, eq=False)
 class Inspection:
-    """What files hold, from their descriptions and the first events of some of them."""
+    """Content of files, from their metadata and the first events of some of them."""
 
     paths: tuple[Path, ...]
     format: str
@@ -46,14 +46,14 @@ class Inspection:
 
     @property
     def name(self) -> str:
-        """The files in a few words, for messages."""
+        """Short description of the files, for messages."""
         if not self.paths:
             return "the table"
         return str(self.paths[0]) if len(self.paths) == 1 else f"{self.paths[0]} and {len(self.paths) - 1} more"
 
     @cached_property
     def sampled(self) -> tuple[pd.DataFrame, NDArray[np.int64]]:
-        """The sample, and the number of the file of each of its events."""
+        """The sample, and the index of the file of each of its events."""
         if self.table is not None:
             return self.table.head(_MAX_EVENTS), np.zeros(min(len(self.table), _MAX_EVENTS), dtype=np.int64)
         tables, numbers = [], []
@@ -63,7 +63,7 @@ class Inspection:
             found = [next(iter_events(path, columns, chunk_rows=rows)) for path in chosen]
             numbers.append(np.repeat(np.arange(len(found)), [len(one) for one in found]))
             tables.append(pd.concat([one for one in found if len(one)] or found[:1], ignore_index=True))
-        # events of files to join are others than those beside them, which does no harm to what is asked of a sample
+        # events of files to join may differ from those in the same rows, which does not matter for a sample
         n_events = min(map(len, tables))
         sample = tables[0] if len(tables) == 1 else pd.concat([one.head(n_events) for one in tables], axis=1)
         return sample, numbers[0][: len(sample)]
@@ -74,11 +74,11 @@ class Inspection:
         return self.sampled[0]
 
     def varies(self, column: str) -> bool:
-        """Say whether a column has at least two values; files are read as far as that takes, in constant memory."""
+        """Return whether a column has at least two values, reading files only as far as needed, in constant memory."""
         if self.table is not None:
             return len(self.table[column].dropna().unique()) > 1
         paths = next(paths for paths, columns in self.parts if column in columns)
-        ends = dict.fromkeys([*_spread(paths), *paths])  # the last file is another night sooner than the second one
+        ends = dict.fromkeys([*_spread(paths), *paths])  # the last file is most likely from another night
         seen: set[Any] = set()
         for chunk in (chunk for path in ends for chunk in iter_events(path, [column])):
             seen |= set(chunk[column].dropna().unique().tolist()[:2])
@@ -106,17 +106,17 @@ def inspect_events(events: Any, joined: Any = None, off: Any = None) -> Inspecti
 
 
 def as_input(given: Any) -> Any:
-    """Return a table or None as it is, and one or several paths as a tuple."""
+    """Return a table or None unchanged, and one or several paths as a tuple."""
     if given is None or isinstance(given, pd.DataFrame):
         return given
     paths = [given] if isinstance(given, (str, PathLike)) else list(given)
     if not paths:
-        raise ValueError("events must hold at least one file")
+        raise ValueError("events must contain at least one file")
     return tuple(expand_folders(paths))
 
 
 def _common_columns(first: tuple[str, ...], others: Sequence[Path]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns that all files have, and those that only some have."""
+    """Return the columns common to all files, and those of only some."""
     found = [first, *(list_columns(path) for path in others)]
     names = dict.fromkeys(name for columns in found for name in columns)
     common = tuple(name for name in names if all(name in columns for columns in found))
@@ -124,14 +124,14 @@ def _common_columns(first: tuple[str, ...], others: Sequence[Path]) -> tuple[tup
 
 
 def _spread(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Return files that are spread evenly over all, the first and the last among them."""
+    """Return files spread evenly over all, including the first and the last."""
     numbers = np.linspace(0, len(paths) - 1, min(len(paths), _MAX_FILES)).round().astype(int)
     return tuple(paths[number] for number in numbers)
 
 
 @dataclass(frozen=True)
 class Preset:
-    """Features, cuts and regions that are usual for the files of a telescope or of an analysis chain."""
+    """Usual features, cuts and regions for the files of a telescope or an analysis chain."""
 
     name: str
     features: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ def _read_presets() -> dict[str, Preset]:
     return found
 
 
-PRESETS = _read_presets()  # presets by name. The first that matches is used; the last one matches everything.
+PRESETS = _read_presets()  # presets by name; the first match is used, and the last one matches all files
 
 
 def find_preset(found: Inspection) -> Preset:
@@ -185,12 +185,12 @@ def find_preset(found: Inspection) -> Preset:
     return next(preset for preset in PRESETS.values() if preset.matches(found))
 
 
-_MAX_OBJECT_DISTANCE = 0.5  # largest distance in deg between a known source and the position that a header gives for it
+_MAX_OBJECT_DISTANCE = 0.5  # maximum distance in deg between a known source and its position in a header
 Source = str | tuple[float, float] | None
 
 
 class RegionChoice(NamedTuple):
-    """Regions, how On and Off are told apart in words, and why they cannot be, if it is so."""
+    """Regions, a description of On and Off, and the reason if they cannot be defined."""
 
     regions: RegionConfig
     on_off: str
@@ -204,7 +204,7 @@ def choose_regions(
     known = dict(given or {})
     _regions.check_regions(known, separate=separate)
     wanted = _regions.change_regions(RegionConfig(), known)
-    # what is given is as good as usual; a number of regions that is not known yet follows from the pointing
+    # given settings take precedence; an unknown number of regions follows from the pointing
     own: dict[str, Any] = {key: getattr(wanted, key) for key in ("theta_squared_cut", "method") if key in known}
     if _takes_rad_max(found, known, separate):
         own |= {"rad_max": True, "theta_squared_cut": _regions.largest_rad_max(found.paths)}
@@ -217,8 +217,8 @@ def choose_regions(
         number = wanted.n_regions if "n_regions" in known else _model.AUTO
         try:
             _regions.choose_method(found.columns, wanted.model_copy(update={"method": method, "n_regions": number}))
-        except ValueError as error:  # columns are missing
-            return RegionChoice(wanted, "cannot be told apart", f"{found.name}: {error}")
+        except ValueError as error:  # missing columns
+            return RegionChoice(wanted, "not defined", f"{found.name}: {error}")
     if wanted.intervals is not None:
         if separate:
             raise ArgumentError("off", "must be intervals of the same column, not files")
@@ -239,7 +239,7 @@ def choose_regions(
 
 
 def _takes_rad_max(found: Inspection, given: Mapping[str, Any], separate: bool) -> bool:
-    """Return whether the radius of regions follows from the response: if it depends on energy, or if that is given."""
+    """Return whether the radius of regions follows from the response: if it depends on energy, or if requested."""
     if "rad_max" in given or "theta_squared_cut" in given or given.get("method", "auto") not in ("auto", "reflected"):
         return bool(given.get("rad_max"))
     if separate or not found.format.startswith("FITS") or "energy" not in found.columns:
@@ -249,7 +249,7 @@ def _takes_rad_max(found: Inspection, given: Mapping[str, Any], separate: bool) 
 
 
 def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -> RegionChoice:
-    """Choose regions as is usual for files."""
+    """Choose the usual regions for files."""
     cut: dict[str, Any] = {"theta_squared_cut": preset.theta_squared_cut}
     if preset.rad_max:
         cut["rad_max"] = True
@@ -273,13 +273,13 @@ def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -
         names = f"{first} {'and' if n_regions == 2 else 'to'} {last}"
         return choose(f"{n_regions} regions by {names}, {within}", n_regions=n_regions)
     if not all(name in found.columns for name in needed):
-        return choose("cannot be told apart", _no_regions(found))
+        return choose("not defined", _no_regions(found))
     if position is None:
         position, named = _observed_object(found)
         if position is None:
-            remedy = 'give source, such as Crab or "83.6333 22.0133" (--source on the command line)'
-            problem = f"the position of the source is needed to find regions from sky positions{named}: {remedy}"
-            return choose("around a source that is not known yet", problem)
+            remedy = 'specify source, such as Crab or "83.6333 22.0133" (--source on the command line)'
+            problem = f"regions from sky positions require the source position{named}: {remedy}"
+            return choose("around an unknown source", problem)
         cut |= {"source_ra": position.ra, "source_dec": position.dec}
     around = f"{position}{named}, {within}"
     if separate:
@@ -290,12 +290,12 @@ def _choose(found: Inspection, preset: Preset, source: Source, separate: bool) -
     pointing = found.sample[list(_regions.SKY_COLUMNS[2:])].drop_duplicates().dropna().to_numpy(dtype=np.float64)
     offsets, _ = _regions.offset_of_source(*pointing.T, source_ra=position.ra, source_dec=position.dec)
     if len(offsets) and offsets.min() > _regions.LARGEST_OFFSET:
-        problem = f"the source {position} is {offsets.min():.0f} deg away from the pointing"
-        return choose(f"around {position}", f"{problem}; give the one that was observed")
+        problem = f"the source {position} is {offsets.min():.0f} deg from the pointing"
+        return choose(f"around {position}", f"{problem}; specify the observed source")
     fitting = _count_reflected(offsets, preset)
     if fitting == 0:
-        problem = f"the source {position} is so near to the pointing that regions around it overlap ({within} deg^2)"
-        remedy = "give Off events in files of their own (--off), or a configuration with a smaller cut"
+        problem = f"the source {position} is too close to the pointing, so regions overlap ({within} deg^2)"
+        remedy = "pass separate Off files (--off), or reduce the cut in the configuration"
         return choose(f"around {position}", f"{problem}; {remedy}")
     if preset.method == "ring":
         return choose(f"ring at the offset of {around}", **fixed)
@@ -307,21 +307,21 @@ def _number_of(n_regions: int | str) -> str:
 
 
 def _no_regions(found: Inspection) -> str:
-    """Return why On and Off cannot be told apart."""
+    """Return why On and Off are not defined."""
     missing = [name for name in _regions.SKY_COLUMNS if name not in found.columns]
     partly = f" ({', '.join(missing)} missing)" if len(missing) < len(_regions.SKY_COLUMNS) else ""
     truth = _columns.truth_columns(found.columns)
-    why = "no way to tell On from Off: the events need"
+    why = "On and Off are not defined: the events require"
     if truth or found.is_simulated:
         which = f" ({truth[0]} is the truth)" if truth else ""
-        use = "they may help a model as --simulated GAMMAS PROTONS. Events to be searched need"
-        why = f"holds simulated events{which} and no way to tell On from Off, so there can be no detection; {use}"
+        use = "they can train a model with --simulated GAMMAS PROTONS. Observed events require"
+        why = f"contains simulated events{which} without On and Off, so no detection is possible; {use}"
     needed = f"theta_deg and theta_deg_off_1 to theta_deg_off_5, or {', '.join(_regions.SKY_COLUMNS)}{partly}"
-    return f"{why} the columns {needed}; or give Off events in files of their own (--off)"
+    return f"{why} the columns {needed}; or pass separate Off files (--off)"
 
 
 def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
-    """Return what the files name as the observed object, and where that is said; or why there is no such object."""
+    """Return the observed object according to the files and its origin; or why it is unknown."""
     sample = found.sample
     if "object" not in sample:
         return None, ""
@@ -344,7 +344,7 @@ def _observed_object(found: Inspection) -> tuple[SourcePosition | None, str]:
 
 
 def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
-    """Return how many regions fit around a pointing without an overlap, at most those of the preset; 0 for none."""
+    """Return the number of regions that fit around a pointing without overlap, limited by the preset; 0 for none."""
     if not len(offsets):
         return preset.n_regions
     ratio = math.sqrt(preset.theta_squared_cut) / max(float(offsets.max()), 1e-9)
@@ -355,15 +355,15 @@ def _count_reflected(offsets: FloatArray, preset: Preset) -> int | str:
 
 
 SOURCE_ANGLE = "source_angle"  # feature for intervals: distance of events from the source in deg
-GROUP_COLUMNS = ("night", "obs_id", "run_id", "run_number", "run")  # columns that may be the groups, the best first
+GROUP_COLUMNS = ("night", "obs_id", "run_id", "run_number", "run")  # columns that may define groups, by preference
 _MAX_NAMED = 6
-_LINE = 40  # letters of a line in which the names of features may stand
+_LINE = 40  # characters of a line for names of features
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """A configuration that the content of files suggests."""
+    """A configuration proposed from the content of files."""
 
     config: AnalysisConfig | None
     regions: RegionConfig
@@ -382,7 +382,7 @@ class Proposal:
 
     @property
     def kind(self) -> str:
-        """What the files are, in a few words."""
+        """Short description of the files."""
         where = f" of {self.telescope}" if self.telescope else ""
         number = f"{self.n_files:,} files, " if self.n_files > 1 else ""
         return f"{number}{self.format}{where}, taken as {self.preset}"
@@ -393,49 +393,49 @@ class Proposal:
         return other.without_references().model_copy(update={"groups": groups, "regions": self.regions})
 
     def describe(self) -> str:
-        """Return what is assumed, in three lines: the files, the features, and how On and Off are told apart."""
-        others = f"; {len(self.reasons)} other columns are none" if self.reasons else ""
+        """Return the assumptions in three lines: files, features, and the definition of On and Off."""
+        others = f"; {len(self.reasons)} other columns are not used" if self.reasons else ""
         found = f"No features among {len(self.reasons)} columns"
         if self.config is not None:
             found = f"Features: {_shortened(self.config.features)}{others}"
         return f"{self.kind}\n{found}\nOn and Off: {self.on_off}; groups: {self.grouping}"
 
     def describe_rejected(self) -> str:
-        """Return the columns that are no features, by reason."""
+        """Return the columns that are not features, by reason."""
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.reasons.items():
             by_reason.setdefault(reason, []).append(name)
         lines = [f"  {', '.join(names)}: {reason}" for reason, names in by_reason.items()]
-        title = "Columns that are no features; --features takes any by its name but positions, times and labels:"
+        title = "Columns not used as features; --features accepts any except positions, times and labels:"
         return "\n".join([title, *lines]) if lines else ""
 
     def no_features(self) -> str:
-        """Say why no column can be a feature, and what can be had without."""
+        """Explain why no column can be a feature, and what is possible without features."""
         why = "; ".join(f"{name}: {reason}" for name, reason in list(self.reasons.items())[:_MAX_NAMED])
         more = f"; and {len(self.reasons) - _MAX_NAMED} more" if len(self.reasons) > _MAX_NAMED else ""
-        return f"{self.name}: no column can be a feature ({why}{more}), so only the counts without a cut are possible"
+        return f"{self.name}: no column can be used as a feature ({why}{more}); only counts without a cut are available"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as values that JSON can hold."""
+        """Return all fields as JSON values."""
         plain = {name: getattr(self, name) for name in ("preset", "format", "telescope", "n_files")}
         plain["config"] = None if self.config is None else self.config.model_dump(mode="json")
         plain |= {"not_features": dict(self.reasons), "references": list(self.references), "energy": self.energy}
         return plain | {"on_off": self.on_off, "groups": self.grouping, "obstacle": self.obstacle}
 
     def to_yaml(self) -> str:
-        """Return the configuration as YAML with comments, which `load_config` reads."""
+        """Return the configuration as YAML with comments, as read by `load_config`."""
         if self.config is None:
             raise ValueError(self.no_features())
         settings = yaml.safe_load(self.config.to_yaml())
         settings["regions"] = {key: value for key, value in settings["regions"].items() if value is not None}
-        about = "Configuration of an analysis, as the content of the files suggests it. Change what you know better."
+        about = "Configuration of an analysis, proposed from the content of the files. Edit as needed."
         lines = [*_comment(about), *_comment(f"Files: {self.kind}")]
         if self.energy is not None:
             lines += _comment(f"Reconstructed energy: {self.energy}; for thresholds by energy: --bins {self.energy}:4")
         if self.obstacle is not None:
             lines += _comment(f"No detection yet: {self.obstacle}")
         here = {"groups": f" Here: {self.grouping}."}
-        here["regions"] = f" Here: {self.on_off}. A source may be given as 'source: Crab'."
+        here["regions"] = f" Here: {self.on_off}. A source can be set by name: 'source: Crab'."
         for key, value in settings.items():
             lines += ["", *_comment((AnalysisConfig.model_fields[key].description or "") + here.get(key, ""))]
             lines += yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True).rstrip("\n").split("\n")
@@ -444,12 +444,12 @@ class Proposal:
         return "\n".join([*lines, ""])
 
     def _about_others(self) -> list[str]:
-        lines = _comment("Columns that are no features:") if self.reasons else []
+        lines = _comment("Columns not used as features:") if self.reasons else []
         for name, reason in self.reasons.items():
             lines += _comment(f"{name}: {reason}", "#   ")
         if self.references:
             names = ", ".join(self.references)
-            lines += _comment(f"Scores of other classifiers can be references of the model hybrid: {names}")
+            lines += _comment(f"Scores of other classifiers, possible references of the model hybrid: {names}")
             lines += _comment(f"excess detect FILES --reference {self.references[0]} -o FOLDER", "#   ")
         return lines
 
@@ -467,27 +467,27 @@ def propose_config(
 ) -> Proposal:
     """Propose the configuration of an analysis from the columns of event files and a sample of their events.
 
-    Where files have the columns of FACT's open Crab analysis, the proposal is that analysis.
+    For files with the columns of FACT's open Crab analysis, the proposal is that analysis.
 
     Parameters
     ----------
     events : path, sequence of paths, or DataFrame
-        Event files of one format, or the events themselves.
+        Event files of one format, or a table of events.
     join, off : path, sequence of paths or None, default=None
         Files to join event by event, and files of Off events, as for `OnOffDataset.from_files`.
     source : str, tuple of float or None, default=None
-        Name of a known source, or its position in deg; by default what the files name as observed object.
+        Name of a known source, or its position in deg; by default the observed object named in the files.
     features, exclude : sequence of str, default=()
-        Features to take, and columns to leave out: names, or patterns such as ``"hillas_*"``.
+        Features to use, and columns to exclude: names, or patterns such as ``"hillas_*"``.
     groups : str or None, default=None
-        Column of the groups; by default nights or runs, where the files hold several.
+        Column of the groups; by default nights or runs, if the files contain several.
     regions : mapping of str to object or None, default=None
-        Settings by the keys of `RegionConfig`, such as ``{"method": "ring"}``; the others are proposed.
+        Settings by the keys of `RegionConfig`, such as ``{"method": "ring"}``; other settings are proposed.
 
     Returns
     -------
     Proposal
-        The configuration, with the reasons.
+        The configuration, with reasons.
 
     Examples
     --------
@@ -505,7 +505,7 @@ def propose_config(
         own = _regions.choose_method(found.columns, chosen_regions)[1][0]
         groups = _model.NO_GROUPS if groups is None else groups
         if chosen_regions.source_ra is not None and {"ra", "dec"} <= set(found.columns):
-            # On and Off share the sky, so that the distance to the source is a feature like any other
+            # On and Off share the sky, so the distance to the source is a feature like any other
             place = f"{chosen_regions.source_ra!r}, {chosen_regions.source_dec!r}"
             derived = {**derived, SOURCE_ANGLE: f"separation(ra, dec, {place})"}
     chosen, reasons = _features(found, preset, derived, features, exclude, own)
@@ -530,20 +530,22 @@ def _features(
     unwanted: Sequence[str],
     interval: str | None = None,
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the features, and why the other columns are none."""
+    """Return the features, and the reasons to exclude other columns."""
     usual = [name for name in found.columns if preset.prefers(name)]
     if preset.fixed:
         reasons = {name: reason for name in found.columns if (reason := _columns.reason_by_name(name))}
     else:
         reasons = _columns.reasons_against(found.columns, *found.sampled, usual)
-        reasons |= dict.fromkeys(found.only_in_some, "some of the files lack it")
+        reasons |= dict.fromkeys(found.only_in_some, "it is missing in some of the files")
     reasons |= {} if interval is None else {interval: "On and Off are intervals of it"}
+    if interval is not None and wanted:  # On and Off share the source; the interval's column is an error elsewhere
+        reasons = {name: "" if name == interval or "the distance" in why else why for name, why in reasons.items()}
     allowed = [name for name in found.columns if name not in reasons]
     derived = list(known)
     why = f"it is not among the usual features of {preset.name} files"
     if wanted:
         chosen = _columns.choose_features(wanted, [*found.columns, *derived], reasons)
-        why = "it is not among the features that were asked for"
+        why = "it is not among the requested features"
     elif preset.fixed:
         chosen, why = list(preset.features), "it is not among the features of FACT's open Crab analysis"
     else:
@@ -552,7 +554,7 @@ def _features(
         chosen = [*chosen, *(name for name in derived if name not in chosen and (preferred or name == SOURCE_ANGLE))]
     if unwanted:
         chosen = _columns.exclude_features(unwanted, chosen, found.columns)
-    left = {name: reasons.get(name, why) for name in found.columns if name not in chosen}
+    left = {name: reasons.get(name) or why for name in found.columns if name not in chosen}
     if unwanted:
         kept = _columns.exclude_features(unwanted, allowed, found.columns) if len(allowed) > len(chosen) else chosen
         left |= {name: "it was excluded" for name in allowed if name not in kept and name not in chosen}
@@ -560,51 +562,51 @@ def _features(
 
 
 def _derived(preset: Preset, found: Inspection) -> dict[str, str]:
-    """Return the derived features of a preset whose columns are there."""
+    """Return the derived features of a preset whose columns are available."""
     derived = preset.derived_features
     inputs = _columns.inputs_of_derived(derived)
     return {name: derived[name] for name in derived if all(one in (*found.columns, *derived) for one in inputs[name])}
 
 
 def _cuts(preset: Preset, found: Inspection, derived: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the quality cuts of a preset whose columns are there, and that leave some events."""
+    """Return the quality cuts of a preset whose columns are available and that keep some events."""
     needs = {cut: set(_columns.names_in(cut)) for cut in preset.quality_cuts}
     known = [cut for cut in needs if needs[cut] <= {*found.columns, *derived}]
     if preset.fixed or len(found.sample) == 0:
         return tuple(known)
-    # a cut may be in other units, or a type may have another number
+    # a cut may use other units, or an event type another number
     computed = {cut for cut in known if not needs[cut] <= set(found.columns)}
     return tuple(cut for cut in known if cut in computed or _columns.evaluate(cut, found.sample).any())
 
 
 def _groups(found: Inspection, asked: str | None) -> tuple[str, str]:
-    """Return the column of the groups, and what is said about it."""
+    """Return the column of the groups, and its description."""
     if asked is not None:
         return asked, "no groups" if asked == _model.NO_GROUPS else asked
     there = [name for name in GROUP_COLUMNS if name in found.columns]
     for name in there:
         if (name == "night" and find_preset(found).fixed) or found.varies(name):
-            return name, name  # as always with FACT, even of one night
+            return name, name  # as always for FACT, even for one night
     why = f"all events have the same {there[0]}" if there else "there is no column of nights or runs"
     return _model.NO_GROUPS, f"none, because {why}"
 
 
 def _shortened(names: Sequence[str]) -> str:
-    """Return names, as many as go into a line."""
+    """Return as many names as fit into a line."""
     n_shown = max(sum(len(", ".join(names[: number + 1])) < _LINE for number in range(len(names))), 1)
     more = f" and {len(names) - n_shown} more" if len(names) > n_shown else ""
     return ", ".join(names[:n_shown]) + more
 
 
 def _comment(text: str, prefix: str = "# ") -> list[str]:
-    """Return a text as lines of comments; what is not printable, line breaks above all, is written out."""
+    """Return a text as comment lines; unprintable characters, line breaks in particular, are escaped."""
     plain = "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
     whole_words: Any = {"break_long_words": False, "break_on_hyphens": False}
     return textwrap.wrap(plain, 110, initial_indent=prefix, subsequent_indent=f"{prefix}  ", **whole_words)
 
 
 logger = logging.getLogger("excess.dataset")
-_PEEK_ROWS = 100  # rows of a table that tell whether its times have an absolute origin
+_PEEK_ROWS = 100  # rows of a table used to check whether its times have an absolute origin
 Config = AnalysisConfig | str | PathLike[str] | None
 
 
@@ -619,12 +621,12 @@ def settle_config(
     groups: str | None = None,
     **choice: Any,
 ) -> AnalysisConfig:
-    """Return the configuration of an observation: the given one, or the one that the events suggest."""
+    """Return the configuration of an observation: the given one, or a proposal."""
     if config is None:
         proposal = propose_config(events, off=off, join=join, **choice)
         settings = config_of(proposal)
         if not proposal.usual:
-            logger.info("no configuration is given; assumed: %s", proposal.describe())
+            logger.info("no configuration given; assuming: %s", proposal.describe())
     else:
         settings = config if isinstance(config, AnalysisConfig) else _model.load_config(config)
         features, exclude = choice.get("features"), choice.get("exclude")
@@ -644,7 +646,7 @@ def settle_config(
 def settle_configs(
     entries: Mapping[str, ObservationEntry], config: Config = None, *, references: Sequence[str] = (), **choice: Any
 ) -> dict[str, AnalysisConfig]:
-    """Return the configuration of each of several observations: with the same features and cuts, and own regions."""
+    """Return the configuration of several observations: common features and cuts, and individual regions."""
     if config is not None:
         events, _, join = _files_of(entries)
         shared = settle_config(events, config, join=join, references=references, **choice)
@@ -660,7 +662,7 @@ def settle_configs(
 
 
 def propose_for_list(entries: Mapping[str, ObservationEntry], **choice: Any) -> Proposal:
-    """Propose features, cuts and groups for several observations together; each has regions of its own."""
+    """Propose common features, cuts and groups for several observations; each has its own regions."""
     events, off, join = _files_of(entries)
     found = propose_config(events, off=off or None, join=join or None, **choice)
     return replace(found, on_off="by the regions of each observation", obstacle=None)
@@ -673,7 +675,7 @@ def _files_of(entries: Mapping[str, ObservationEntry]) -> list[list[Path]]:
 
 
 def config_of(proposal: Proposal) -> AnalysisConfig:
-    """Return the configuration of a proposal; EventFileError that says why, if there can be no detection."""
+    """Return the configuration of a proposal; raise EventFileError with the reason if no detection is possible."""
     if proposal.obstacle is not None:
         raise EventFileError(proposal.obstacle)
     if proposal.config is None:
@@ -688,7 +690,7 @@ def as_config(
     bins: BinConfig | str | None = None,
     regions: Mapping[str, Any] | None = None,
 ) -> AnalysisConfig:
-    """Return a configuration, from a file if it is a path, with references, bins, regions and the source if given."""
+    """Return a configuration, loaded if it is a path, with references, bins, regions and the source if given."""
     settings = config if isinstance(config, AnalysisConfig) else _model.load_config(config)
     if regions:
         settings = settings.model_copy(update={"regions": _regions.change_regions(settings.regions, regions)})
@@ -704,7 +706,7 @@ def as_config(
 def _with_default_groups(
     config: AnalysisConfig, events: pd.DataFrame | Sequence[Path], join: Sequence[Path] | None
 ) -> AnalysisConfig:
-    """Return a configuration that says nothing of groups with those that the events have: nights, else runs."""
+    """Complete a configuration without groups by those of the events: nights, else runs."""
     if "groups" in config.model_fields_set:
         return config
     if config.regions.intervals is not None:
@@ -715,7 +717,7 @@ def _with_default_groups(
 
 
 def _columns_of(events: pd.DataFrame | Sequence[Path], join: Sequence[Path] | None) -> list[str]:
-    """Return the columns of a table, or of the first of files."""
+    """Return the columns of a table, or of the first file."""
     if not isinstance(events, Sequence):
         return list(map(str, add_night(events.head(_PEEK_ROWS)).columns))
     first = [list_columns(paths[0]) for paths in (events, join or ()) if paths]
@@ -725,15 +727,15 @@ def _columns_of(events: pd.DataFrame | Sequence[Path], join: Sequence[Path] | No
 def check_input(
     events: Any, *, off: Any = None, alpha: float | Mapping[Any, float] | None = None, join: Any = None
 ) -> dict[str, tuple[Path, ...]]:
-    """Refuse events and options that do not go together, before anything is read."""
+    """Raise an error for events and options that cannot be combined, before reading."""
     if off is None and alpha is not None:
-        raise ArgumentError("alpha", "goes with `off`; with regions, their number decides")
+        raise ArgumentError("alpha", "requires `off`; with regions, their number defines alpha")
     if off is not None and join is not None:
-        raise ArgumentError("join", "does not go with `off`")
+        raise ArgumentError("join", "cannot be combined with `off`")
     if isinstance(events, pd.DataFrame):
         for argument, given in (("off", off), ("join", join)):
             if given is not None:
-                raise ArgumentError(argument, "goes with files, not with a table")
+                raise ArgumentError(argument, "requires files, not a table")
         return {}
     kinds = {"events": events, "joined events": join, "Off events": off}
     files = {kind: as_input(paths) for kind, paths in kinds.items() if paths is not None}
@@ -742,9 +744,9 @@ def check_input(
     for kind, path in ((own if kind == "events" else kind, path) for kind, paths in files.items() for path in paths):
         known, seen[path.resolve()] = seen.get(path.resolve()), kind
         if known is not None:
-            what = f"for {known} and for {kind}, so that its events would be compared with themselves"
-            what = f"twice for {kind}, so that its events would count twice" if known == kind else what
-            raise EventFileError(f"{path}: is given {what}; give every file once")
+            what = f"for {known} and for {kind}, so its events would be compared with themselves"
+            what = f"twice for {kind}, so its events would be counted twice" if known == kind else what
+            raise EventFileError(f"{path}: is given {what}; pass every file once")
     if join is None:
         check_one_telescope([path for paths in files.values() for path in paths])
     return files

@@ -1,8 +1,8 @@
-"""A FACT-like wobble observation of a source, and labelled simulations, from embedded figures.
+"""Simulation of a FACT-like wobble observation, and of labelled events, from embedded distributions.
 
-Features are drawn from a Gaussian copula: marginal quantiles and correlations of normal scores as FACT's own simulation
-of gammas and protons has them. Defaults are those of the open Crab sample: 757,993 events in five nights, of which
-about 4,332 lie in the On region and 17,229 in five Off regions.
+Features are drawn from a Gaussian copula: marginal quantiles and correlations of normal scores of FACT's own simulation
+of gammas and protons. Defaults correspond to the open Crab sample: 757,993 events in five nights, with about 4,332 in
+the On region and 17,229 in five Off regions.
 """
 
 import json
@@ -21,7 +21,7 @@ from excess._utils.errors import ArgumentError
 from excess.dataset._regions import offset_position, theta_columns
 
 _BACKGROUND_WIDTH = 1.6  # standard deviation of background directions about the pointing, in deg and in each coordinate
-_PSF_WIDTH = 0.1  # the same of signal directions about the source: 71 % lie within theta^2 < 0.025 deg^2
+_PSF_WIDTH = 0.1  # the same for signal directions about the source: 71 % are within theta^2 < 0.025 deg^2
 _RUN_SECONDS = 300.0
 _START_OF_NIGHT = 23 * 3600.0  # start of the first run of a night, in seconds of its day
 _CHARGES = ("size", "photoncharge_shower_mean", "photoncharge_shower_max")
@@ -42,33 +42,33 @@ def simulate_observation(
     source: tuple[float, float] | None = None,
     random_state: Any = None,
 ) -> pd.DataFrame:
-    """Simulate a wobble observation: events with features, angles to all regions, nights, and the hidden truth.
+    """Simulate a wobble observation: events with features, angles to all regions, nights, and the true class.
 
     Parameters
     ----------
     n_events : int, default=757_993
-        Number of events, signal and background.
+        Number of signal and background events.
     n_signal : int, default=1_242
-        Number of gammas from the source; 71 % of them come from the On region.
+        Number of gammas from the source; 71 % of them are in the On region.
     n_regions : int, default=6
-        Regions of equal exposure on the ring about the pointing, On included.
+        Number of regions of equal exposure on the ring about the pointing, including On.
     n_nights, n_runs : int, default=5 and 215
-        Nights, and runs of five minutes in all of them together.
+        Number of nights, and total number of runs of five minutes.
     offset : float, default=0.6
         Angle between source and pointing in deg.
     drift : float, default=0.05
-        Standard deviation between nights of the logarithm of all light yields; a fifth of it for widths and lengths.
+        Standard deviation between nights of the logarithm of all light yields; a fifth of this for widths and lengths.
     first_night : int, default=20131101
-        Date of the first night, as FACT writes it; the others follow day by day.
+        Date of the first night in the format of FACT; consecutive nights follow.
     source : tuple of float or None, default=None
-        Its position in deg, for sky positions of events; runs then point in turn to the north and south of it.
+        Source position in deg, for sky positions of events; runs then alternate between north and south of it.
     random_state : int, RandomState instance or None, default=None
         Seed.
 
     Returns
     -------
     DataFrame
-        In order of time: ``night``, ``run_id``, ``event_num``, ``unix_time``, ``theta_deg``, ``theta_deg_off_1`` and
+        Ordered by time: ``night``, ``run_id``, ``event_num``, ``unix_time``, ``theta_deg``, ``theta_deg_off_1`` and
         so on, 22 image parameters, ``is_signal``, and with a source ``ra``, ``dec``, ``pointing_ra``, ``pointing_dec``.
 
     Examples
@@ -129,16 +129,16 @@ def simulate_observation(
 def _sky_columns(
     where: FloatArray, to_north: NDArray[np.bool_], source: tuple[float, float], offset: float
 ) -> dict[str, FloatArray]:
-    """Return sky positions of events whose places about the pointing are known, where the source is at (offset, 0)."""
+    """Return sky positions of events from positions about the pointing, with the source at (offset, 0)."""
     sign = np.where(to_north, 1.0, -1.0)
-    # the telescope points to the north of the source: the first coordinate points to the south, the second to the east
+    # the telescope points north of the source: the first coordinate points south, the second east
     pointing = offset_position(*source, east=np.zeros(len(where)), north=sign * offset)
     event = offset_position(*pointing, east=sign * where[:, 1], north=-sign * where[:, 0])
     return dict(zip(("ra", "dec", "pointing_ra", "pointing_dec"), (*event, *pointing), strict=True))
 
 
 def simulate_labelled(n_gamma: int = 10_000, n_proton: int = 10_000, *, random_state: Any = None) -> pd.DataFrame:
-    """Simulate labelled events, as a supervised classifier is trained on: gammas first, then protons, no drift.
+    """Simulate labelled events to train a supervised classifier: gammas first, then protons, without drift.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def simulate_labelled(n_gamma: int = 10_000, n_proton: int = 10_000, *, random_s
 
 
 class _Statistics(NamedTuple):
-    """The embedded figures: quantiles and a factor of the correlation of normal scores, for each class."""
+    """Embedded distributions: quantiles and a factor of the correlation of normal scores, for each class."""
 
     features: list[str]
     levels: FloatArray
@@ -206,7 +206,7 @@ def _apply_drift(features: FloatArray, night: NDArray[Any], charge: FloatArray, 
 
 
 def _feature_columns(features: FloatArray) -> dict[str, NDArray[Any]]:
-    """Return the image parameters and the derived ones by name."""
+    """Return the image parameters and the derived features by name."""
     columns: dict[str, NDArray[Any]] = {name: features[:, j] for j, name in enumerate(_statistics().features)}
     for name in _WHOLE:
         columns[name] = np.rint(columns[name]).astype(np.int32)

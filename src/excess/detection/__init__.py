@@ -1,4 +1,4 @@
-"""Detection: cross-validation, null tests, verdicts; `excess` has the public names that are not listed here."""
+"""Detection: cross-validation, null tests and verdicts; public names are exported by `excess`."""
 
 import lazy_loader
 

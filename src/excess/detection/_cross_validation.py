@@ -1,4 +1,4 @@
-"""Cross-validation, detection and null tests: the significance of events that models have not seen."""
+"""Cross-validation, detection and null tests: the significance of hold-out events."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from excess.stats._likelihood import AlphaError, as_nuisance
 logger = logging.getLogger("excess.detection")
 
 _STRATEGIES = ("both", "pooled", "forward")
-_DECIDED_INSIDE = (BaseSearchCV, RFE, FrozenEstimator)  # estimators whose ``predict`` is that of the classifier inside
+_DECIDED_INSIDE = (BaseSearchCV, RFE, FrozenEstimator)  # estimators that predict with an inner classifier
 _NO_RATIO = "statistic='likelihood' needs a likelihood ratio: use SignificanceThresholdClassifier, or statistic='cut'"
 _DRAWN_BLOCKS = "On and Off were observed at different times, so the blocks of the forward value were drawn at random"
-_GROWTH = 1.25  # growth of the training events after which a forest chooses its configuration again
-_WIDE_TREES = 200  # of a forest, at most, where events beyond the cut train: these are several times as many
-_WIDE_SHARE = 0.5  # of Off events in the bag of a tree, in units of On events at the centre
-_FULL_SHARE = 0.5  # of the largest signal, for which On events count fully
-_CLEARLY_WORSE = 5.0  # in log-likelihood inside the cut, from which events beyond it are not trained on
-_MIN_TRAINING = 20  # On and Off events from which a model is trained
-_LARGEST_PROBABILITY = 0.98  # of On, by a classifier without a calibration, which bounds the weight of one event
+_GROWTH = 1.25  # relative growth of the training sample after which a forest selects its configuration again
+_WIDE_TREES = 200  # maximum number of trees if events beyond the cut are trained on, which are several times as many
+_WIDE_SHARE = 0.5  # fraction of Off events in the bootstrap sample of a tree, relative to On events at the centre
+_FULL_SHARE = 0.5  # fraction of the maximum signal density above which On events have full weight
+_CLEARLY_WORSE = 5.0  # decrease of the log-likelihood inside the cut for which events beyond it are not trained on
+_MIN_TRAINING = 20  # minimum number of On and of Off events to train a model
+_LARGEST_PROBABILITY = 0.98  # maximum P(On) of an uncalibrated classifier, which limits the weight of one event
 
 
 def cross_val_detect(
@@ -74,70 +74,71 @@ def cross_val_detect(
     return_estimator: bool = False,
     verbose: int = 0,
 ) -> Any:
-    """Predict every event by a model that has not seen it, and compute the significance of a source.
+    """Predict every event with a model trained on other events, and compute the significance of a source.
 
-    Models are trained, and their thresholds tuned, on the training part of a fold alone. Two significances of all
-    hold-out events are computed: by the likelihood, with the ratio of every event, and of the selected events.
+    Models are trained, and their thresholds tuned, on the training part of each fold only. Two significances of the
+    hold-out events are computed: the likelihood of all events, and the counts of selected events.
 
     Parameters
     ----------
     estimator : classifier, or dict of str to classifier
-        With ``predict``, and ``predict_proba`` or ``decision_function``. They are cloned, and several share the folds.
-        One without its own threshold is wrapped in `SignificanceThresholdClassifier`; see the notes.
+        With ``predict``, and ``predict_proba`` or ``decision_function``. Estimators are cloned and share the folds. A
+        classifier without its own threshold is wrapped in `SignificanceThresholdClassifier`; see Notes.
     X, y : array-like of shape (n_events, n_features) and of shape (n_events,)
         Events, and noisy labels of two classes; the larger one in sorted order is On.
     alpha : float or array-like of shape (n_events,)
-        Exposure ratio On/Off, of all events or of each. Where ratios differ, classifiers learn from weighted events
-        (see `exposure_weights`), or get the mean over the Off events.
+        Exposure ratio On/Off, common to all events or one per event. If ratios differ, classifiers are trained with
+        weights (see `exposure_weights`), or with the mean over the Off events.
     alpha_error : float or mapping of group to float, default=None
-        Relative error of alpha, such as 0.05, as a nuisance parameter: common to all events, or one for each group.
+        Relative uncertainty of alpha, such as 0.05, as a nuisance parameter: common to all events, or per group. With 0
+        alpha is exact, and the verdict does not compare it with background-like events.
     groups : array-like of shape (n_events,), default=None
-        Groups that must not be split between training and hold-out, such as nights; also for classifiers that request
-        groups, and for the folds of `SignificanceThresholdClassifier`.
+        Groups that are not split between training and hold-out, such as nights. Also passed to classifiers that request
+        groups, and used for the folds of `SignificanceThresholdClassifier`.
     observations : array-like of shape (n_events,), default=None
-        The observation of each event, such as a source or a telescope, for ``Detection.outcomes_by_observation``.
+        Observation of each event, such as a source or a telescope, for ``Detection.outcomes_by_observation``.
     nearby : tuple of array-like of shape (n_nearby, n_features) and of shape (n_nearby,), default=None
-        Further events and their groups (None without groups), which are scored by models that have not seen their
-        group, but never trained on or counted; see ``Detection.nearby``.
+        Further events and their groups (None without groups). They are scored by models trained on other groups, but
+        never used for training or counted; see ``Detection.nearby``.
     time : array-like of shape (n_events,), default=None
-        Times, in any unit, by which ``strategy="forward"`` sorts the events; by default groups, texts by the numbers
-        in them, and without groups the given order.
+        Times, in any unit, by which ``strategy="forward"`` sorts the events. By default events are sorted by group
+        (strings by the numbers they contain) or, without groups, kept in the given order.
     runs : array-like of shape (n_events,), default=None
-        Runs, which blocks of ``strategy="forward"`` do not split where there are as many runs as blocks.
+        Runs. ``strategy="forward"`` does not split a run between blocks if there are at least as many runs as blocks.
     direction : Direction or None, default=None
-        Angles to the centre of the own region. The likelihood ratio is multiplied by a point spread function over a
-        flat background, which is learned from the training part of each fold. Events beyond the cut on theta^2 are not
-        counted; they enter the likelihood, and those labelled Off the training of forests.
+        Angles to the centre of the event's own region. The likelihood ratio is multiplied by a point spread function
+        relative to a flat background, fitted on the training part of each fold. Events beyond the cut on theta^2 are
+        not counted; they enter the likelihood, and those labelled Off are used to train forests.
     sample_weight : array-like of shape (n_events,), default=None
-        Weights of events in training, for classifiers whose ``fit`` takes them; hold-out events count once each.
-        ``alpha`` has to be right for the weighted events, as it is for weights that do not depend on the label.
+        Event weights in training, for classifiers whose ``fit`` accepts them; hold-out events are not weighted.
+        ``alpha`` must be correct for the weighted events, as it is if the weights do not depend on the label.
     cv : int, splitter, iterable or None, default=None
-        Number of folds, or any splitter that tests each event once. By default every group is left out in turn, in at
-        most 20 folds; without groups there are five stratified ones. With ``strategy="forward"``, the number of
-        consecutive blocks of events, by default 20.
+        Number of folds, or a splitter that tests each event once. By default each group is left out in turn, in at
+        most 20 folds; without groups, five stratified folds are used. With ``strategy="forward"``, the number of
+        consecutive blocks of events, 20 by default.
     strategy : {"both", "pooled", "forward"}, default="both"
-        ``"pooled"`` predicts every event; models have seen earlier and later events. ``"forward"`` trains on earlier
-        events only (before there are enough of them, all events have the same likelihood ratio), or on random blocks
-        where On and Off were observed at different times. Its significances, which are the ones to quote, are normally
-        distributed where there is no source; pooled ones scatter more. ``"both"`` is pooled and, where that reaches the
-        required significance, forward as well: ``Detection.forward``, which the verdict needs.
+        ``"pooled"`` trains on earlier and later events. ``"forward"`` trains on earlier events only (until there are
+        enough of them, all events have the same likelihood ratio), or on random blocks if On and Off were observed at
+        different times. Quote the forward significance: without a source it follows a standard normal distribution,
+        while the pooled one has a larger spread. ``"both"`` computes the pooled significance and, if that reaches the
+        required one, also the forward significance (``Detection.forward``), which the verdict requires.
     statistic : {"likelihood", "cut"}, default="likelihood"
-        The statistic of ``significance`` and ``verdict``, to be declared beforehand; the other one is computed as well.
-        ``"likelihood"`` needs a classifier with a likelihood ratio, or with ``predict_proba``.
+        Statistic of ``significance`` and ``verdict``, to be declared before the analysis; both are always computed.
+        ``"likelihood"`` requires a classifier with a likelihood ratio or with ``predict_proba``.
     n_repeats : int, default=1
-        Repeat with other seeds, and with other folds where these are drawn. The median repetition is the result.
+        Number of repetitions with other seeds, and other folds if these are random. The median is returned.
     n_permutations : int, default=0
-        Number of permutations of On and Off within groups, for ``Detection.permutation_p_value``, such as 99.
+        Number of permutations of On and Off within groups for ``Detection.permutation_p_value``, for example 99.
     required_significance : float, default=5.0
-        Significance from which a source counts as detected.
+        Significance required for a detection.
     n_jobs : int or None, default=None
-        Models that are fitted at the same time, on threads; -1 is all cores. The result does not depend on it.
+        Number of models fitted in parallel threads; -1 uses all cores. The result does not depend on it.
     random_state : int, RandomState instance or None, default=None
-        Seed of folds, permutations, classifiers without a seed, and all classifiers from the second repetition on.
+        Seed of folds, permutations and classifiers without a seed; from the second repetition on, of all classifiers.
     return_estimator : bool, default=False
-        Keep the fitted model of each fold in ``Detection.estimators``.
+        Store the fitted model of each fold in ``Detection.estimators``.
     verbose : int, default=0
-        With 1, show a progress bar.
+        If 1, show a progress bar.
 
     Returns
     -------
@@ -146,12 +147,12 @@ def cross_val_detect(
 
     Notes
     -----
-    A group without On or without Off events is held out like any other if the training parts contain both. Where On
-    and Off were observed in different groups, blocks of groups with equal shares of both are held out.
+    A group without On or without Off events is held out like any other if the training parts contain both. If On
+    and Off were observed in different groups, blocks of groups with equal fractions of both are held out.
 
-    The threshold of a plain classifier is tuned inside the training part of each fold (see ``Detection.remarks``);
-    pipelines and searches count as their last step. On/Off classifiers, ``TunedThresholdClassifierCV``,
-    ``FixedThresholdClassifier``, and classes with the attribute ``has_own_threshold = True`` keep theirs.
+    The threshold of a plain classifier is tuned within the training part of each fold (see ``Detection.remarks``);
+    for pipelines and searches, the last step decides. On/Off classifiers, ``TunedThresholdClassifierCV``,
+    ``FixedThresholdClassifier``, and classes with the attribute ``has_own_threshold = True`` keep their threshold.
 
     Examples
     --------
@@ -164,11 +165,11 @@ def cross_val_detect(
     >>> detection = cross_val_detect(forest, X, on, alpha=1 / 5, groups=night)
     >>> print(detection)
     pooled, 5 folds
-    likelihood: 484.7 +- 22.8 signal events, strength 0.137 (0.114 to 0.165), 38.6 sigma
+    likelihood: 484.7 +- 22.8 signal events, signal strength 0.137 (0.114 to 0.165), 38.6 sigma
     cut: On 466, Off 27, alpha 0.2: excess 460.6 +- 21.6, 38.3 sigma
     without a cut: 14.5 sigma
-    38.6 sigma by the likelihood of all hold-out events, 37.3 forward, 5 required: On has more signal than Off, and it
-    could be learned from these labels. No alpha up to 20 times the given one brings it below 5 sigma.
+    38.6 sigma by the likelihood of all hold-out events, 37.3 forward, 5 required: On has more signal than Off, and the
+    classifier learned it from these labels. No alpha up to 20 times the given one reduces it below 5 sigma.
     """
     given = check_models(estimator)
     models = tune_thresholds(given)
@@ -199,7 +200,7 @@ def cross_val_detect(
 def _confirm_forward(
     detections: dict[str, Detection], models: Mapping[str, Any], events: Events, n_jobs: Any, seed: Any, verbose: int
 ) -> dict[str, Detection]:
-    """Add the forward outcome to pooled detections that reach the required significance, or a remark why not."""
+    """Add the forward outcome to pooled detections that reach the required significance, or a remark on failure."""
     own = {name: models[name] for name, one in detections.items() if one.significance >= one.required_significance}
     if not own:
         return detections
@@ -231,21 +232,22 @@ def holdout_detect(
     statistic: str = "likelihood",
     required_significance: float = 5.0,
 ) -> Detection:
-    """Predict new events by a fitted model, and compute the significance of a source.
+    """Predict new events with a fitted model, and compute the significance of a source.
 
-    The events, and all others of their nights, must be new to the model. Training events among them, but not others of
-    their nights, are recognised by a sample of hashes in the model, and make the verdict doubtful.
+    The model must not have been trained on these events or on other events of the same nights. Training events are
+    recognised by a sample of hashes stored in the model, which results in a doubtful verdict; other events of the same
+    nights are not recognised.
 
     Parameters
     ----------
     model : fitted classifier
         With ``predict`` and with ``predict_proba`` or ``decision_function``.
     X, y, alpha, alpha_error, observations, nearby, statistic, required_significance
-        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``signal_ratio``.
+        As for `cross_val_detect`, of the new events. ``"likelihood"`` needs a model with ``likelihood_ratio``.
     groups : array-like of shape (n_events,), default=None
         Groups to count by, such as nights; one is enough.
     direction : Direction or None, default=None
-        As for `cross_val_detect`, with a point spread function for which the cut on theta^2 is the best one.
+        As for `cross_val_detect`, with the point spread function for which the cut on theta^2 is optimal.
 
     Returns
     -------
@@ -285,19 +287,19 @@ def holdout_detect(
 
 
 def _compare_features(events: Events) -> tuple[WarningSign, ...]:
-    """Return what no source explains in the features of the counted events."""
+    """Return differences in the features of the counted events that no source explains."""
     core = np.flatnonzero(events.core)
     alpha = events.alpha[core] if isinstance(events.alpha, np.ndarray) else events.alpha
     return check_features(_safe_indexing(events.X, core), events.on[core], alpha)
 
 
 class Events(NamedTuple):
-    """Checked arguments of a validation: events with labels and exposure ratios, and further events nearby."""
+    """Validated arguments of a cross-validation: events with labels and exposure ratios, and nearby events."""
 
     X: Any
     labels: NDArray[Any]
     on_class: Any
-    alpha: FloatArray | float  # of each event, or of all
+    alpha: FloatArray | float  # per event, or one for all events
     groups: NDArray[Any] | None
     X_nearby: Any = None
     nearby_groups: NDArray[Any] | None = None
@@ -307,11 +309,11 @@ class Events(NamedTuple):
     runs: NDArray[Any] | None = None
     direction: Direction | None = None
     weights: FloatArray | None = None  # of events in training
-    share: FloatArray | None = None  # signal expected at the angle of each event, where those beyond the cut train
+    share: FloatArray | None = None  # expected signal at the angle of each event, if those beyond the cut are used
 
     @property
     def core(self) -> BoolArray:
-        """True for events that are trained on and counted; the others enter the likelihood by their direction."""
+        """True for events that are trained on and counted; the others enter the likelihood with their direction."""
         return np.ones(len(self.labels), dtype=np.bool_) if self.direction is None else self.direction.core
 
     @property
@@ -326,11 +328,11 @@ class Events(NamedTuple):
 
     @property
     def blocks(self) -> NDArray[Any] | None:
-        """Groups, or blocks of them with On and Off events both, that are not split between training and hold-out."""
+        """Groups, or blocks of groups with both On and Off events, that are not split between training and hold-out."""
         return None if self.groups is None else _base.block_groups(self.groups, self.on)
 
     def mean_alpha(self, rows: Any = None) -> float:
-        """Return the exposure ratio of some events, by default the counted ones; the mean over Off where it differs."""
+        """Return the exposure ratio of some events, by default the counted ones; the mean over Off if it varies."""
         if not isinstance(self.alpha, np.ndarray):
             return self.alpha
         rows = self.core if rows is None else rows
@@ -338,13 +340,13 @@ class Events(NamedTuple):
         return float(alpha[off].mean() if off.any() else alpha.max())
 
     def nearby_rows(self, held_out: Any, number: int, n_shares: int, *, by_group: bool) -> NDArray[np.intp]:
-        """Return the nearby events that a fold scores: those of its groups, or its share where there are no groups."""
+        """Return the nearby events scored by a fold: those of its groups, or an equal share without groups."""
         if self.groups is None or self.nearby_groups is None or not by_group:
             return np.arange(number, self.n_nearby, n_shares)
         return np.flatnonzero(np.isin(self.nearby_groups, np.unique(self.groups[held_out])))
 
     def permute_labels(self, seed: int) -> NDArray[Any]:
-        """Return labels that are permuted within groups, and among events of the same exposure ratio."""
+        """Permute labels within groups and among events with the same exposure ratio."""
         n = len(self.labels)
         group = np.zeros(n, dtype=np.intp)
         if (blocks := self.blocks) is not None:
@@ -368,17 +370,17 @@ def check_events(
     time: ArrayLike | None = None,
     classes: NDArray[Any] | None = None,
 ) -> Events:
-    """Return checked events: two classes and at least two groups, unless they are for a model of known classes."""
+    """Validate events: two classes and at least two groups, unless they are for a model with known classes."""
     labels = checks.as_binary_target(y) if classes is None else checks.as_labels(y)
     ratio = _check_alpha(alpha, labels)
     if classes is not None and not np.isin(labels, classes).all():
         known, other = np.asarray(classes).tolist(), np.unique(labels)[:5].tolist()
-        raise ValueError(f"y must hold the classes that model was fitted on, {known}, got {other}")
+        raise ValueError(f"y must contain the classes that model was fitted on, {known}, got {other}")
     checks.check_same_length(X=X, y=labels)
     by_group = _base.as_groups(groups, y=labels)
     if classes is None and by_group is not None and len(distinct := np.unique(by_group)) < 2:
-        problem = f"groups holds one group only ({distinct.tolist()[0]!r}), so nothing is left to train on"
-        raise ValueError(f"{problem}; give at least two, or no groups ('none' on the command line)")
+        problem = f"groups contains a single group ({distinct.tolist()[0]!r}), which leaves no training events"
+        raise ValueError(f"{problem}; pass at least two groups, or none ('none' on the command line)")
     X_nearby, nearby_groups = _check_nearby(nearby, with_groups=groups is not None)
     names = None if observations is None else checks.as_labels(observations, name="observations")
     moments = None if time is None else checks.as_column("time", np.asarray(time, dtype=np.float64))
@@ -390,26 +392,26 @@ def check_events(
 
 
 def _with_error(events: Events, alpha_error: AlphaError | None) -> Events:
-    """Return events with a checked error of the exposure ratio."""
+    """Return events with a validated uncertainty of the exposure ratio."""
     if alpha_error is not None:
         as_nuisance(alpha_error, events.groups, len(events.labels))
     return events._replace(alpha_error=alpha_error)
 
 
 def _with_weights(events: Events, sample_weight: ArrayLike | None, models: Mapping[str, Any]) -> Events:
-    """Return events with checked weights, which all models have to take."""
+    """Return events with validated weights, which all models must support."""
     if sample_weight is None:
         return events
     weights = checks.as_counts("sample_weight", checks.as_column("sample_weight", sample_weight))
     checks.check_same_length(y=events.labels, sample_weight=weights)
     for model in models.values():
         if _base.weight_parameter(model) is None:
-            raise TypeError(f"sample_weight is given, but {type(model).__name__}.fit takes no weights of events")
+            raise TypeError(f"sample_weight was passed, but {type(model).__name__}.fit does not support it")
     return events._replace(weights=weights)
 
 
 def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction | None) -> Events:
-    """Return events with runs and directions, after checks."""
+    """Return events with validated runs and directions."""
     known = None if runs is None else checks.as_labels(runs, name="runs")
     if known is not None:
         checks.check_same_length(y=events.labels, runs=known)
@@ -418,7 +420,7 @@ def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction
             raise TypeError(f"direction must be a Direction, got {type(direction).__name__}")
         checks.check_same_length(y=events.labels, **{"theta of direction": direction.theta})
         if not np.isfinite(direction.theta).all() or (np.asarray(direction.theta) < 0).any():
-            raise ValueError("theta of direction must be finite angles in deg, not negative; leave out other events")
+            raise ValueError("theta of direction must be finite, non-negative angles in deg; remove other events")
         if not 0 < direction.cut < np.inf:
             raise ValueError(f"cut of direction must be positive, in deg^2, got {direction.cut}")
         if direction.covariate is not None:
@@ -436,7 +438,7 @@ def _with_direction(events: Events, runs: ArrayLike | None, direction: Direction
 
 
 def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
-    """Return the exposure ratio of all events as a number, or that of each where they differ."""
+    """Return the exposure ratio as a number, or per event if it varies."""
     ratio = checks.as_alpha(alpha)
     if ratio.ndim == 0:
         return float(ratio)
@@ -446,7 +448,7 @@ def _check_alpha(alpha: ArrayLike, labels: NDArray[Any]) -> FloatArray | float:
 
 
 def _check_nearby(nearby: Any, *, with_groups: bool) -> tuple[Any, NDArray[Any] | None]:
-    """Return nearby events, None if there are none, and their groups, which are needed where there are groups."""
+    """Return nearby events, None if there are none, and their groups, which are required if X has groups."""
     if nearby is None:
         return None, None
     if not isinstance(nearby, tuple) or len(nearby) != 2:
@@ -456,7 +458,7 @@ def _check_nearby(nearby: Any, *, with_groups: bool) -> tuple[Any, NDArray[Any] 
         return None, None
     if with_groups:
         if groups is None:
-            raise ValueError("nearby must come with groups, as X does")
+            raise ValueError("nearby must have groups, as X has groups")
         groups = checks.as_labels(groups, name="groups of nearby")
         checks.check_same_length(**{"nearby": X, "the groups of nearby": groups})
     return indexable(X)[0], groups if with_groups else None
@@ -466,7 +468,7 @@ def check_models(estimator: Any) -> dict[str, Any]:
     """Return estimators by name; a single one has the empty name."""
     models = dict(estimator) if isinstance(estimator, Mapping) else {"": estimator}
     if not models:
-        raise ValueError("estimator must hold at least one classifier, got an empty dict")
+        raise ValueError("estimator must contain at least one classifier, got an empty dict")
     for model in models.values():
         _base.check_classifier(model)
         _base.score_method(model)
@@ -474,19 +476,19 @@ def check_models(estimator: Any) -> dict[str, Any]:
 
 
 def with_tuned_threshold(estimator: Any) -> Any:
-    """Return a classifier whose threshold is tuned by significance; the same one if it has a threshold of its own."""
+    """Return a classifier with a threshold tuned by significance; unchanged if it has its own threshold."""
     inner = estimator
     while hasattr(inner, "steps") or isinstance(inner, _DECIDED_INSIDE):
         inner = inner.steps[-1][1] if hasattr(inner, "steps") else inner.estimator
     known = (FixedThresholdClassifier, TunedThresholdClassifierCV)
     if isinstance(inner, known) or getattr(inner, "has_own_threshold", False):
         return estimator
-    # nothing is fitted in folds where nothing is fitted at all
+    # avoid inner folds where nothing is fitted
     return SignificanceThresholdClassifier(estimator, cv="prefit" if isinstance(estimator, FrozenEstimator) else 5)
 
 
 def tune_thresholds(models: Mapping[str, Any]) -> dict[str, Any]:
-    """Return models that all have their own threshold; those without are wrapped, which is logged."""
+    """Wrap models without their own threshold, and log it."""
     tuned = {name: with_tuned_threshold(model) for name, model in models.items()}
     for name, model in models.items():
         if tuned[name] is not model:
@@ -497,16 +499,16 @@ def tune_thresholds(models: Mapping[str, Any]) -> dict[str, Any]:
 def _describe_tuning(model: Any) -> str:
     """Describe that a model was wrapped, for `Detection.remarks` and the log."""
     kind = type(model).__name__
-    return f"{kind} has no threshold of its own: SignificanceThresholdClassifier tunes one inside of the training folds"
+    return f"{kind} has no own threshold: SignificanceThresholdClassifier tunes one within the training folds"
 
 
 def _nested(model: Any) -> tuple[Any, ...]:
-    """Return a model and all of its parameters, however deep."""
+    """Return a model and all of its nested parameters."""
     return (model, *model.get_params(deep=True).values())
 
 
 def check_references(models: Mapping[str, Any], groups: NDArray[Any] | None) -> None:
-    """Raise an error for models with references that were trained on events of these groups."""
+    """Raise an error for models with references trained on events of these groups."""
     if groups is None:
         return
     for part in (part for model in models.values() for part in _nested(model)):
@@ -523,7 +525,7 @@ def _check_ratios(models: Mapping[str, Any]) -> None:
 
 
 def reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
-    """Set the seeds of an estimator and all inside it; with ``keep``, only those that are None."""
+    """Set the seeds of an estimator and of all nested estimators; with ``keep``, only those that are None."""
     seeds = {
         name: seed
         for name, value in sorted(estimator.get_params(deep=True).items())
@@ -533,7 +535,7 @@ def reseeded(estimator: Any, seed: int, *, keep: bool) -> Any:
 
 
 class _Prediction(NamedTuple):
-    """Scores, selection and likelihood ratios of some events by a model that has not seen them."""
+    """Scores, selection and likelihood ratios of hold-out events."""
 
     rows: NDArray[np.intp]
     score: FloatArray
@@ -542,7 +544,7 @@ class _Prediction(NamedTuple):
 
 
 class _FoldResult(NamedTuple):
-    """Predictions of one model for its hold-out events and for events nearby, and fields of `Fold` about its tuning."""
+    """Predictions of one model for its hold-out and nearby events, and the tuning fields of `Fold`."""
 
     held_out: _Prediction
     nearby: _Prediction | None
@@ -553,7 +555,7 @@ class _FoldResult(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """One cross-validation of one model: its folds, and the significances and contrasts by each statistic."""
+    """One cross-validation of one model: folds, and significances and contrasts for each statistic."""
 
     folds: list[_FoldResult]
     significances: dict[str, float]
@@ -572,7 +574,7 @@ def _run_folds(
     keep_models: bool,
     verbose: int,
 ) -> dict[str, list[_Run]]:
-    """Cross-validate models on shared folds; return all runs of each model, permutation 0 being the data."""
+    """Cross-validate models on shared folds; return all runs of each model; permutation 0 is the data."""
     verbose = checks.as_int("verbose", verbose, minimum=0)
     n_jobs = n_threads(n_jobs)
     check_references(models, events.groups)
@@ -588,7 +590,7 @@ def _run_folds(
 
     def tasks() -> Iterator[Any]:
         for permutation, repeat in repeated:
-            # seeds depend on the repetition alone: the statistic is then the same function of the labels throughout
+            # seeds depend on the repetition only: permutations then use the same function of the labels
             own_seed = _seed(seed, 0, repeat)
             labels = labels_of(permutation)
             folds = folds_of(labels, own_seed)
@@ -629,7 +631,7 @@ class _Part(NamedTuple):
 
 
 class _Choice(NamedTuple):
-    """What was chosen on training events, and is used again in later blocks with nearly the same ones."""
+    """Choices made on training events that are reused in later blocks with nearly the same events."""
 
     n_train: int
     configuration: str | None  # of a forest
@@ -638,7 +640,7 @@ class _Choice(NamedTuple):
 
 
 def _fit_parts(model: Any, events: Events, labels: Any, parts: list[_Part], *, with_groups: bool) -> list[_FoldResult]:
-    """Fit and predict a fold, or all blocks of a forward validation, with new configurations as the events grow."""
+    """Fit and predict a fold, or all blocks of a forward validation, with new configurations as the sample grows."""
     found, chosen = [], None
     for part in parts:
         if chosen is not None and np.count_nonzero(events.core[part.train]) >= _GROWTH * chosen.n_train:
@@ -656,7 +658,7 @@ def _seed(seed: int, permutation: int, repeat: int) -> int:
 def _fit_and_predict(
     estimator: Any, events: Events, labels: Any, part: _Part, *, with_groups: bool, chosen: _Choice | None = None
 ) -> tuple[_FoldResult, _Choice | None]:
-    """Fit on the training part of a fold, and predict its hold-out part and some nearby events."""
+    """Fit the training part of a fold, and predict its hold-out part and nearby events."""
     core, on = events.core, labels == events.on_class
     train = part.train[core[part.train]]
     n_on = int(np.count_nonzero(on[train]))
@@ -693,9 +695,9 @@ def _fit_and_predict(
 def _fit_forest(
     forest: OnOffForestClassifier, events: Events, labels: Any, train: Any, groups: Any, chosen: _Choice | None
 ) -> tuple[OnOffForestClassifier, NDArray[np.intp]]:
-    """Fit a forest, also on events beyond the cut on theta^2 unless it is worse for that; return it with its events.
+    """Fit a forest, including events beyond the cut on theta^2 unless they degrade it; return it with its events.
 
-    On events then count by the signal expected at their angle; threshold and calibration are those inside the cut.
+    On events are then weighted by the expected signal at their angle; threshold and calibration use the inner events.
     """
     on, share, core = labels == events.on_class, events.share, events.core[train]
     inside, rows = train[core], [train[core]]
@@ -731,7 +733,7 @@ def _fit_forest(
 
 
 def _log_likelihood(forest: OnOffForestClassifier, on: BoolArray, weights: FloatArray) -> float:
-    """Return the log-likelihood of labels of the first events of a fit under their out-of-bag scores."""
+    """Return the log-likelihood of the labels of the first training events given their out-of-bag scores."""
     score = forest.oob_decision_function_[: len(on), 1]
     known = np.isfinite(score)
     probability = forest.calibration_.on_probability_at(score[known])
@@ -741,10 +743,10 @@ def _log_likelihood(forest: OnOffForestClassifier, on: BoolArray, weights: Float
 def _learn_spread(
     model: Any, events: Events, on: BoolArray, wide: NDArray[np.intp], train: NDArray[np.intp]
 ) -> PointSpread:
-    """Learn the point spread function from all events of the training part, also beyond the cut on theta^2."""
+    """Fit the point spread function to all events of the training part, including those beyond the cut on theta^2."""
     assert events.direction is not None
     ratio = np.ones(len(events.labels))
-    if isinstance(model, OnOffForestClassifier):  # out of bag; other models have no scores of events they have not seen
+    if isinstance(model, OnOffForestClassifier):  # out of bag; other models have no such scores
         ratio[train] = model.calibration_.ratio(np.nan_to_num(model.oob_decision_function_[:, 1]))
         beyond = np.setdiff1d(wide, train, assume_unique=True)
         if len(beyond):
@@ -754,7 +756,7 @@ def _learn_spread(
 
 
 def _predict_constant(events: Events, part: _Part) -> _FoldResult:
-    """Predict events before there is a model: all are selected and alike, but for their direction."""
+    """Predict events before the first model: all are selected with equal ratios, up to their direction."""
     rows = part.held_out
     ratio, unknown = np.ones(len(rows)), np.full(len(rows), np.nan)
     if events.direction is not None:
@@ -766,7 +768,7 @@ def _predict_constant(events: Events, part: _Part) -> _FoldResult:
 def _predict_fold(
     model: Any, events: Events, X: Any, rows: Any, nearby: NDArray[np.intp], *, n_train: int, alpha: float | None
 ) -> _FoldResult:
-    """Predict hold-out and nearby events by a model that was fitted with this exposure ratio; None if not known."""
+    """Predict hold-out and nearby events with a model fitted with this exposure ratio; None if unknown."""
     innermost, _ = _unwrap(model)
     binned = isinstance(innermost, OnOffBinnedClassifier)
     learner = innermost.estimator_ if binned else innermost
@@ -775,10 +777,10 @@ def _predict_fold(
         around = _predict(model, _safe_indexing(events.X_nearby, nearby), nearby, events.on_class, alpha)
     tuning = {
         "n_train": n_train,
-        # the second is the name of scikit-learn's own tuners
+        # the second is the attribute name in scikit-learn's own tuners
         "threshold": float(getattr(innermost, "threshold_", getattr(innermost, "best_threshold_", np.nan))),
         "tuned": innermost.tuned_counts_ if isinstance(innermost, OnOffMixin) else None,
-        "reference_weights": learner.trust_ if isinstance(learner, OnOffHybridClassifier) else None,
+        "reference_weights": learner.reference_weights_ if isinstance(learner, OnOffHybridClassifier) else None,
         "bins": innermost.bins_ if binned else (),
         "configuration": getattr(model, "configuration_", None),
     }
@@ -791,14 +793,14 @@ def _predict(model: Any, X: Any, rows: NDArray[np.intp], on_class: Any, alpha: f
     """Score and select events, and compute their likelihood ratios."""
     score = score_events(model, X)
     if n_bad := np.count_nonzero(~np.isfinite(score)):
-        raise ValueError(f"estimator gave scores that are not finite for {n_bad} of {len(score)} events")
-    own = isinstance(model, OnOffMixin)  # whose predict would score again
+        raise ValueError(f"estimator returned non-finite scores for {n_bad} of {len(score)} events")
+    own = isinstance(model, OnOffMixin)  # classifiers whose predict would compute the scores again
     selected = score > model.threshold_ if own else np.asarray(model.predict(X)) == on_class
     return _Prediction(rows, score, selected, _ratio(model, X, score, alpha))
 
 
 def _ratio(model: Any, X: Any, score: FloatArray, alpha: float | None) -> FloatArray | None:
-    """Return likelihood ratios that follow from scores; None if these are no probabilities of a known background."""
+    """Return likelihood ratios from scores; None if these are not probabilities with a known background."""
     innermost, steps = _unwrap(model)
     if isinstance(innermost, OnOffBinnedClassifier):
         for step in steps:
@@ -811,25 +813,25 @@ def _ratio(model: Any, X: Any, score: FloatArray, alpha: float | None) -> FloatA
         return None
     probability = np.minimum(score, _LARGEST_PROBABILITY)
     excess = np.maximum(probability / (1 - probability) - alpha, 0.0)
-    # the mean over all events, whose labels it does not use: folds must not differ by how much they found before
+    # the mean over all events, independent of labels: folds must not differ by their estimated signal fraction
     mean = excess.mean() if len(excess) else 0.0
     return excess / mean if mean > 0 else np.ones(len(score))
 
 
 def _importances(model: Any, X: Any) -> FloatArray | None:
-    """Return the importance of each feature of X by a model or the classifier inside it; None if not available."""
+    """Return feature importances of a model or its inner classifier; None if not available."""
     while model is not None:
         model, _ = _unwrap(model)
         found = getattr(model, "feature_importances_", None)
         if found is not None:
-            # after a step that makes other features, these are not those of X
+            # after a step that creates other features, importances do not refer to X
             return np.asarray(found, dtype=np.float64) if np.shape(found) == np.shape(X)[1:] else None
         model = getattr(model, "estimator_", getattr(model, "estimator", None))
     return None
 
 
 def _unwrap(model: Any) -> tuple[Any, list[Any]]:
-    """Return the classifier at the end of pipelines and searches, and the transformers before it."""
+    """Return the final classifier of pipelines and searches, and the preceding transformers."""
     steps: list[Any] = []
     while True:
         if hasattr(model, "steps"):
@@ -842,7 +844,7 @@ def _unwrap(model: Any) -> tuple[Any, list[Any]]:
 
 
 def _join(events: Events, on: BoolArray, folds: list[_FoldResult]) -> Detection:
-    """Combine the hold-out events of all folds; all that does not follow from them is still missing."""
+    """Combine the hold-out events of all folds, without fields that do not follow from them."""
     score, selected, ratio = _scatter(len(on), [result.held_out for result in folds])
     fold = np.full(len(on), -1)
     for number, result in enumerate(folds):
@@ -858,7 +860,7 @@ def _join(events: Events, on: BoolArray, folds: list[_FoldResult]) -> Detection:
 
 
 def _evaluate(events: Events, on: BoolArray, folds: list[_FoldResult]) -> _Run:
-    """Compute both statistics of the hold-out events of all folds together."""
+    """Compute both statistics of the hold-out events of all folds."""
     joined = _join(events, on, folds)
     return _Run(folds, joined.outcome.significances, joined.contrasts)
 
@@ -866,7 +868,7 @@ def _evaluate(events: Events, on: BoolArray, folds: list[_FoldResult]) -> _Run:
 def _make_detection(
     events: Events, runs: list[_Run], n_repeats: int, strategy: str, statistic: str, required_significance: float
 ) -> Detection:
-    """Combine the runs of one model: repetitions first, then those of each permutation."""
+    """Combine the runs of one model: repetitions first, then the permutations of each."""
     significances, contrasts = (
         {name: np.array([getattr(run, what)[name] for run in runs]).reshape(-1, n_repeats) for name in STATISTICS}
         for what in ("significances", "contrasts")
@@ -904,7 +906,7 @@ def _make_detection(
 
 
 def _scatter(n_events: int, predictions: list[_Prediction]) -> tuple[FloatArray, BoolArray, FloatArray]:
-    """Return scores, selection and likelihood ratios of all events; NaN for events that have no prediction."""
+    """Return scores, selection and likelihood ratios of all events; NaN for events without a prediction."""
     score, selected, ratio = np.full(n_events, np.nan), np.zeros(n_events, dtype=np.bool_), np.full(n_events, np.nan)
     for one in predictions:
         score[one.rows], selected[one.rows] = one.score, one.selected

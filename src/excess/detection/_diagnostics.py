@@ -1,4 +1,4 @@
-"""Diagnostics of a detection: verdict and warnings, and agreement of classifiers."""
+"""Diagnostics of a detection: verdict, warnings, and agreement of classifiers."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from excess.detection._result import Detection, Outcome
 
 
-STATUSES = ("detected", "not confirmed", "no detection", "doubtful")  # doubtful if there are warnings
-_REQUIRED_IMPROVEMENT = 2.0  # by how many errors learning must improve upon all events without a cut
-_REQUIRED_CONTRAST = 2.0  # significance with which features must separate On from Off, if only alpha shows an excess
-_LARGEST_DEFICIT = -4.0  # signed significance below which a deficit is not chance
-_LARGE_EXCESS = 12.0  # significance of all events from which features or angles show a source (studies/verdicts.py)
-_SMALLEST_CONTRAST = 3.0  # significance from which features and angles separate the excess from the background
-_SWAPPED_FACTOR = 1.25  # how far On/Off may be from 1/alpha where the two are swapped
-_CERTAIN = 5.0  # significance from which selected events have more than 1/alpha On events for each Off event
-_P_OF_GROUPS = 1e-5  # probability below which groups contradict one ratio of On to Off
-_LARGEST_FLARE = 0.6  # excess among the lower half of the events of a group, in units of that of the upper half
-_P_OF_FLARES = 0.01  # probability from which the rest of it is chance
+STATUSES = ("detected", "not confirmed", "no detection", "doubtful")  # "doubtful" if there are warnings
+_REQUIRED_IMPROVEMENT = 2.0  # minimum improvement over all events without a cut, in standard errors
+_REQUIRED_CONTRAST = 2.0  # minimum significance with which features separate On from Off if alpha is not confirmed
+_LARGEST_DEFICIT = -4.0  # signed significance below which a deficit is not a fluctuation
+_LARGE_EXCESS = 12.0  # significance of all events above which features or angles reveal a source (studies/verdicts.py)
+_SMALLEST_CONTRAST = 3.0  # minimum significance of the separation of excess and background by features and angles
+_SWAPPED_FACTOR = 1.25  # maximum factor between On/Off and 1/alpha if the two are swapped
+_CERTAIN = 5.0  # significance above which a fit of alpha shows a source, or selected events reverse On/Off
+_P_OF_GROUPS = 1e-5  # p-value below which groups are inconsistent with a common ratio of On to Off
+_LARGEST_FLARE = 0.6  # maximum excess among the lower half of the events of a group, relative to the upper half
+_P_OF_FLARES = 0.01  # p-value above which the remainder is a fluctuation
 _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as variable
-_LARGEST_FACTOR = 20.0  # by which alpha is changed to bring a significance below the required one
-_LOWEST = 0.2  # share of the events, by score, that are least like signal
-_LARGEST_DEVIATION = 4.0  # between the given alpha and that of the events that are least like signal, in sigma
-_LARGEST_LEAK = 0.3  # excess per Off event there, in units of that of all events, up to which a source explains it
-_MAX_CELLS = 40  # groups that are compared; neighbours are merged where there are more
-_MIN_EXPECTED = 10.0  # expected On events from which a group, or several neighbours together, enter the chi-squared
+_LARGEST_FACTOR = 20.0  # maximum factor on alpha in the search for the alpha with the required significance
+_LOWEST = 0.2  # fraction of the events with the lowest scores
+_LARGEST_DEVIATION = 4.0  # between the given alpha and the alpha of the least signal-like events, in sigma
+_LARGEST_LEAK = 0.3  # maximum excess per Off event there, relative to all events, that a source explains
+_MAX_CELLS = 40  # maximum number of groups compared; neighbours are merged beyond
+_MIN_EXPECTED = 10.0  # minimum number of expected On events of a cell of the chi-squared
 
 
 class WarningSign(NamedTuple):
-    """Something that no source explains: a code for scripts, a sentence, and the numbers behind it."""
+    """An observation that no source explains: a code for scripts, a sentence, and its numbers."""
 
     code: str
     sentence: str
@@ -53,7 +53,7 @@ class WarningSign(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The meaning of a search: one of `STATUSES`, a sentence with the numbers, and warnings."""
+    """The conclusion of a search: one of `STATUSES`, a sentence with the numbers, and warnings."""
 
     status: str
     sentence: str
@@ -70,21 +70,21 @@ class Verdict:
         return {"status": self.status, "verdict": self.sentence, "feasible": self.feasible, "warnings": warnings}
 
     def __str__(self) -> str:
-        """Return the warnings, and the sentence after them."""
+        """Return the warnings, followed by the sentence."""
         return "\n".join([*(f"Warning: {one.sentence}" for one in self.warnings), self.sentence])
 
 
 def assess(detection: Detection, forward: Outcome | None = None, null_test: NullTest | None = None) -> Verdict:
-    """Return the verdict on a search.
+    """Assess the result of a search.
 
     Parameters
     ----------
     detection : Detection
         Result of the search.
     forward : Outcome or None, default=None
-        Forward result, which must reach the required significance as well; by default that of the detection.
+        Forward result, which must also reach the required significance; by default ``detection.forward``.
     null_test : NullTest or None, default=None
-        A suspicious one makes the verdict doubtful; any other one confirms alpha, so counts alone may be a detection.
+        A suspicious null test makes the verdict doubtful; any other confirms alpha, so counts alone suffice.
 
     Returns
     -------
@@ -116,20 +116,18 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
     found = f"{detection.significance:.1f} sigma {by} hold-out events{ahead}, {required:g} required"
     if warnings:
         why = "the warning is" if len(warnings) == 1 else f"the {len(warnings)} warnings are"
-        return Verdict("doubtful", f"{found}: doubtful. Claim nothing before {why} explained.", warnings)
+        return Verdict("doubtful", f"{found}: doubtful. Do not claim a detection before {why} explained.", warnings)
     if not (quoted >= required or detection.significance >= required):
-        found += ": nothing was selected" if detection.outcome.empty else ": no detection"
-        why = (
-            "Learning from these labels is not shown to be feasible: On has too few events, or no more signal than Off."
-        )
+        found += ": no event was selected" if detection.outcome.empty else ": no detection"
+        why = "The labels do not suffice to learn a signal: On has too few events, or no more signal than Off."
         return Verdict("no detection", f"{found}. {why}")
     if not quoted >= required:
-        why = "The forward value is the one to quote, and it does not reach what is required."
+        why = "The forward significance, which is the one to quote, is below the required one."
         return Verdict("not confirmed", f"{found}: not confirmed. {why}")
     contrast = _weigh_source(detection)
-    if null_test is None and uncut >= required and contrast < _REQUIRED_CONTRAST:
-        why = f"All events without a cut have {uncut:.1f} sigma, but the features do not tell it from the background"
-        remedy = f"({max(contrast, 0.0):.1f} sigma), as with a wrong alpha: check it, or make a null test."
+    if null_test is None and detection.alpha_error != 0 and uncut >= required and contrast < _REQUIRED_CONTRAST:
+        why = f"All events without a cut have {uncut:.1f} sigma, but the features do not separate it from background"
+        remedy = f"({max(contrast, 0.0):.1f} sigma), as for a wrong alpha: check alpha, or run a null test."
         return Verdict("not confirmed", f"{found}: not confirmed. {why} {remedy}")
     more = _describe_learning(detection), _describe_variability(detection), _describe_alpha(detection)
     return Verdict("detected", f"{found}: On has more signal than Off{''.join(more)}")
@@ -138,12 +136,12 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
 def assess_models(
     detections: Mapping[str, Detection], forward: Mapping[str, Outcome], null_tests: Mapping[str, NullTest]
 ) -> dict[str, Verdict]:
-    """Return the verdict on each model; one without a null test takes the first, for models share the regions."""
+    """Assess each model; models without a null test use the first one, since all models share the regions."""
     first = next(iter(null_tests.values()), None)
     found = {name: assess(one, forward.get(name), null_tests.get(name, first)) for name, one in detections.items()}
     if len(found) > 1:
         best, [declared, verdict] = best_model(detections, forward), next(iter(found.items()))
-        first_of = f"This is the verdict on {declared}, the first of {best.n_trials} models. The best, {best.name},"
+        first_of = f"This verdict refers to {declared}, the first of {best.n_trials} models. The best one, {best.name},"
         after = (
             f"has {best.significance:.1f} sigma, p = {best.p_value:.1g} after a correction for {best.n_trials} trials."
         )
@@ -152,33 +150,33 @@ def assess_models(
 
 
 def best_model(detections: Mapping[str, Detection], forward: Mapping[str, Outcome]) -> BestOf:
-    """Return the model with the largest significance to quote, and its p-value after a correction for their number."""
+    """Return the model with the largest significance to quote, and its p-value corrected for the number of models."""
     quoted = {name: forward.get(name) or found.forward or found for name, found in detections.items()}
     return best_of({name: one.significance for name, one in quoted.items()})
 
 
 def _describe_learning(detection: Detection) -> str:
-    """Describe whether learning improved upon all events without a cut by more than chance does."""
+    """Describe whether learning improved significantly over all events without a cut."""
     if detection.strategy == "applied":
         return "."
     uncut = detection.uncut.significance
     gain, error = detection.significance - uncut, _improvement_error(detection)
     if gain > _REQUIRED_IMPROVEMENT * error:
-        return ", and it could be learned from these labels."
+        return ", and the classifier learned it from these labels."
     difference = f"{with_error(gain, error)} more than the {uncut:.1f} sigma of all events without a cut"
-    return f", but learning added nothing beyond its error: {difference}."
+    return f", but learning did not improve significantly: {difference}."
 
 
 def _describe_variability(detection: Detection) -> str:
-    """Return a sentence if the source varies from group to group by more than chance."""
+    """Return a sentence if the source is significantly variable between groups."""
     constancy = None if detection.ratio is None else detection.constancy
     if constancy is None or constancy.p_value >= _P_OF_VARIABILITY:
         return ""
-    return f" It varies from group to group (probability of a steady source {constancy.p_value:.1g})."
+    return f" It varies between groups (p-value of a steady source {constancy.p_value:.1g})."
 
 
 def _describe_alpha(detection: Detection) -> str:
-    """Return a sentence about the error of alpha that would bring the significance below the required one."""
+    """Return a sentence on the error of alpha that would reduce the significance below the required one."""
     required, ratio = detection.required_significance, detection.exposure_ratio
 
     def significance(factor: float) -> float:
@@ -190,22 +188,22 @@ def _describe_alpha(detection: Detection) -> str:
     if not significance(1.0) > 0:
         return ""
     if significance(_LARGEST_FACTOR) > 0:
-        return f" No alpha up to {_LARGEST_FACTOR:g} times the given one brings it below {required:g} sigma."
+        return f" No alpha up to {_LARGEST_FACTOR:g} times the given one reduces it below {required:g} sigma."
     factor = brentq(significance, 1.0, _LARGEST_FACTOR, xtol=1e-3)
-    return f" Alpha would have to be {100 * (factor - 1):.0f} % larger to bring it below {required:g} sigma."
+    return f" Alpha would have to be {100 * (factor - 1):.0f} % larger to reduce it below {required:g} sigma."
 
 
 class AlphaFit(NamedTuple):
-    """Exposure ratio from the events themselves, in units of the given one, where signal of any strength is allowed."""
+    """Exposure ratio estimated from the events, relative to the given one, for any signal strength."""
 
     factor: float
     error: float  # of its logarithm
     n_signal: float
-    significance: float  # of a signal where alpha is not known
+    significance: float  # of a signal with unknown alpha
 
 
 def fit_alpha(found: Detection) -> AlphaFit | None:
-    """Fit the exposure ratio together with the signal; None if there are no likelihood ratios, or one class only."""
+    """Fit the exposure ratio and the signal jointly; None without likelihood ratios or with a single class."""
     mask = found.in_likelihood
     if found.ratio is None or not 0 < np.count_nonzero(found.on & mask) < np.count_nonzero(mask):
         return None
@@ -223,20 +221,20 @@ def fit_alpha(found: Detection) -> AlphaFit | None:
 
 
 def _profile(found: Detection, mask: BoolArray, scale: float) -> float:
-    """Return the log-likelihood of labels with alpha times exp(scale), at the best signal strength from 0."""
+    """Return the log-likelihood of the labels with alpha times exp(scale), maximised over signal strengths >= 0."""
     fitted = found.likelihood_of(mask, found.exposure_ratio * np.exp(scale))
     assert fitted is not None
     return 0.5 * max(fitted.significance, 0.0) ** 2 + _background_log_likelihood(found, mask, scale)
 
 
 def _background_log_likelihood(found: Detection, mask: BoolArray, scale: float) -> float:
-    """Return the log-likelihood of labels without a signal, with alpha times exp(scale)."""
+    """Return the log-likelihood of the labels without a signal, with alpha times exp(scale)."""
     log_odds = np.broadcast_to(np.log(found.exposure_ratio), mask.shape)[mask] + scale
     return float(log_odds[found.on[mask]].sum() - np.logaddexp(0.0, log_odds).sum())
 
 
 def _best_scale(profile: Callable[[float], float]) -> tuple[float, float]:
-    """Return the logarithm of the factor of alpha with the largest log-likelihood, and this."""
+    """Return the logarithm of the factor on alpha that maximises the log-likelihood, and the maximum."""
     options = {"xatol": 1e-3}
     found = minimize_scalar(lambda scale: -profile(scale), bounds=(-4.0, 4.0), method="bounded", options=options)
     return float(found.x), -float(found.fun)
@@ -253,71 +251,71 @@ def _improvement_error(detection: Detection) -> float:
 
 
 def _find_warnings(found: Detection) -> tuple[WarningSign, ...]:
-    """Return what no source explains in the hold-out events of a detection; usually nothing."""
+    """Return warnings about the hold-out events of a detection that no source explains."""
     totals = _check_totals(found)
-    # where there are too few On events as a whole, too few of them are rejected as well
+    # too few On events in total imply too few rejected ones
     too_few = totals is not None and totals.numbers["excess"] < 0
     rejected, groups = None if too_few else _check_rejected(found), _check_groups(found)
     signs = [totals, rejected, groups]
-    if not any(signs):  # each of them is also a reason for another alpha
+    if not any(signs) and found.alpha_error != 0:  # each of them also explains a different alpha
         signs = [_check_alpha(found)]
     return (*found.findings, *(sign for sign in signs if sign is not None))
 
 
 def _check_totals(found: Detection) -> WarningSign | None:
-    """Check all events: On and Off swapped, a deficit, or an excess that is distributed like the background."""
+    """Check all events for swapped labels, a deficit, or an excess distributed like the background."""
     counts, significance = found.uncut, found.uncut.significance
     if counts.n_on + counts.n_off == 0:
         return None
     ratio = counts.n_on / counts.n_off if counts.n_off else float("inf")
     numbers = {**counts.summary(), "alpha": counts.alpha, "on_off_ratio": ratio}
-    width = np.log(_SWAPPED_FACTOR)
-    swapped = 0 < ratio < np.inf and (
-        abs(np.log(ratio * counts.alpha)) < width < abs(np.log(ratio / counts.alpha)) / 2  # 1/alpha rather than alpha
-    )
+    exact = found.alpha_error == 0  # as for phases, where swapped intervals have a deficit
+    swapped = False
+    if not exact and 0 < ratio < np.inf:  # 1/alpha rather than alpha
+        swapped = abs(np.log(ratio * counts.alpha)) < np.log(_SWAPPED_FACTOR) < abs(np.log(ratio / counts.alpha)) / 2
     if swapped and abs(significance) > _LARGE_EXCESS and not _is_strong_source(found):
         what = f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is"
-        why = f"{counts.alpha:.3g}: On and Off are swapped, or alpha is the inverse of what it should be. Swap them."
+        why = f"{counts.alpha:.3g}: On and Off are swapped, or alpha is inverted. Swap them."
         return WarningSign("swapped", f"{what} {why}", numbers)
-    check = f"Check alpha, which is {counts.alpha:.3g}, where On/Off is {ratio:.3g}"
+    check = f"Check alpha ({counts.alpha:.3g}; On/Off is {ratio:.3g})"
     if significance < _LARGEST_DEFICIT:
         what = f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha"
-        why = f"times Off is {counts.background:,.0f}, and no source makes a deficit."
-        return WarningSign("deficit", f"{what} {why} {check}; and whether a source lies in an Off region.", numbers)
-    if significance <= _LARGE_EXCESS or (contrast := _weigh_source(found)) >= _SMALLEST_CONTRAST:
+        why = f"times Off is {counts.background:,.0f}, and no source causes a deficit."
+        return WarningSign("deficit", f"{what} {why} {check}, and whether an Off region contains a source.", numbers)
+    if exact or significance <= _LARGE_EXCESS or (contrast := _weigh_source(found, _CERTAIN)) >= _SMALLEST_CONTRAST:
         return None
     known = "feature" if found.theta is None else "feature or angle"
-    what = f"All events together have an excess of {significance:.1f} sigma, but no {known} tells it from the"
-    why = f"background ({max(contrast, 0.0):.1f} sigma): a wrong alpha looks like that."
+    what = f"All events together have an excess of {significance:.1f} sigma, but no {known} separates it from the"
+    why = f"background ({max(contrast, 0.0):.1f} sigma): as for a wrong alpha."
     return WarningSign("unexplained-excess", f"{what} {why} {check}.", {**numbers, "contrast": contrast})
 
 
 def _check_alpha(found: Detection) -> WarningSign | None:
-    """Check alpha against On/Off of the events that are least like signal, those beyond the cut on theta^2 included."""
+    """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
     quiet = _background_like(found, _LOWEST)
     counts, everything = found.count(quiet), found.uncut
-    # of a source, few events are there, unless features do not show it; angles may show it then
+    # few source events are there, unless features do not reveal it; then angles may
     leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
-    if _weigh_source(found) < _REQUIRED_CONTRAST:  # where no feature shows the excess, a null test decides
+    if _weigh_source(found) < _REQUIRED_CONTRAST:  # if no feature shows the excess, the null test decides
         return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)
-        excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha of all
-        if len(excess) > 2 and excess.sum() < _SMALLEST_CONTRAST * variance.sum() ** 0.5:
+        others = np.arange(len(excess)) != excess.argmax()  # a flare of one group is no wrong alpha
+        if len(excess) > 2 and excess[others].sum() < _SMALLEST_CONTRAST * variance[others].sum() ** 0.5:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    what = f"The fifth of the events that is least like signal suggests alpha = {with_error(ratio, error, '.3f')}, and"
-    why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and a source has few events there."
+    what = f"The 20 % least signal-like events suggest alpha = {with_error(ratio, error, '.3f')}, and"
+    why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and few source events are among them."
     remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
     numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}
     return WarningSign("alpha", f"{what} {why} {remedy}", everything.summary() | numbers | {"deviation": deviation})
 
 
 def _is_strong_source(found: Detection) -> bool:
-    """Return whether a strong source explains that On/Off is 1/alpha: its events are On, and the others in balance."""
+    """Return whether a strong source explains On/Off = 1/alpha: its events are On, and the others are balanced."""
     inverse = 1 / found.exposure_ratio
     if not any(found.count(own, inverse).significance > _CERTAIN for own in _signal_like(found).values()):
         return False
@@ -326,7 +324,7 @@ def _is_strong_source(found: Detection) -> bool:
 
 
 def _signal_like(found: Detection) -> dict[str, BoolArray]:
-    """Return the selected events, and those of a likelihood ratio above 1, by what they are called in a sentence."""
+    """Return selected events, and those with a likelihood ratio above 1, by their description in a sentence."""
     chosen = {"the cut selects": found.selected}
     if found.ratio is not None:
         chosen["are more likely signal than background"] = found.held_out & (found.ratio > 1)
@@ -334,13 +332,13 @@ def _signal_like(found: Detection) -> dict[str, BoolArray]:
 
 
 def _less_background_like(found: Detection) -> dict[str, BoolArray]:
-    """Return the events above the lowest scores, by what they are called in a sentence."""
+    """Return the events above the lowest scores, by their description in a sentence."""
     names = {"are above the lowest fifth of scores": _LOWEST, "are above the median score": 0.5}
     return {name: found.held_out & ~_background_like(found, share) for name, share in names.items()}
 
 
 def _check_rejected(found: Detection) -> WarningSign | None:
-    """Check the rejected events: where they have a deficit, more excess was selected than there is."""
+    """Check the rejected events: a deficit there means that more excess was selected than exists."""
     worst = None
     for what, mask in (_signal_like(found) | _less_background_like(found)).items():
         selected, rejected = found.count(mask), found.count(found.held_out & ~mask)
@@ -353,7 +351,7 @@ def _check_rejected(found: Detection) -> WarningSign | None:
     excess, total = (with_error(one.excess, one.excess_error) for one in (selected, found.uncut))
     sentence = (
         f"Events that {what} have an excess of {excess}, all events together only {total}: the others have a deficit "
-        f"of {-rejected.significance:.1f} sigma, and no source makes one. A feature differs between On and Off for "
+        f"of {-rejected.significance:.1f} sigma, which no source causes. A feature differs between On and Off for "
         f"another reason: compare its distributions and leave it out; or alpha, {found.alpha:.3g}, is too large."
     )
     numbers = {"selected_excess": selected.excess, "selected_excess_error": selected.excess_error}
@@ -362,7 +360,7 @@ def _check_rejected(found: Detection) -> WarningSign | None:
 
 
 def _check_groups(found: Detection) -> WarningSign | None:
-    """Check the ratio of On to Off events from group to group, where each group may have its own signal."""
+    """Check the ratio of On to Off events between groups, allowing a different signal in each group."""
     if found.groups is None or groups_are_apart(found.groups, found.on):
         return None
     quiet = found.held_out
@@ -370,7 +368,7 @@ def _check_groups(found: Detection) -> WarningSign | None:
         quiet = quiet & _background_like(found)
     total, n_free, relative = _sum_observations(_compare_groups, found, quiet)
     if found.ratio is not None and chdtrc(max(n_free, 1), total) < _P_OF_GROUPS:
-        # a variable source may also be among the events that are least like signal
+        # a variable source may also contribute to the least signal-like events
         total, n_free, relative = _sum_observations(_compare_alphas, found, found.in_likelihood)
     p_value = float(chdtrc(n_free, total)) if n_free else 1.0
     if p_value >= _P_OF_GROUPS or _explain_by_flares(found):
@@ -380,7 +378,7 @@ def _check_groups(found: Detection) -> WarningSign | None:
     sentence = (
         f"The ratio of {which}On to Off events differs by group: it is {relative[low]:.2f} times the common one in "
         f"{low} and {relative[high]:.2f} times in {high} (chi-squared {total:.0f} for {n_free} degrees of freedom, p = "
-        f"{p_value:.1g}). Give the exposure ratio of each group, or leave out groups that were not equally exposed."
+        f"{p_value:.1g}). Pass the exposure ratio of each group, or exclude groups with unequal exposure."
     )
     numbers = {"chi_squared": total, "n_degrees_of_freedom": n_free, "p_value": p_value}
     ends = {"smallest_ratio": relative[low], "largest_ratio": relative[high]}
@@ -388,7 +386,7 @@ def _check_groups(found: Detection) -> WarningSign | None:
 
 
 def _excess_by_group(found: Detection, used: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Return the excess of some events in each group, and its variance; at least 1, for a group may be empty."""
+    """Return the excess of some events in each group, and its variance, at least 1 since a group may be empty."""
     assert found.groups is not None
     names, number = np.unique(found.groups[used], return_inverse=True)
     on, alpha = found.on[used], np.broadcast_to(found.exposure_ratio, len(found.on))[used]
@@ -397,9 +395,9 @@ def _excess_by_group(found: Detection, used: BoolArray) -> tuple[FloatArray, Flo
 
 
 def _explain_by_flares(found: Detection) -> bool:
-    """Return whether background-like events have an excess in those groups alone where the others have a larger one.
+    """Return whether background-like events have an excess only in groups where the others have a larger one.
 
-    Models that were trained without the group of a flare leave some of its signal among the background.
+    Models trained without the group of a flare assign some of its signal to the background.
     """
     low = _background_like(found)
     counted = found.held_out & np.isfinite(found.score)
@@ -422,7 +420,7 @@ def _sum_observations(
 
 
 def _background_like(found: Detection, share: float = 0.5) -> BoolArray:
-    """Return the lower half, or another share, of the events of each fold, by score; all where scores are equal."""
+    """Return the events of each fold in the lowest share of scores; all events if scores are equal."""
     chosen = np.zeros(len(found.on), dtype=np.bool_)
     for number in range(len(found.folds)):
         own = found.fold == number
@@ -445,7 +443,7 @@ def _compare_groups(found: Detection, groups: NDArray[Any], used: BoolArray) -> 
         return 0.0, 0, {}
     log_alpha = np.log(mean_alpha)
     shift = brentq(lambda t: float((n_all * expit(log_alpha + t)).sum() - n_on.sum()), -50.0, 50.0)
-    p_on = expit(log_alpha + shift)  # of an event of each group, given all of its events
+    p_on = expit(log_alpha + shift)  # probability that an event of a group is On, given the number of its events
     cell = _merge_small(n_all * p_on)
     off = np.maximum(n_all - n_on, 1.0)
     relative = dict(zip(names.tolist(), (n_on / off / (mean_alpha * np.exp(shift))).tolist(), strict=True))
@@ -454,7 +452,7 @@ def _compare_groups(found: Detection, groups: NDArray[Any], used: BoolArray) -> 
 
 
 def _compare_alphas(found: Detection, groups: NDArray[Any], used: BoolArray) -> tuple[float, int, dict[Any, float]]:
-    """Return the same for the exposure ratio of the background, where the signal of each group is free."""
+    """Return the same for the exposure ratio of the background, with a free signal in each group."""
     names, number = np.unique(groups[used], return_inverse=True)
     n_on = np.bincount(number[found.on[used]], minlength=len(names)).astype(np.float64)
     cell = _merge_small(n_on, max(_MIN_EXPECTED, n_on.sum() / _MAX_CELLS))
@@ -475,34 +473,35 @@ def _compare_alphas(found: Detection, groups: NDArray[Any], used: BoolArray) -> 
 
 
 def _merge_small(expected: FloatArray, least: float = _MIN_EXPECTED) -> NDArray[np.int64]:
-    """Return the number of the cell of each group; neighbours share one until enough On events are expected."""
+    """Return the cell of each group; neighbours are merged until enough On events are expected."""
     cell, current, filled = np.zeros(len(expected), dtype=np.int64), 0, 0.0
     for number, own in enumerate(expected):
         cell[number] = current
         filled += own
         if filled >= least:
             current, filled = current + 1, 0.0
-    if filled and current:  # the remaining groups belong to the last full cell
+    if filled and current:  # remaining groups are added to the last full cell
         cell[cell == current] = current - 1
     return cell
 
 
-def _weigh_source(found: Detection) -> float:
-    """Return the significance with which features, and angles where they are known, separate On from Off."""
+def _weigh_source(found: Detection, least: float = 0.0) -> float:
+    """Return the significance with which features, angles, or a fit of alpha above ``least``, separate On from Off."""
     features, angles = float(np.nanmax(list(found.contrasts.values()))), _inner_contrast(found)
     free = 0.0 if found.alpha_fit is None else found.alpha_fit.significance
+    free = free if free >= least else 0.0
     return max(free, features if np.isnan(angles) else max(features, (features + angles) / 2**0.5))
 
 
 def _inner_contrast(found: Detection, among: BoolArray | None = None) -> float:
-    """Return the significance with which On events are nearer to their centre than Off events; NaN if unknown.
+    """Return the significance with which On events are closer to their centre than Off events; NaN if unknown.
 
-    Where Off events have no centre, as in a ring, half of the On events would be in the inner half of the region.
+    If Off regions have no centre, as in a ring, half of the On events are expected in the inner half of the region.
     """
     used = found.held_out if among is None else found.held_out & among
     angle, cut = found.own_theta, found.theta_squared_cut
     if angle is None and found.theta is not None:
-        # not every pointing has every Off region, and its angle is NaN then
+        # the angle is NaN if a pointing has no such Off region
         angle = np.where(found.on, found.theta[:, 0], np.fmin.reduce(found.theta[:, 1:], axis=1))
     counts = found.count(used)
     if angle is None or cut is None or not counts.n_on or not counts.n_off:
@@ -519,9 +518,9 @@ class Agreement(NamedTuple):
     Attributes
     ----------
     pearson, spearman : float
-        Linear correlation, and that of ranks with ties averaged; NaN where a score is constant.
+        Linear and rank correlation, with average ranks of ties; NaN if a score is constant.
     n_events : int
-        Events with both scores.
+        Number of events with both scores.
 
     Examples
     --------
@@ -536,12 +535,12 @@ class Agreement(NamedTuple):
 
 
 def agreement(score: ArrayLike, reference: ArrayLike) -> Agreement:
-    """Pearson and Spearman correlation of two classifiers' outputs (appendix B of the paper).
+    """Compute the Pearson and Spearman correlation of the outputs of two classifiers (appendix B of the paper).
 
     Parameters
     ----------
     score, reference : array-like of shape (n_events,)
-        Scores, such as ``Detection.score``, or selections, such as ``Detection.selected``; NaN is left out.
+        Scores, such as ``Detection.score``, or selections, such as ``Detection.selected``; NaN is ignored.
 
     Returns
     -------
@@ -563,7 +562,7 @@ def agreement(score: ArrayLike, reference: ArrayLike) -> Agreement:
 
 
 def _as_scores(name: str, value: Any) -> FloatArray:
-    """Return scores as float64; NaN is an event without a score."""
+    """Return scores as float64; NaN marks an event without a score."""
     array = as_column(name, as_array(name, value))
     if array.dtype.kind == "f":
         as_floats(name, array[~np.isnan(array)])
@@ -572,11 +571,11 @@ def _as_scores(name: str, value: Any) -> FloatArray:
 
 
 def _correlation(first: FloatArray, second: FloatArray) -> float:
-    """Return the linear correlation; NaN where a score is constant to within rounding."""
+    """Return the linear correlation; NaN if a score is constant to within rounding."""
     if len(first) < 2:
         return float("nan")
     a, b = first - first.mean(), second - second.mean()
-    # sums, not products of vectors, whose last digits depend on the number of threads
+    # sums, since the rounding of vector products depends on the number of threads
     scale = float(np.sqrt(np.sum(a * a) * np.sum(b * b)))
     tiny = 1e-14 * len(first) * (np.abs(first).max() * np.abs(second).max())
     return float("nan") if scale <= tiny else float(np.clip(np.sum(a * b) / scale, -1.0, 1.0))

@@ -1,4 +1,4 @@
-"""Histograms of features, and the map of the sky around the source."""
+"""Histograms of features, and sky maps around the source."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from scipy.ndimage import convolve
 from excess._utils.checks import BoolArray, FloatArray, as_floats
 from excess.stats._significance import li_ma_significance
 
-MAX_FEATURES = 200  # largest number of features whose histograms are kept; of more, those with the largest importance
+MAX_FEATURES = 200  # maximum number of feature histograms; beyond, those of the most important features are kept
 _N_BINS = 30
-_TAIL = 0.002  # share of events on either side that may be beyond the drawn range
-_SKEWED = 4.0  # ratio of the two halves of a range from which positive values are drawn on a logarithmic axis
-_N_PIXELS = 61  # pixels in each direction; odd, so the source is in the middle of one
-_MIN_EVENTS = 100  # smallest number of events of a map, for a background to compare with
-_EXCLUDED = 2.0  # radius around the source, in units of that of a region, whose events are no background
-_BINS_PER_RADIUS = 2  # bins of the distance from the pointing within the radius of a region
-_MIN_COVERED = 0.2  # smallest share of a ring around the pointing in the field for which its background is known
-_SAME_POINTING = 0.1  # distance in deg below which pointings count as one
+_TAIL = 0.002  # fraction of events on either side that may be outside the plotted range
+_SKEWED = 4.0  # ratio of the two halves of a range above which positive values are plotted on a logarithmic axis
+_N_PIXELS = 61  # in each direction; odd, so the source is at the centre of a pixel
+_MIN_EVENTS = 100  # minimum number of events of a map, to estimate a background
+_EXCLUDED = 2.0  # radius around the source without background events, relative to the radius of a region
+_BINS_PER_RADIUS = 2  # bins in the distance from the pointing within the radius of a region
+_MIN_COVERED = 0.2  # minimum fraction of a ring around the pointing in the field to estimate its background
+_SAME_POINTING = 0.1  # distance in deg below which pointings are merged
 _MAX_POINTINGS = 50
-_N_ANGLES = 720  # points on a ring by which the share of it is found that is background
+_N_ANGLES = 720  # points on a ring used to compute the fraction available for background
 
 
 def choose_edges(low: float, middle: float, high: float, *, whole: bool, n_bins: int) -> tuple[FloatArray, bool]:
-    """Return edges of bins from three quantiles, and whether they are logarithmic; whole numbers are bin centres."""
+    """Return bin edges from three quantiles, and whether they are logarithmic; integers are bin centres."""
     if low == high:
         return np.array([low - 0.5, low + 0.5]), False
     if whole:
@@ -41,7 +41,7 @@ def choose_edges(low: float, middle: float, high: float, *, whole: bool, n_bins:
 
 
 class OnOffBins(NamedTuple):
-    """On events in each bin, and Off events times alpha with the standard error of this sum."""
+    """On events per bin, and Off events times alpha with the standard error of this sum."""
 
     n_on: NDArray[np.int64]
     background: FloatArray
@@ -59,7 +59,7 @@ class FeatureHistogram:
     after: OnOffBins
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the histogram as JSON, rounded to visible digits; `from_dict` reads it."""
+        """Return the histogram as JSON, rounded to visible digits; inverse of `from_dict`."""
         edges = [float(f"{edge:.7g}") for edge in self.edges.tolist()]
         found: dict[str, Any] = {"feature": self.feature, "edges": edges, "logarithmic": self.logarithmic}
         for stage, bins in (("before", self.before), ("after", self.after)):
@@ -68,19 +68,19 @@ class FeatureHistogram:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> FeatureHistogram:
-        """Return the histogram that `to_dict` was called on."""
+        """Create a histogram from the result of `to_dict`."""
         edges = np.array(given["edges"], dtype=np.float64)
         stages = []
         for stage in ("before", "after"):
             n_on, *others = (np.array(given[stage][name], dtype=np.float64) for name in OnOffBins._fields)
             if any(len(column) != len(edges) - 1 for column in (n_on, *others)):
-                raise ValueError(f"the histogram of {given['feature']!r} has another number of bins than its edges")
+                raise ValueError(f"the histogram of {given['feature']!r} has bins that do not match its edges")
             stages.append(OnOffBins(n_on.astype(np.int64), *others))
         return cls(str(given["feature"]), edges, bool(given["logarithmic"]), *stages)
 
 
 class FeatureBinning:
-    """The bin of every event in every feature, computed once for the histograms of several models."""
+    """Bin of every event in every feature, computed once for the histograms of several models."""
 
     def __init__(self, X: Any, names: Sequence[str]) -> None:
         values = np.asarray(X.to_numpy(dtype=np.float64) if hasattr(X, "to_numpy") else X, dtype=np.float64)
@@ -89,7 +89,7 @@ class FeatureBinning:
         self.names = tuple(map(str, names))
         self.n_events = len(values)
         self._bins: list[tuple[FloatArray, bool]] = []
-        # a byte per event and feature; the last number is that of missing values
+        # one byte per event and feature; the last bin is for missing values
         self._place = np.empty((len(names), len(values)), dtype=np.uint8)
         for number, column in enumerate(values.T):
             edges, logarithmic = _edges_of(column)
@@ -100,7 +100,7 @@ class FeatureBinning:
 
     @classmethod
     def of(cls, features: Any, names: Sequence[str] | None) -> FeatureBinning:
-        """Return the bins of an array of features, named x0, x1, ... by default; a binning is returned as it is."""
+        """Bin an array of features, named x0, x1, ... by default; an existing binning is returned unchanged."""
         if isinstance(features, FeatureBinning):
             return features
         n_features = features.shape[1] if hasattr(features, "shape") else len(features[0])
@@ -109,7 +109,7 @@ class FeatureBinning:
     def histograms(
         self, on: BoolArray, held_out: BoolArray, selected: BoolArray, alpha: Any, importances: FloatArray | None = None
     ) -> tuple[FeatureHistogram, ...]:
-        """Count On and Off events in the bins; of too many features, keep the most important, or the first ones."""
+        """Count On and Off events per bin; keep the most important, or the first, of too many features."""
         chosen = np.arange(len(self.names))
         if len(chosen) > MAX_FEATURES:
             known = importances is not None and len(importances) == len(chosen)
@@ -143,7 +143,7 @@ def _edges_of(column: FloatArray) -> tuple[FloatArray, bool]:
 
 
 class SkyLayer(NamedTuple):
-    """Maps of some events; rows run from south to north, columns from west to east, NaN is outside of the field."""
+    """Maps of some events; rows from south to north, columns from west to east, NaN outside the field."""
 
     counts: FloatArray
     excess: FloatArray
@@ -168,7 +168,7 @@ class SkyMap:
     center: tuple[float, float] | None = None  # right ascension and declination of the source in deg
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the map as JSON, rounded to visible digits; `from_dict` reads it."""
+        """Return the map as JSON, rounded to visible digits; inverse of `from_dict`."""
         found: dict[str, Any] = {"half_width": float(self.axis[-1]), "n_pixels": len(self.axis)}
         found |= {name: getattr(self, name) for name in ("region_radius", "share", "center")}
         found |= {name: getattr(self, name).round(4).tolist() for name in ("pointings", "off_centers")}
@@ -180,7 +180,7 @@ class SkyMap:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> SkyMap:
-        """Return the map that `to_dict` was called on."""
+        """Create a map from the result of `to_dict`."""
         n = int(given["n_pixels"])
         layers = {}
         for name, own in given["layers"].items():
@@ -198,7 +198,7 @@ class SkyMap:
 
 
 def _as_list(values: FloatArray, digits: int) -> list[float | int | None]:
-    """Return the pixels of a map row by row, None outside of the field."""
+    """Return the pixels of a map row by row, None outside the field."""
     rounded = values.round(digits).ravel().tolist()
     return [None if one != one else int(one) if digits == 0 else one for one in rounded]
 
@@ -214,7 +214,7 @@ def map_sky(
     exclusions: FloatArray | None = None,
     share: float = 1.0,
 ) -> SkyMap | None:
-    """Map events around the source, all of them and selected ones; None where there are too few."""
+    """Map all events and selected events around the source; None if there are too few."""
     inside = np.isfinite(position).all(axis=1) & np.isfinite(pointing).all(axis=1)
     inside &= np.hypot(*np.where(np.isfinite(position), position, 0.0).T) < field_radius
     position, pointing, selected = position[inside], pointing[inside], selected[inside]
@@ -230,14 +230,14 @@ def map_sky(
         for name, mask in (("all", np.ones(len(position), dtype=np.bool_)), ("selected", selected))
         if np.count_nonzero(mask) >= _MIN_EVENTS
     }
-    # where no event is away from the source, there is no background to compare with
+    # without events away from the source, there is no background estimate
     layers = {name: layer for name, layer in layers.items() if np.isfinite(layer.spread)}
     drawn = np.empty((0, 2)) if off_centers is None else off_centers
     return SkyMap(acceptance.axis, region_radius, centers, drawn, share, layers)
 
 
 def cluster_pointings(pointing: FloatArray) -> tuple[FloatArray, FloatArray, NDArray[np.intp]]:
-    """Return distinct pointings (at least 0.1 deg apart), the share of events of each, and each event's pointing."""
+    """Return distinct pointings (at least 0.1 deg apart), the fraction of events of each, and each event's pointing."""
     values, number, counts = np.unique(pointing.round(2), axis=0, return_inverse=True, return_counts=True)
     kept: list[FloatArray] = []
     cluster = np.zeros(len(values), dtype=np.intp)
@@ -259,7 +259,7 @@ class _Acceptance(NamedTuple):
     in_field: BoolArray  # (pixels, pixels)
     edges: FloatArray  # (rings + 1,), distances from the pointing
     per_event: FloatArray  # (pixels, pixels, rings), background events of a pixel's circle for each event of a ring
-    known: BoolArray  # (pixels, pixels), pixels all of whose rings are known
+    known: BoolArray  # (pixels, pixels), pixels for which all rings are known
     circle: FloatArray  # kernel of the pixels within the radius of a region
     excluded: FloatArray  # (exclusions, 3), the source first
 
@@ -267,7 +267,7 @@ class _Acceptance(NamedTuple):
     def of(
         cls, centers: FloatArray, weight: FloatArray, field_radius: float, region_radius: float, excluded: FloatArray
     ) -> _Acceptance:
-        """Find how the events of rings around the pointings are spread over the field."""
+        """Compute the distribution over the field of the events of rings around the pointings."""
         axis = np.linspace(-field_radius, field_radius, _N_PIXELS)
         pixel = axis[1] - axis[0]
         east, north = np.meshgrid(axis, axis)
@@ -297,7 +297,7 @@ class _Acceptance(NamedTuple):
         return cls(axis, in_field, edges, per_event, in_field & ~unknown, circle, excluded)
 
     def layer(self, position: FloatArray, distance: FloatArray) -> SkyLayer:
-        """Map some events, whose distances from their pointings are given."""
+        """Map events with given distances from their pointings."""
         half = (self.axis[1] - self.axis[0]) / 2
         edges = np.append(self.axis - half, self.axis[-1] + half)
         counts = np.histogram2d(position[:, 1], position[:, 0], bins=(edges, edges))[0]
@@ -306,7 +306,7 @@ class _Acceptance(NamedTuple):
         n_on = convolve(np.where(self.known, counts, 0.0), self.circle, mode="constant").round()
         usable = self.known & (background > 0)
         significance = np.full(counts.shape, np.nan)
-        # the number of Off events whose relative error is that of this background
+        # number of Off events with the relative error of this background
         significance[usable] = li_ma_significance(
             n_on[usable], (background**2)[usable] / variance[usable], variance[usable] / background[usable], signed=True
         )
@@ -320,7 +320,7 @@ class _Acceptance(NamedTuple):
 
 
 def _outside(position: FloatArray, circles: FloatArray) -> BoolArray:
-    """Return which positions are in none of some circles."""
+    """Return positions outside all circles."""
     outside = np.ones(position.shape[:-1], dtype=np.bool_)
     for east, north, radius in circles.tolist():
         outside &= np.hypot(position[..., 0] - east, position[..., 1] - north) > radius
@@ -328,11 +328,11 @@ def _outside(position: FloatArray, circles: FloatArray) -> BoolArray:
 
 
 def _share_allowed(ring: FloatArray, centers: FloatArray, field_radius: float, excluded: FloatArray) -> FloatArray:
-    """Return the share of each ring around each pointing that is in the field and in no excluded circle."""
+    """Return the fraction of each ring around each pointing that is in the field and in no excluded circle."""
     angle = 2 * np.pi * (np.arange(_N_ANGLES) + 0.5) / _N_ANGLES
     direction = np.stack([np.cos(angle), np.sin(angle)], axis=-1)
     shares = []
-    for center in centers:  # one pointing at a time, which saves memory
+    for center in centers:  # one pointing at a time to limit memory
         points = center + ring[:, None, None] * direction
         allowed = (np.hypot(points[..., 0], points[..., 1]) < field_radius) & _outside(points, excluded)
         shares.append(allowed.mean(axis=1))

@@ -1,4 +1,4 @@
-"""Null tests: searches for a source where there is none, in every Off region in turn."""
+"""Null tests: searches for a source in every Off region in turn."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from excess.stats._significance import OnOffCounts
 if TYPE_CHECKING:
     import pandas as pd
 
-_MIN_SHARE = 0.5  # share of the Off events whose runs have a region, from which that region is tested
+_MIN_SHARE = 0.5  # minimum fraction of Off events in runs with a region for that region to be tested
 
 
 @dataclass(frozen=True, eq=False)
 class NullTest:
-    """Searches for a source where there is none: in every Off region in turn.
+    """Searches for a source in every Off region in turn.
 
     Attributes
     ----------
     outcomes : dict of int to Outcome
-        Both statistics of each Off region, as On, and of the others, as Off.
+        Both statistics of each Off region taken as On, with the other Off regions as Off.
     detections : dict of int to Detection
-        The search in each Off region; empty where only outcomes are known.
+        The search in each Off region; empty if only outcomes are available.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class NullTest:
 
     @property
     def counts(self) -> dict[int, OnOffCounts]:
-        """Selected events of each Off region, as On, and of the others, as Off."""
+        """Selected events of each Off region taken as On, and of the others as Off."""
         return {region: outcome.counts for region, outcome in self.outcomes.items()}
 
     @property
@@ -61,7 +61,7 @@ class NullTest:
 
     @property
     def significances(self) -> FloatArray:
-        """Signed significance in each Off region by the declared statistic, the lowest number first."""
+        """Signed significance in each Off region by the declared statistic, ordered by region number."""
         return np.array([outcome.significance for outcome in self.outcomes.values()])
 
     @property
@@ -76,39 +76,39 @@ class NullTest:
 
     @property
     def p_value(self) -> float:
-        """Upper bound of the probability that any region is as far from zero as the farthest one."""
+        """Upper bound of the probability that any region deviates from zero as much as the worst one."""
         return float(min(1.0, len(self.outcomes) * 2 * ndtr(-np.abs(self.significances).max())))
 
     @property
     def suspicious(self) -> bool:
-        """Whether a region shows an excess or a deficit that chance hardly explains (a p-value below 0.00001)."""
+        """Whether a region has an excess or a deficit with a p-value below 0.00001."""
         return self.p_value < 1e-5
 
     @property
     def verdict(self) -> str:
-        """The meaning of the values in one sentence."""
+        """Interpretation of the values in one sentence."""
         values = self.significances
         if self.suspicious:
             worst = list(self.outcomes)[int(np.abs(values).argmax())]
             shown = f"Off region {worst} shows {self.outcomes[worst].significance:.1f} sigma, where no source is"
             why = "a feature depends on the region, or the regions are not equally exposed"
-            return f"{shown}: {why}. Do not trust the detection."
+            return f"{shown}: {why}. Do not claim a detection."
         return f"Between {values.min():.1f} and {values.max():.1f} sigma: as expected where there is no source."
 
     @property
     def texts(self) -> list[str]:
-        """The significance in each Off region as text; a dash where nothing was selected, which is no evidence."""
+        """Significance in each Off region as text; a dash if no event was selected, which is no evidence."""
         return ["-" if outcome.empty else f"{outcome.significance:.1f}" for outcome in self.outcomes.values()]
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per region: selected events, excess with its error, both significances."""
+        """Return one row per region: selected events, excess with its error, and both significances."""
         import pandas as pd
 
         rows = {region: outcome.summary() for region, outcome in self.outcomes.items()}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("region")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers as JSON; mean, p-value and verdict are by the declared statistic."""
+        """Return all numbers as JSON; mean, p-value and verdict refer to the declared statistic."""
         regions = {str(region): outcome.to_dict() for region, outcome in self.outcomes.items()}
         names = ("significance", *(f"{statistic}_significance" for statistic in STATISTICS))
         return {
@@ -119,12 +119,12 @@ class NullTest:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any], statistic: str) -> NullTest:
-        """Return the outcomes of the null test that `to_dict` was called on."""
+        """Create a null test from the result of `to_dict`; only outcomes are available."""
         regions = given["regions"].items()
         return cls({int(name): Outcome.from_dict({"alpha": given["alpha"], **one}, statistic) for name, one in regions})
 
     def __str__(self) -> str:
-        """Return the values and their meaning."""
+        """Return the values and their interpretation."""
         found = f"{', '.join(self.texts)} sigma (mean {self.mean:.2f}, spread {self.spread:.2f})"
         return f"{len(self.outcomes)} null regions: {found}\n{self.verdict}"
 
@@ -162,9 +162,9 @@ def null_test(
     random_state: Any = None,
     verbose: int = 0,
 ) -> Any:
-    """Search for a source where there is none: in every Off region in turn (appendix A of the paper).
+    """Search for a source in every Off region in turn (appendix A of the paper).
 
-    One Off region replaces the On events. A feature that depends on the region of an event appears as a detection.
+    One Off region replaces the On events. A feature that depends on the region of an event causes a detection.
 
     Parameters
     ----------
@@ -172,19 +172,19 @@ def null_test(
     verbose
         As for `cross_val_detect`.
     region : array-like of shape (n_events,)
-        Region of each event: 0 is On, 1 to ``n_regions - 1`` are Off, of the same exposure unless it is given.
+        Region of each event: 0 is On, 1 to ``n_regions - 1`` are Off, with equal exposure unless ``exposure`` is given.
     n_regions : int
-        Number of regions, On included; at least 3.
+        Number of regions including On; at least 3.
     exposure : array-like of shape (n_events, n_regions - 1), default=None
-        Exposure of each Off region for the run of each event, in any unit; 0 where the run has no such region. The test
-        of a region uses the runs that have it and another one, each with its own exposure ratio.
+        Exposure of each Off region for the run of each event, in any unit; 0 if the run has no such region. The test of
+        a region uses the runs with this and another Off region, each with its own exposure ratio.
     off_regions : sequence of int, default=None
-        Off regions to test; by default all of them, or with ``exposure`` those of the runs of most events.
+        Off regions to test; by default all, or with ``exposure`` those present in the runs of most events.
 
     Returns
     -------
     NullTest, or dict of str to NullTest
-        One for each estimator; ``alpha`` is ``1 / (n_regions - 2)`` where all regions are equally exposed.
+        One per estimator; ``alpha`` is ``1 / (n_regions - 2)`` if all regions have equal exposure.
 
     Examples
     --------
@@ -204,7 +204,7 @@ def null_test(
         raise ValueError(f"exposure must have {wanted[0]} rows and {wanted[1]} columns, got shape {exposed.shape}")
     chosen = _choose_regions(numbers, n_regions, exposed) if off_regions is None else list(off_regions)
     if not chosen or not set(chosen) <= set(range(1, n_regions)):
-        raise ValueError(f"off_regions must hold numbers from 1 to {n_regions - 1}, got {list(chosen)}")
+        raise ValueError(f"off_regions must contain numbers from 1 to {n_regions - 1}, got {list(chosen)}")
     checks.check_same_length(X=X, region=numbers)
     by_event = {"groups": groups, "time": time, "runs": runs}
     for name, column in by_event.items():
@@ -226,7 +226,7 @@ def null_test(
                 name: None if own is None else np.asarray(own)[off] for name, own in by_event.items()
             }
             if direction is not None:
-                # without a source, events beyond the cut have nothing to add to the training
+                # without a source, events beyond the cut do not improve the training
                 angles = columns.pop("theta"), direction.cut, columns.pop("covariate")
                 columns["direction"] = Direction(*angles, training=False)
             detections = cross_val_detect(
@@ -240,7 +240,7 @@ def null_test(
 
 
 def _choose_regions(numbers: NDArray[np.int64], n_regions: int, exposure: FloatArray | None) -> list[int]:
-    """Return the Off regions to test: all, or those in the runs of most Off events, if there are any."""
+    """Return the Off regions to test: all, or those in the runs of most Off events, if any."""
     every = list(range(1, n_regions))
     if exposure is None:
         return every
@@ -252,7 +252,7 @@ def _choose_regions(numbers: NDArray[np.int64], n_regions: int, exposure: FloatA
 def _select_runs(
     numbers: NDArray[np.int64], fake: int, n_regions: int, exposure: FloatArray | None
 ) -> tuple[NDArray[np.intp], FloatArray | float]:
-    """Return the Off events of runs that have a region and others to compare it with, and their exposure ratios."""
+    """Return the Off events of runs with this and another Off region, and their exposure ratios."""
     if exposure is None:
         return np.flatnonzero(numbers > 0), 1 / (n_regions - 2)
     own = exposure[:, fake - 1]
@@ -262,14 +262,14 @@ def _select_runs(
 
 
 def _as_regions(region: ArrayLike, n_regions: int, *, complete: bool) -> NDArray[np.int64]:
-    """Return region numbers; if ``complete``, all Off regions must be there."""
+    """Return region numbers; if ``complete``, all Off regions must be present."""
     given = checks.as_column("region", region)
     if given.dtype.kind not in "biu" and not (given.dtype.kind == "f" and (given == np.floor(given)).all()):
-        raise ValueError(f"region must hold whole numbers from 0 to {n_regions - 1}")
+        raise ValueError(f"region must contain integers from 0 to {n_regions - 1}")
     numbers = given.astype(np.int64)
     if len(numbers) == 0 or numbers.min() < 0 or numbers.max() >= n_regions:
         what = "no events" if len(numbers) == 0 else f"{numbers.min()} to {numbers.max()}"
-        raise ValueError(f"region must hold numbers from 0 to {n_regions - 1}, got {what}")
+        raise ValueError(f"region must contain numbers from 0 to {n_regions - 1}, got {what}")
     missing = np.setdiff1d(np.arange(1, n_regions), numbers)
     if complete and len(missing):
         raise ValueError(f"region has no events of Off region {', '.join(map(str, missing.tolist()))}")

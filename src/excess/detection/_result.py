@@ -1,4 +1,4 @@
-"""The result of a search for a source: `Detection` with its parts, tables and text, and what to quote of it."""
+"""Result of a search for a source: `Detection`, its components, tables and text, and the significance to quote."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from excess.detection._null_test import NullTest
 
 
-STATISTICS = ("likelihood", "cut")  # the On/Off likelihood of all events, or the counts of the selected ones
-LONGEST_PAUSE = 900.0  # longest time in seconds between consecutive events that counts as observation time
-_MAX_PARTS = 1000  # largest number of distinct exposure ratios when events are counted
+STATISTICS = ("likelihood", "cut")  # the On/Off likelihood of all events, or the counts of selected events
+LONGEST_PAUSE = 900.0  # maximum time in seconds between consecutive events that counts as observation time
+_MAX_PARTS = 1000  # maximum number of distinct exposure ratios when events are counted
 _NAN = float("nan")
-_LONGEST_FORECAST = 1e4  # hours to a detection beyond which they are not in a sentence
-_ENDS = ("", "_low", "_high")  # of the names of a value and its interval
-_UNIX_EPOCH, _UNIX_RANGE = 40_587.0, (3e8, 1e10)  # as a modified Julian date; seconds that count as absolute times
+_LONGEST_FORECAST = 1e4  # maximum time to a detection, in hours, that is printed
+_ENDS = ("", "_low", "_high")  # suffixes of a value and its interval
+_UNIX_EPOCH, _UNIX_RANGE = 40_587.0, (3e8, 1e10)  # as a modified Julian date; range of absolute times in seconds
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Both statistics of some events; ``statistic`` is the declared one, ``likelihood`` is None where not available."""
+    """Both statistics of some events; ``statistic`` is the declared one, ``likelihood`` may be None."""
 
     counts: OnOffCounts
     likelihood: OnOffLikelihood | None
@@ -58,7 +58,7 @@ class Outcome:
 
     @property
     def significances(self) -> dict[str, float]:
-        """Signed significance by each statistic; NaN for a likelihood that is not available."""
+        """Signed significance by each statistic; NaN if the likelihood is not available."""
         likelihood = _NAN if self.likelihood is None else self.likelihood.significance
         return {"likelihood": likelihood, "cut": self.counts.significance}
 
@@ -69,7 +69,7 @@ class Outcome:
 
     @property
     def empty(self) -> bool:
-        """Whether the declared statistic is a cut that selected nothing, so its significance is no evidence."""
+        """Whether the declared statistic is a cut without selected events, so its significance is no evidence."""
         return self.statistic == "cut" and self.counts.n_on + self.counts.n_off == 0
 
     def summary(self) -> dict[str, Any]:
@@ -79,14 +79,14 @@ class Outcome:
         return {**self.counts.summary(), **by_statistic, **found, "significance": self.significance}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the summary with the exposure ratios, as JSON; `from_dict` reads it."""
+        """Return the summary with the exposure ratios as JSON; inverse of `from_dict`."""
         optional = {"parts": self.counts.parts, "alpha_error": self.counts.alpha_error, "limits": self.limits}
         known = {name: value for name, value in optional.items() if value}
         return {**self.summary(), "alpha": self.counts.alpha, **known}
 
     @classmethod
     def from_dict(cls, numbers: Mapping[str, Any], statistic: str) -> Outcome:
-        """Return the outcome that `to_dict` was called on."""
+        """Create an outcome from the result of `to_dict`."""
         more = numbers.get("parts", ()), numbers.get("alpha_error", 0.0)
         counts = OnOffCounts(numbers["n_on"], numbers["n_off"], numbers["alpha"], *more)
         significance, limits = numbers["likelihood_significance"], numbers.get("limits")
@@ -98,7 +98,7 @@ class Outcome:
 def count_events(
     on: BoolArray, mask: BoolArray, alpha: FloatArray | float, nuisance: Nuisance | None = None
 ) -> OnOffCounts:
-    """Count the events of a mask; where exposure ratios differ, they are stacked, and the significance is joint."""
+    """Count the events of a mask; different exposure ratios are stacked, with a joint significance."""
     if nuisance is not None and nuisance.number is not None and mask.any():
         own = nuisance.number[mask]
         return _count_with_errors(on[mask], np.broadcast_to(alpha, mask.shape)[mask], own, nuisance.errors)
@@ -110,7 +110,7 @@ def count_events(
     if len(on) == 0:
         return OnOffCounts(0, 0, largest)
     values, number = np.unique(alpha, return_inverse=True)
-    if len(values) > _MAX_PARTS:  # neighbouring ratios together, by their mean
+    if len(values) > _MAX_PARTS:  # merge neighbouring ratios into their mean
         number = number * _MAX_PARTS // len(values)
         values = np.bincount(number, alpha) / np.bincount(number)
     n_on, n_off = (np.bincount(number[own], minlength=len(values)) for own in (on, ~on))
@@ -118,7 +118,7 @@ def count_events(
 
 
 def _count_with_errors(on: BoolArray, alpha: FloatArray, group: NDArray[np.intp], errors: FloatArray) -> OnOffCounts:
-    """Count events whose groups have independent errors of the exposure ratio."""
+    """Count events whose groups have independent uncertainties of the exposure ratio."""
     values, of_alpha = np.unique(alpha, return_inverse=True)
     codes, number = np.unique(group * len(values) + of_alpha, return_inverse=True)
     n_on, n_off = (np.bincount(number[own], minlength=len(codes)).tolist() for own in (on, ~on))
@@ -127,10 +127,10 @@ def _count_with_errors(on: BoolArray, alpha: FloatArray, group: NDArray[np.intp]
 
 
 def count_cuts(on: BoolArray, n_passed: NDArray[np.intp], alpha: FloatArray | float, n_cuts: int) -> list[OnOffCounts]:
-    """Count the events of several cuts, of which each event passes the first ``n_passed``, as `count_events` does."""
+    """Count the events of several nested cuts, of which each event passes the first ``n_passed``."""
     values, number = np.unique(np.broadcast_to(alpha, on.shape), return_inverse=True)
     n_values = len(values)
-    if n_values > _MAX_PARTS:  # which of them are merged depends on the cut; sorted input is counted faster
+    if n_values > _MAX_PARTS:  # the merging of ratios depends on the cut; sorted input is counted faster
         order = np.argsort(number, kind="stable")
         on, n_passed, ratios = on[order], n_passed[order], values[number[order]]
         return [count_events(on, n_passed > cut, ratios) for cut in range(n_cuts)]
@@ -149,16 +149,16 @@ class Fold(NamedTuple):
     n_train: int
     n_held_out: int
     threshold: float  # on the score; NaN for a classifier without a tuned threshold
-    tuned: OnOffCounts | None  # selected events among those that the threshold was tuned on; not a result to quote
+    tuned: OnOffCounts | None  # selected events among those used to tune the threshold; not a result to quote
     held_out: OnOffCounts  # selected hold-out events
     likelihood_significance: float = _NAN  # of the hold-out events; NaN if the model has no likelihood ratio
     reference_weights: Mapping[str, float] | None = None  # of the members of a hybrid, by name
     bins: tuple[TunedBin, ...] = ()  # thresholds of a model with bins
-    configuration: str | None = None  # that a forest has chosen
+    configuration: str | None = None  # selected by a forest
 
 
 class WeightRange(NamedTuple):
-    """Weight of a reference over the folds: mean, smallest and largest value."""
+    """Weight of a reference in the folds: mean, minimum and maximum."""
 
     mean: float
     low: float
@@ -166,9 +166,9 @@ class WeightRange(NamedTuple):
 
 
 class Nearby(NamedTuple):
-    """Events that are neither On nor Off, predicted by models that have not seen their group."""
+    """Events that are neither On nor Off, predicted by models trained on other groups."""
 
-    score: FloatArray  # NaN for events that no model has scored
+    score: FloatArray  # NaN for events without a score
     selected: BoolArray
     theta: FloatArray | None = None  # angle to the centre of each region in deg, On first
 
@@ -205,13 +205,13 @@ class Exposure:
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as JSON; `from_dict` reads them."""
+        """Return the fields as JSON; inverse of `from_dict`."""
         lists = {"group": list(self.group), "night": list(self.night), "hours": self.hours.tolist()}
         return {"source": self.source, **lists}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Exposure:
-        """Return the exposure that `to_dict` was called on."""
+        """Create an exposure from the result of `to_dict`."""
         group, night = (tuple(map(str, given[name])) for name in ("group", "night"))
         hours = np.array(given["hours"], dtype=np.float64)
         if not len(group) == len(night) == len(hours):
@@ -220,7 +220,7 @@ class Exposure:
 
 
 def bin_labels(borders: Sequence[float]) -> tuple[str, ...]:
-    """Return labels of the bins between borders, of which the first and the last may be infinite."""
+    """Return labels of the bins between edges; the first and the last edge may be infinite."""
     return tuple(
         f"below {high:.4g}" if low == -np.inf else f"above {low:.4g}" if high == np.inf else f"{low:.4g} to {high:.4g}"
         for low, high in pairwise(borders)
@@ -242,13 +242,13 @@ class DetectionBins:
         return bin_labels(self.edges)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the bins as JSON; `from_dict` reads them."""
+        """Return the bins as JSON; inverse of `from_dict`."""
         bins = [{**one.to_dict(), "note": note} for one, note in zip(self.outcomes, self.notes, strict=True)]
         return {"column": self.column, "edges": list(self.edges), "bins": bins}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any], statistic: str) -> DetectionBins:
-        """Return the bins that `to_dict` was called on."""
+        """Create bins from the result of `to_dict`."""
         outcomes = tuple(Outcome.from_dict(one, statistic) for one in given["bins"])
         notes = tuple(str(one["note"]) for one in given["bins"])
         return cls(str(given["column"]), tuple(map(float, given["edges"])), outcomes, notes)
@@ -256,64 +256,64 @@ class DetectionBins:
 
 @dataclass(frozen=True, eq=False)
 class Detection:
-    """Hold-out events with the predictions of models that had not seen them, and the significance of a source.
+    """Predictions of hold-out events, and the significance of a source.
 
-    ``significance``, ``p_value`` and ``verdict`` are by the statistic that was declared beforehand. Where a
-    cross-validation was repeated, all but ``repeats`` is of the repetition with the (lower) median significance.
+    ``significance``, ``p_value`` and ``verdict`` refer to the statistic declared beforehand. For a repeated
+    cross-validation, all attributes except ``repeats`` are those of the repetition with the lower median significance.
 
     Attributes
     ----------
     on, selected : ndarray of bool of shape (n_events,)
-        On events, and selected events; the latter is False for events that were only trained on.
+        On events, and selected events; the latter is False for events used only for training.
     score : ndarray of shape (n_events,)
-        Scores by models that had not seen the event; NaN for events that were only trained on.
+        Scores by models trained on other events; NaN for events used only for training.
     ratio : ndarray of shape (n_events,) or None
-        Likelihood ratios, times the exposure ratio in units of its mean where it differs; NaN for events that were only
-        trained on, None if the model has none.
+        Likelihood ratios, multiplied by the exposure ratio relative to its mean if it varies; NaN for events used only
+        for training, None if the model has no likelihood ratio.
     fold : ndarray of int64 of shape (n_events,)
-        The fold that held the event out; -1 for events that were only trained on.
+        Fold in which the event was held out; -1 for events used only for training.
     groups, nights, observations : ndarray of shape (n_events,) or None
-        Group, night, and observation (such as a source or a telescope) of each event, where known.
+        Group, night, and observation (such as a source or a telescope) of each event, if known.
     folds : tuple of Fold
-        Tuning and hold-out events of each model.
+        Tuning and hold-out counts of each model.
     alpha : float
-        Exposure ratio On/Off; the mean over the Off events where it differs.
+        Exposure ratio On/Off; the mean over the Off events if it varies.
     strategy : {"pooled", "forward", "applied"}
-        How training and hold-out events were chosen; ``"applied"`` is a model that had been fitted on other events.
+        Choice of training and hold-out events; ``"applied"`` denotes a model fitted on other events.
     statistic : {"likelihood", "cut"}
-        The statistic that was declared beforehand: the likelihood of all events, or the counts of selected ones.
+        Statistic declared beforehand: the likelihood of all events, or the counts of selected events.
     repeats, permutations : dict of str to ndarray
-        By statistic, the signed significance of each repetition, and the ``contrasts`` of permuted On and Off labels.
+        Signed significance of each repetition, and the ``contrasts`` of permuted On and Off labels, by statistic.
     event_alpha : ndarray of shape (n_events,) or None
-        Exposure ratio of each event, where it differs.
+        Exposure ratio of each event, if it varies.
     required_significance : float
-        Significance from which a source counts as detected.
+        Significance required for a detection.
     theta, own_theta : ndarray of shape (n_events, n_regions) and (n_events,), or None
         Angle to the centre of each region in deg, On first, and of the own region; NaN for Off without a centre.
     theta_squared_cut : float or None
-        Events are in a region when ``theta**2`` is below it, in deg^2.
+        Events with ``theta**2`` below this value, in deg^2, are in a region.
     nearby : Nearby or None
-        Events of no region, predicted like the others, but never trained on and never counted.
+        Events outside all regions, predicted like the others, but never used for training or counted.
     time : ndarray of shape (n_events,) or None
-        When the events were recorded, in seconds.
+        Times of the events, in seconds.
     importances, feature_names : ndarray of shape (n_features,) and tuple of str, or None
-        Importance of each feature, the mean over the models of all folds, and the names of the features.
+        Importance of each feature, averaged over the folds, and the feature names.
     features : tuple of FeatureHistogram or None
-        On and scaled Off in each feature, before and after the selection.
+        Histograms of each feature for On and scaled Off, before and after the selection.
     exposure, sky, bins : Exposure, SkyMap and DetectionBins, or None
-        Observation time of each group and night, map of the sky, and both statistics in bins of a column.
+        Observation time of each group and night, sky map, and both statistics in bins of a column.
     alpha_error : float, mapping of group to float, or None
-        Relative error of the exposure ratio: common to all events, or independent for each group.
+        Relative uncertainty of the exposure ratio: common to all events, or independent for each group.
     remarks : tuple of str
-        Changes to the classifier before training, and blocks that were drawn at random.
+        Changes to the classifier before training, and the random choice of blocks.
     core : ndarray of bool of shape (n_events,) or None
-        True for events inside the cut on theta^2, None without directions; the others only enter the likelihood.
+        True for events inside the cut on theta^2, None without directions; other events only enter the likelihood.
     point_spread : PointSpread or None
-        Mean point spread function of the folds.
+        Point spread function averaged over the folds.
     findings : tuple of WarningSign
-        Differences between On and Off events in their features that no source explains, and repeated events.
+        Differences between On and Off in their features that no source explains, and repeated events.
     forward : Outcome or None
-        Both statistics by models that were trained on earlier events only, next to pooled ones.
+        Both statistics by models trained on earlier events only, in addition to the pooled ones.
     estimators : tuple of classifier
         Fitted model of each fold, if `cross_val_detect` was called with ``return_estimator=True``; else empty.
 
@@ -377,10 +377,10 @@ class Detection:
         nights: ArrayLike | None = None,
         sky: SkyMap | None = None,
     ) -> Detection:
-        """Return a copy, with shared arrays, with further data for plots; None keeps an attribute as it is.
+        """Return a copy, with shared arrays, with further data for plots; None keeps an attribute unchanged.
 
-        Arguments are as the attributes, but for ``nearby_theta``, the angles of nearby events, and ``features``: values
-        of shape (n_events, n_features), of which histograms are kept.
+        Arguments are named like the attributes, except ``nearby_theta``, the angles of nearby events, and ``features``:
+        values of shape (n_events, n_features), from which histograms are computed.
         """
         n_events = len(self.on)
         found: dict[str, Any] = {"exposure": exposure, "sky": sky}
@@ -416,7 +416,7 @@ class Detection:
         return replace(self, **{name: value for name, value in found.items() if value is not None})
 
     def with_bins(self, column: str, edges: Sequence[float], number: NDArray[np.int64]) -> Detection:
-        """Return a copy with ``bins`` of a column from the edges between them, and the number of each event's bin."""
+        """Return a copy with ``bins`` of a column, given the edges and the bin number of each event."""
         outcomes, notes = [], []
         for own in range(len(edges) + 1):
             outcomes.append(self.outcome_of(number == own))
@@ -428,12 +428,12 @@ class Detection:
 
     @property
     def exposure_ratio(self) -> FloatArray | float:
-        """Exposure ratio of each event where they differ, else the one of all."""
+        """Exposure ratio of each event if it varies, else the common one."""
         return self.alpha if self.event_alpha is None else self.event_alpha
 
     @property
     def in_likelihood(self) -> BoolArray:
-        """True for hold-out events, those beyond the cut on theta^2 included."""
+        """True for hold-out events, including those beyond the cut on theta^2."""
         return self.fold >= 0
 
     @property
@@ -443,18 +443,18 @@ class Detection:
 
     @property
     def containment_radius(self) -> tuple[float, float] | None:
-        """Radius in deg that contains 68 % of the signal, with its standard error; None where it was not fitted."""
+        """Radius in deg that contains 68 % of the signal, with its standard error; None if not fitted."""
         fitted = self.point_spread
         return fitted.radius if fitted is not None and fitted.n_events else None
 
     def count(self, mask: BoolArray, alpha: FloatArray | float | None = None) -> OnOffCounts:
-        """Count the On and Off events of a mask, by default with their exposure ratios and the errors of these."""
+        """Count the On and Off events of a mask, by default with their exposure ratios and uncertainties."""
         if alpha is not None:
             return count_events(self.on, mask, alpha)
         return count_events(self.on, mask, self.exposure_ratio, self._nuisance)
 
     def likelihood_of(self, mask: BoolArray, alpha: FloatArray | float | None = None) -> OnOffLikelihood | None:
-        """Return the likelihood of the events of a mask; None if they have no likelihood ratio."""
+        """Return the likelihood of the events of a mask; None without likelihood ratios."""
         if self.ratio is None:
             return None
         ratios = self.exposure_ratio if alpha is None else alpha
@@ -464,7 +464,7 @@ class Detection:
 
     @cached_property
     def _nuisance(self) -> Nuisance | None:
-        """The errors of the exposure ratio of all events."""
+        """Uncertainties of the exposure ratio of all events."""
         return as_nuisance(self.alpha_error, self.groups, len(self.on))
 
     def outcome_of(self, mask: BoolArray) -> Outcome:
@@ -472,15 +472,15 @@ class Detection:
         return Outcome(self.count(self.selected & mask), self.likelihood_of(self.in_likelihood & mask), self.statistic)
 
     def _held_out_parts(self, labels: NDArray[Any] | None) -> Iterator[tuple[Any, BoolArray]]:
-        """Yield the groups, or other labels, that were held out, each with its events."""
+        """Yield each held-out group, or other label, with the mask of its events."""
         if labels is None:
             return
         of_time = labels is self.groups or labels is self.nights
         time = self.time[self.held_out] if self.time is not None and of_time else None
         found = number_groups(labels[self.held_out], time)[0]
-        is_date = found.dtype.kind in "mM"  # which would become a number
+        is_date = found.dtype.kind in "mM"  # otherwise converted to a number
         names = [label if is_date or not hasattr(label, "item") else label.item() for label in found]
-        yield from ((name, labels == name) for name in names)  # one mask at a time: there may be many groups
+        yield from ((name, labels == name) for name in names)  # one mask at a time, since there may be many groups
 
     @cached_property
     def counts(self) -> OnOffCounts:
@@ -489,7 +489,7 @@ class Detection:
 
     @cached_property
     def likelihood(self) -> OnOffLikelihood | None:
-        """Likelihood of all hold-out events; None if the model has no likelihood ratio."""
+        """Likelihood of all hold-out events; None without likelihood ratios."""
         return self.likelihood_of(self.in_likelihood)
 
     @cached_property
@@ -504,23 +504,17 @@ class Detection:
 
     @cached_property
     def counts_by_group(self) -> dict[Any, OnOffCounts]:
-        """Selected events of each group that was held out; empty where there are no groups."""
+        """Selected events of each held-out group; empty without groups."""
         return {name: self.count(self.selected & own) for name, own in self._held_out_parts(self.groups)}
 
     @cached_property
     def counts_by_night(self) -> dict[Any, OnOffCounts]:
-        """Selected hold-out events of each night; empty where nights are not known."""
+        """Selected hold-out events of each night; empty if nights are unknown."""
         return {name: self.count(self.selected & own) for name, own in self._held_out_parts(self.nights)}
 
     @cached_property
-    def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
-        """Likelihood of the events of each group that was held out; empty without groups or likelihood ratios."""
-        found = {name: self.likelihood_of(self.in_likelihood & own) for name, own in self._held_out_parts(self.groups)}
-        return {name: likelihood for name, likelihood in found.items() if likelihood is not None}
-
-    @cached_property
     def outcomes_by_observation(self) -> dict[Any, Outcome]:
-        """Both statistics of each observation; empty where no observations were given."""
+        """Both statistics of each observation; empty without observations."""
         return {name: self.outcome_of(own) for name, own in self._held_out_parts(self.observations)}
 
     @property
@@ -530,14 +524,14 @@ class Detection:
 
     @property
     def reference_weights(self) -> dict[str, WeightRange]:
-        """Weight of each member of an `OnOffHybridClassifier` over the folds, by name; empty for other models."""
+        """Weight of each member of an `OnOffHybridClassifier` in the folds, by name; empty for other models."""
         known = [fold.reference_weights for fold in self.folds if fold.reference_weights is not None]
         values = {name: [weights[name] for weights in known] for name in (known[0] if known else ())}
         return {name: WeightRange(float(np.mean(own)), min(own), max(own)) for name, own in values.items()}
 
     @property
     def significance(self) -> float:
-        """Signed significance of the hold-out events by the declared statistic; the median where it was repeated."""
+        """Signed significance of the hold-out events by the declared statistic; the median of repetitions."""
         return self.outcome.significance
 
     @property
@@ -566,7 +560,7 @@ class Detection:
 
     @cached_property
     def contrasts(self) -> dict[str, float]:
-        """Significance, by each statistic, with which the features separate On from Off: by a balanced ``alpha``."""
+        """Significance, by statistic, with which the features separate On from Off, for a balanced ``alpha``."""
         if self.uncut.n_on == 0 or self.uncut.n_off == 0:
             return {"likelihood": _NAN if self.ratio is None else 0.0, "cut": 0.0}
         balanced = self.balanced_alpha
@@ -575,48 +569,48 @@ class Detection:
 
     @property
     def balanced_alpha(self) -> FloatArray | float:
-        """Exposure ratio with which all hold-out events together have no excess."""
+        """Exposure ratio for which all hold-out events together have no excess."""
         return self.exposure_ratio * (self.uncut.n_on / self.uncut.background)
 
     @property
     def permutation_p_values(self) -> dict[str, float]:
-        """Share of permutations, the identity among them, with no smaller contrast, by statistic; NaN without any."""
+        """Fraction of permutations, including the identity, with at least this contrast, by statistic; NaN if none."""
         return {name: permutation_p_value(self.contrasts[name], one) for name, one in self.permutations.items()}
 
     @property
     def permutation_p_value(self) -> float:
-        """The one of ``permutation_p_values`` by the declared statistic."""
+        """Permutation p-value by the declared statistic."""
         return self.permutation_p_values[self.statistic]
 
     @cached_property
     def curve(self) -> ThresholdCurve:
-        """Hold-out events at every cut of their score, by the mean exposure ratio: to explore, not as a result."""
+        """Hold-out counts at every cut on the score, for the mean exposure ratio; for exploration, not as a result."""
         known = self.held_out & np.isfinite(self.score)
-        on = self.on[known]  # new events may be of one class
+        on = self.on[known]  # new events may belong to a single class
         return compute_cell_curve(self.score[known], on, ~on, self.alpha)
 
     @cached_property
     def alpha_fit(self) -> AlphaFit | None:
-        """The exposure ratio that the events themselves suggest, with any signal; None without likelihood ratios."""
+        """Exposure ratio fitted to the events together with a signal; None without likelihood ratios."""
         return fit_alpha(self)
 
     @cached_property
     def assessment(self) -> Verdict:
-        """The verdict on this detection alone; `assess` also takes forward values and null tests."""
+        """Verdict on this detection alone; `assess` also takes forward values and null tests."""
         return assess(self)
 
     @property
     def feasible(self) -> bool:
-        """Whether the significance reaches the required one, and there are no warnings."""
+        """Whether the required significance is reached without warnings."""
         return self.assessment.feasible
 
     @property
     def verdict(self) -> str:
-        """Warnings, if there are any, and the meaning of the significance in one sentence."""
+        """Warnings, if any, and the interpretation of the significance in one sentence."""
         return str(self.assessment)
 
     def summary(self) -> dict[str, Any]:
-        """Return the numbers of the result by name, to be put into a table or a file."""
+        """Return the results by name, for a table or a file."""
         return {
             "strategy": self.strategy,
             "statistic": self.statistic,
@@ -638,7 +632,7 @@ class Detection:
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per event: on, score, selected, fold; and ratio, core, group, observation where known."""
+        """Return one row per event: on, score, selected, fold; and ratio, core, group, observation if known."""
         import pandas as pd
 
         known = {"on": self.on, "score": self.score, "selected": self.selected, "fold": self.fold}
@@ -646,14 +640,14 @@ class Detection:
         return pd.DataFrame({**known, **{name: values for name, values in optional.items() if values is not None}})
 
     def folds_frame(self) -> pd.DataFrame:
-        """Return one row per fold; ``expected`` is the significance of the tuning for the number of hold-out events."""
+        """Return one row per fold; ``expected`` is the tuning significance scaled to the number of hold-out events."""
         import pandas as pd
 
         names = ("n_on", "n_off", "significance")
         rows = []
         for fold in self.folds:
             tuned = {} if fold.tuned is None else fold.tuned.summary()
-            # a model that was fitted elsewhere has an unknown number of training events
+            # the number of training events of an applied model is unknown
             scale = float(np.sqrt(fold.n_held_out / fold.n_train)) if fold.n_train else _NAN
             row = {"n_train": fold.n_train, "n_held_out": fold.n_held_out, "threshold": fold.threshold}
             row |= {f"tuned_{name}": tuned.get(name, _NAN) for name in names}
@@ -665,9 +659,9 @@ class Detection:
     def groups_frame(self, by: str = "group") -> pd.DataFrame:
         """Return one row per group, or per night: both statistics, and the light curve.
 
-        ``relative_strength`` is the strength in units of its mean, with an interval; NaN if that is not positive.
-        ``rate`` is the number of signal events per hour, with an interval, where observation times are known, and
-        ``mjd`` the mean time of the events where times are absolute.
+        ``relative_strength`` is the signal strength relative to its mean, with an interval; NaN if the mean is not
+        positive. ``rate`` is the number of signal events per hour, with an interval if observation times are known, and
+        ``mjd`` the mean time of the events if times are absolute.
         """
         if ("frame", by) not in self._by_label:
             self._by_label["frame", by] = self._make_groups_frame(by)
@@ -675,7 +669,7 @@ class Detection:
 
     @cached_property
     def _by_label(self) -> dict[tuple[str, str], Any]:
-        """What was computed for each of many groups, and is shown in several places."""
+        """Values computed for many groups and shown in several places."""
         return {}
 
     def _make_groups_frame(self, by: str) -> pd.DataFrame:
@@ -692,11 +686,11 @@ class Detection:
 
     @property
     def constancy(self) -> Constancy | None:
-        """Test whether groups have the same signal rate, or strength where times are not known; None for one group."""
+        """Test of a constant signal rate, or signal strength if times are unknown, over groups; None for one group."""
         return self.compare_rates()
 
     def compare_rates(self, by: str = "group") -> Constancy | None:
-        """Test whether groups, or nights, have the same signal rate, or strength; None where there are not several."""
+        """Test whether the signal rate, or the signal strength, is constant over groups or nights; None for one."""
         if ("rates", by) not in self._by_label:
             self._by_label["rates", by] = self._compare_rates(by)
         found: Constancy | None = self._by_label["rates", by]
@@ -725,10 +719,10 @@ class Detection:
         return Signal(self.on[own], weight[own], alpha, self._nuisance and self._nuisance.select(own))
 
     def limits(self, hours: float | None = None, confidence_level: float = 0.95) -> dict[str, float]:
-        """Return limits on the signal by name, by the declared statistic; empty where nothing is known about a signal.
+        """Return limits on the signal by name, for the declared statistic; empty without information about a signal.
 
-        Upper limits are by CLs, next to those expected without a source. With ``hours``, by default those of the
-        ``exposure``, there are also rates per hour, hours to a detection, and the weakest rate detected in 50 hours.
+        Upper limits use CLs and are returned with those expected without a source. With ``hours``, by default those of
+        ``exposure``, rates per hour, hours to a detection and the minimum rate detectable in 50 hours are included.
         """
         signal = self._signal(np.ones(len(self.on), dtype=np.bool_))
         if signal is None:
@@ -741,7 +735,7 @@ class Detection:
         if hours is None and self.exposure is not None:
             hours = self.exposure.total
         if hours is not None and hours > 0:
-            hours *= float((self.fold >= 0).mean())  # events that were only trained on are not in the limits
+            hours *= float((self.fold >= 0).mean())  # events used only for training do not enter the limits
             required = self.required_significance
             found |= {"hours": hours, "rate_limit": counts.upper / hours, "rate_expected": counts.expected / hours}
             found["hours_to_detection"] = signal.hours_to(hours, required)
@@ -749,25 +743,25 @@ class Detection:
         return found
 
     def observations_frame(self) -> pd.DataFrame:
-        """Return one row per observation: exposure ratio, both statistics, and strength in units of the joint one."""
+        """Return one row per observation: exposure ratio, both statistics, and signal strength relative to all."""
         found = self.outcomes_by_observation.items()
         rows = {name: {"alpha": one.counts.alpha, **self._with_relative_strength(one.summary())} for name, one in found}
         return _frame(rows, "observation")
 
     def bins_frame(self) -> pd.DataFrame:
-        """Return one row per bin: exposure ratio, both statistics, and a note; empty where there are no bins."""
+        """Return one row per bin: exposure ratio, both statistics, and a note; empty without bins."""
         found = () if self.bins is None else zip(self.bins.labels, self.bins.outcomes, self.bins.notes, strict=True)
         rows = {name: {"alpha": one.counts.alpha, **one.summary(), "note": note} for name, one, note in found}
         return _frame(rows, "bin")
 
     def _with_relative_strength(self, numbers: dict[str, Any]) -> dict[str, Any]:
-        """Add the signal strength in units of that of all events; NaN where the latter is not positive."""
+        """Add the signal strength relative to that of all events; NaN if the latter is not positive."""
         mean = 0.0 if self.likelihood is None else self.likelihood.strength
         unit = mean if 0 < mean < np.inf else _NAN
         return numbers | {f"relative_{name}": numbers[name] / unit for name in numbers if name.startswith("strength")}
 
     def __str__(self) -> str:
-        """Return both statistics, warnings and the verdict in a few lines."""
+        """Return both statistics, warnings and the verdict as text."""
         lines = [self._strategy_text]
         if self.likelihood is not None:
             lines.append(f"likelihood: {self.likelihood}")
@@ -784,7 +778,7 @@ class Detection:
         return "\n".join([*lines, *self.remarks, str(self.assessment)])
 
     def _repr_html_(self) -> str:
-        """Return a table of both statistics with the verdict, for notebooks; the declared statistic is in bold."""
+        """Return a table of both statistics with the verdict for notebooks; the declared statistic is in bold."""
         rows = [*_html_rows(self.outcome, self.uncut), Row("without a cut", self.uncut.texts())]
         for name, outcome in self._several_observations.items():
             rows += [row._replace(name=f"{name}: {row.name}") for row in _html_rows(outcome, None)]
@@ -793,11 +787,11 @@ class Detection:
         notes += [*self._permutation_text, *self._trained_on_text]
         if verdict.feasible and self.strategy != "applied":
             quoted = quoted_significance(self)
-            note = 'The pooled significance compares models; the one to quote is that of strategy="forward".'
+            note = 'Use the pooled significance to compare models; quote that of strategy="forward".'
             if quoted.strategy != self.strategy:
-                note = f"The significance to quote is the forward one, {quoted.value:.1f} sigma."
+                note = f"Quote the forward significance, {quoted.value:.1f} sigma."
             elif quoted.quotable:
-                note = "The significance in bold is the one to quote."
+                note = "Quote the significance in bold."
             notes.append(note)
         caption = f"{self._strategy_text}, alpha {self.alpha:.4g}"
         columns = ("", "On", "Off", "excess", "significance")
@@ -805,12 +799,12 @@ class Detection:
 
     @property
     def _several_observations(self) -> dict[Any, Outcome]:
-        """Both statistics of each observation; empty unless there are several."""
+        """Both statistics of each observation; empty for a single one."""
         return self.outcomes_by_observation if len(self.outcomes_by_observation) > 1 else {}
 
     @property
     def best_observation(self) -> str:
-        """The observation of the largest significance, corrected for the number of them; no text for a single one."""
+        """The observation with the largest significance, corrected for trials; empty for a single one."""
         if not self._several_observations:
             return ""
         found = {name: outcome.significance for name, outcome in self._several_observations.items()}
@@ -825,20 +819,20 @@ class Detection:
 
     @property
     def _trained_on_text(self) -> list[str]:
-        """How many events were never held out, in one line; no line where all were."""
+        """Number of events that were never held out, in one line; empty if all were."""
         n = int(np.count_nonzero(~self.in_likelihood))
-        return [f"{n} of {len(self.on)} events were only trained on"] if n else []
+        return [f"{n} of {len(self.on)} events were used only for training"] if n else []
 
     @property
     def _permutation_text(self) -> list[str]:
-        """The p-value of permutations in one line; no line without permutations."""
+        """Permutation p-value in one line; empty without permutations."""
         if not self.n_permutations:
             return []
         return [f"permutation p-value {self.permutation_p_value:.3g} ({self.n_permutations} permutations)"]
 
 
 def quoted_limits(detection: Detection, forward: Outcome | None = None) -> Mapping[str, float]:
-    """Return the limits to quote: those of the forward result next to a pooled detection, if it has them."""
+    """Return the limits to quote: those of the forward result of a pooled detection, if available."""
     known = None if detection.strategy != "pooled" or forward is None else forward.limits
     return detection.limits() if known is None else {name: float(value) for name, value in known.items()}
 
@@ -849,7 +843,7 @@ def describe_limits(limits: Mapping[str, float], required: float) -> list[str]:
         return []
     per_hour = f", {limits['rate_limit']:.3g} per hour" if "rate_limit" in limits else ""
     band = f"{limits['n_signal_expected_low']:.1f} to {limits['n_signal_expected_high']:.1f}"
-    limit = f"{limits['n_signal_limit']:.1f} signal events{per_hour}, strength {limits['strength_limit']:.3g}"
+    limit = f"{limits['n_signal_limit']:.1f} signal events{per_hour}, signal strength {limits['strength_limit']:.3g}"
     expected = f"expected without a source: {limits['n_signal_expected']:.1f} ({band}) signal events"
     lines = [f"Upper limit at {100 * limits['confidence_level']:g} % (CLs): {limit}; {expected}."]
     if "hours" in limits:
@@ -862,21 +856,21 @@ def describe_limits(limits: Mapping[str, float], required: float) -> list[str]:
 
 
 class QuotedSignificance(NamedTuple):
-    """The significance to quote of a search, and the strategy that it comes from."""
+    """The significance to quote for a search, and its strategy."""
 
     value: float
     strategy: str
 
     @property
     def quotable(self) -> bool:
-        """Whether a detection may be quoted by it; a pooled significance only compares models."""
+        """Whether it may be quoted as a detection; a pooled significance only compares models."""
         return self.strategy != "pooled"
 
 
 def quoted_significance(
     detection: Detection, forward: Outcome | None = None, statistic: str | None = None
 ) -> QuotedSignificance:
-    """Return the significance to quote: the forward one next to a pooled detection, else that of the detection."""
+    """Return the significance to quote: the forward one of a pooled detection, else that of the detection."""
     by, forward = statistic or detection.statistic, detection.forward if forward is None else forward
     if detection.strategy == "pooled" and forward is not None and not np.isnan(forward.significances[by]):
         return QuotedSignificance(forward.significances[by], "forward")
@@ -888,7 +882,7 @@ def models_table(
     forward: Mapping[str, Outcome] | None = None,
     null_tests: Mapping[str, NullTest] | None = None,
 ) -> pd.DataFrame:
-    """Return one row per model, and a first one for all events without a cut if these are the same for all models."""
+    """Return one row per model, preceded by all events without a cut if these are common to all models."""
     import pandas as pd
 
     rows = []
@@ -928,7 +922,7 @@ def _frame(rows: dict[Any, dict[str, Any]], index: str) -> pd.DataFrame:
 
 
 def _html_rows(outcome: Outcome, everything: OnOffCounts | None) -> list[Row]:
-    """Return a row for each statistic; the likelihood is of all events, whose counts may not be known."""
+    """Return a row for each statistic; the counts of the likelihood may be unknown."""
     rows = []
     if outcome.likelihood is not None:
         found, counts = outcome.likelihood, ["", ""] if everything is None else everything.texts()[:2]

@@ -1,4 +1,4 @@
-"""Comparison of simulated with observed events: in which features, and how far, the simulation differs."""
+"""Comparison of simulated and observed events: which features differ, and by how much."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_LEAST_EXCESS = 3.0  # weighted excess, in standard errors, from which the signal is compared
+_LEAST_EXCESS = 3.0  # minimum weighted excess, in standard errors, to compare the signal
 _N_FOLDS = 5
 _SAMPLES = (("signal", "simulated gammas", "excess"), ("background", "simulated protons", "Off"))
 
-_ROWS = 5  # features of a sample that are printed
+_ROWS = 5  # number of features printed per sample
 _LEAST_CUTS, _MOST_CUTS = 3, 19
 _EVENTS_PER_CUT = 5  # effective signal events between neighbouring cuts
 _LEAST_BINS, _MOST_BINS = 5, 20
-_EVENTS_PER_BIN = 8  # effective signal events in a bin of the drawn distributions
-_TAIL = 0.005  # share of events on either side that is beyond the drawn range
+_EVENTS_PER_BIN = 8  # effective signal events per bin of the plotted distributions
+_TAIL = 0.005  # fraction of events on either side outside the plotted range
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureComparison:
-    """One feature of observed and simulated events: its shift, a p-value, and both distributions."""
+    """Comparison of one feature of observed and simulated events: shift, p-value, and both distributions."""
 
     sample: str  # "signal": On minus scaled Off and gammas, weighted by P(signal); "background": Off and protons
     feature: str
-    shift: float  # of the mean, in simulated standard deviations; NaN where the simulated feature is constant
+    shift: float  # of the mean, in simulated standard deviations; NaN if the simulated feature is constant
     shift_error: float
     p_value: float
-    adjusted_p_value: float  # by Holm's method, for the number of features of the sample
+    adjusted_p_value: float  # Holm's correction for the number of features of the sample
     flagged: bool  # whether the adjusted p-value is below 1 minus the confidence
-    missing_observed: float  # share of events without a value (NaN), which is compared as well
+    missing_observed: float  # fraction of events without a value (NaN), which is compared as well
     missing_simulated: float
-    edges: FloatArray  # of the drawn distributions; the first and the last bin also contain all values beyond
+    edges: FloatArray  # of the plotted distributions; the first and the last bin include all values beyond
     logarithmic: bool
-    observed: FloatArray  # shares; of the signal they may be negative, because Off is subtracted
+    observed: FloatArray  # fractions; may be negative for the signal, because Off is subtracted
     observed_error: FloatArray
     simulated: FloatArray
     simulated_error: FloatArray
@@ -64,7 +64,7 @@ class FeatureComparison:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> FeatureComparison:
-        """Return the comparison that `to_dict` was called on."""
+        """Create a comparison from the result of `to_dict`."""
         known = {field.name: values[field.name] for field in fields(cls)}
         arrays = {name: np.array(value, dtype=np.float64) for name, value in known.items() if isinstance(value, list)}
         missing = {name: float("nan") for name, value in known.items() if value is None}
@@ -78,15 +78,15 @@ class SimulationAgreement:
     Attributes
     ----------
     comparisons : tuple of FeatureComparison
-        Features of the signal, worst first, then those of the background, worst first, with their distributions.
+        Features of the signal, worst first, then those of the background, worst first.
     confidence : float
-        Probability that no feature of a sample is flagged where all of them agree.
+        Probability that no feature of a sample is flagged if all of them agree.
     n_on, n_off, n_simulated_signal, n_simulated_background : int
-        Observed and simulated events; 0 protons where none were given.
+        Number of observed and simulated events; 0 protons if none were given.
     excess, excess_error : float
-        Sum of the probabilities of signal over On minus that over Off times alpha, and its standard error.
+        Sum of the signal probabilities of On events minus alpha times that of Off events, and its standard error.
     remark : str or None
-        Why the signal could not be compared; None if it was.
+        Reason for a missing comparison of the signal; None if it was compared.
 
     Examples
     --------
@@ -126,21 +126,21 @@ class SimulationAgreement:
 
     @property
     def flagged(self) -> tuple[str, ...]:
-        """Names of the features that differ in either sample, each once, worst of the signal first."""
+        """Names of the features that differ in either sample, without duplicates, worst of the signal first."""
         return tuple(dict.fromkeys(one.feature for one in self.comparisons if one.flagged))
 
     @property
     def verdict(self) -> str:
-        """The result in one sentence for each sample."""
+        """Result in one sentence per sample."""
         return " ".join(self._sentences())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all values as JSON; `from_dict` reads them."""
+        """Return all values as JSON; inverse of `from_dict`."""
         return vars(self) | {"comparisons": [one.to_dict() for one in self.comparisons]}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SimulationAgreement:
-        """Return the agreement that `to_dict` was called on."""
+        """Create an agreement from the result of `to_dict`."""
         comparisons = tuple(FeatureComparison.from_dict(one) for one in values["comparisons"])
         return cls(**(values | {"comparisons": comparisons}))
 
@@ -170,9 +170,9 @@ class SimulationAgreement:
             if names:
                 more = len(names) - _ROWS
                 some = ", ".join(names[:_ROWS]) + (f" and {more} more" if more > 0 else "")
-                sentences.append(f"{len(names)} of {len(own)} features of {what} differ from what is observed: {some}.")
+                sentences.append(f"{len(names)} of {len(own)} features of {what} differ from observed ones: {some}.")
             elif own:
-                sentences.append(f"No feature of {what} differs from what is observed.")
+                sentences.append(f"No feature of {what} differs from observed ones.")
         return sentences
 
 
@@ -193,42 +193,42 @@ def simulation_agreement(
     n_jobs: int | None = None,
     random_state: Any = None,
 ) -> SimulationAgreement:
-    """Find the features in which simulated gammas differ from the excess, and simulated protons from Off events.
+    """Compare simulated gammas with the excess, and simulated protons with Off events, feature by feature.
 
-    On minus Off times alpha and simulated gammas are weighted by the probability of signal, by classifiers that learned
-    from labels of other events; Off and simulated protons have no weights.
+    On minus Off times alpha and the simulated gammas are weighted by the signal probability of classifiers trained on
+    other events; Off and simulated protons are not weighted.
 
     Parameters
     ----------
     X, y : array-like of shape (n_events, n_features) and of shape (n_events,)
         Observed events, and noisy labels of two classes; the larger one in sorted order is On.
     simulated_signal : array-like of shape (n_gammas, n_features)
-        Simulated gammas that ``estimator`` was not trained on, with the cuts of the observed events.
+        Simulated gammas not used to train ``estimator``, after the cuts of the observed events.
     simulated_background : array-like of shape (n_protons, n_features) or None, default=None
         Simulated protons; by default the background is not compared.
     alpha : float or array-like of shape (n_events,)
-        Exposure ratio On/Off, of all events or of each.
+        Exposure ratio On/Off, common to all events or one per event.
     estimator : classifier or None, default=None
-        Gives the probability of signal; by default an `OnOffForestClassifier`. It is cloned.
+        Provides the signal probability; by default an `OnOffForestClassifier`. It is cloned.
     groups, cv
-        As for `cross_val_detect`; by default five folds, of whole groups where there are groups.
+        As for `cross_val_detect`; by default five folds, of whole groups if there are groups.
     signal_weight, background_weight : array-like or None, default=None
-        Number of events that each simulated event represents, such as for the spectrum of the source; by default 1.
+        Number of events represented by each simulated event, for example for the source spectrum; by default 1.
     feature_names : sequence of str or None, default=None
         Names of the features; by default the columns of a DataFrame, or x0, x1, ...
     confidence : float, default=0.99
-        Probability that no feature of a sample is flagged where all of them agree, by Holm's method.
+        Probability that no feature of a sample is flagged if all of them agree, with Holm's correction.
     n_jobs, random_state
         As for `cross_val_detect`.
 
     Returns
     -------
     SimulationAgreement
-        A table of features, worst first; without the signal if its weighted excess is below three standard errors.
+        Table of features, worst first; without the signal if its weighted excess is below three standard errors.
 
     Notes
     -----
-    The p-value is that of the cumulated differences at up to 19 cuts, with their covariance.
+    The p-value refers to the cumulative differences at up to 19 cuts, with their covariance.
 
     Examples
     --------
@@ -250,15 +250,15 @@ def simulation_agreement(
     Off against simulated protons (5000):
       width   shift -0.03 +- 0.02  p = 0.44, adjusted 0.88
       length  shift +0.02 +- 0.02  p = 0.78, adjusted 0.88
-    1 of 2 features of simulated gammas differ from what is observed: length.
-    No feature of simulated protons differs from what is observed.
+    1 of 2 features of simulated gammas differ from observed ones: length.
+    No feature of simulated protons differs from observed ones.
     """
     models = check_models(OnOffForestClassifier() if estimator is None else estimator)
     if len(models) != 1 or "" not in models:
-        raise TypeError("estimator must be one classifier, got several by name")
+        raise TypeError("estimator must be a single classifier, got a dict")
     confidence = checks.as_probability("confidence", confidence)
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence:g}")
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence:g}")
     events = check_events(X, y, alpha, groups)
     observed = _as_features("X", X)
     names = _feature_names(X, observed.shape[1], feature_names)
@@ -274,10 +274,10 @@ def simulation_agreement(
     excess, error = samples.excess
     remark = None
     if error == 0 or excess < _LEAST_EXCESS * error:
-        found_excess = f"{with_error(excess, error)} weighted events, and {_LEAST_EXCESS:g} standard errors are needed"
+        found_excess = f"{with_error(excess, error)} weighted events, below {_LEAST_EXCESS:g} standard errors"
         remark = f"No excess to compare with simulated gammas: {found_excess}."
     elif not (samples.strengths > 0).any():
-        remark = "No simulated gamma looks like signal to the classifier, so no distribution can be compared."
+        remark = "No simulated gamma is classified as signal, so distributions cannot be compared."
     found: list[FeatureComparison] = []
     if remark is None:
         found += _compare(names, observed, signal.features, samples, confidence, threads)
@@ -292,7 +292,7 @@ def simulation_agreement(
 
 
 class _Simulated(NamedTuple):
-    """Simulated events, as a table or an array like X and as floats, and the share of each in all events."""
+    """Simulated events, as a table or an array like X and as floats, and their relative weights."""
 
     given: Any
     features: FloatArray
@@ -302,17 +302,17 @@ class _Simulated(NamedTuple):
     def of(
         cls, name: str, given: Any, names: tuple[str, ...], X: Any, weight_name: str, weight: ArrayLike | None
     ) -> _Simulated:
-        """Check simulated events: the features of X, and at least two events."""
+        """Check simulated events: features as in X, and at least two events."""
         if hasattr(given, "columns") and hasattr(X, "columns"):
             if missing := [str(column) for column in X.columns if column not in given.columns]:
-                raise ValueError(f"{name} has no column {missing[0]!r}, which X has")
+                raise ValueError(f"{name} has no column {missing[0]!r} as X has")
             given = given[list(X.columns)]
         features = _as_features(name, given)
         if features.shape[1] != len(names):
             raise ValueError(f"{name} must have the {len(names)} features of X, got {features.shape[1]}")
         if len(features) < 2:
-            raise ValueError(f"{name} must hold at least two events, got {len(features)}")
-        # classifiers know features by name if they were fitted on a table, and by place if they were not
+            raise ValueError(f"{name} must contain at least two events, got {len(features)}")
+        # classifiers fitted on a table match features by name, others by position
         if not hasattr(X, "columns"):
             given = features
         elif not hasattr(given, "columns"):
@@ -327,7 +327,7 @@ class _Simulated(NamedTuple):
 
 
 def _as_features(name: str, value: Any) -> FloatArray:
-    """Return features as float64 in two dimensions; NaN is a missing value."""
+    """Return features as two-dimensional float64; NaN is a missing value."""
     if getattr(value, "shape", (1,))[0] == 0:
         raise ValueError(f"{name} is empty")
     if not hasattr(value, "columns"):
@@ -336,21 +336,21 @@ def _as_features(name: str, value: Any) -> FloatArray:
 
 
 def _feature_names(X: Any, n_features: int, given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return one name for each feature."""
+    """Return one name per feature."""
     if given is None:
         return tuple(map(str, X.columns)) if hasattr(X, "columns") else tuple(f"x{j}" for j in range(n_features))
     names = tuple(map(str, given))
     if len(names) != n_features:
         raise ValueError(f"feature_names must have one name for each of {n_features} features, got {len(names)}")
     if len(set(names)) < len(names):
-        raise ValueError("feature_names must not hold a name twice")
+        raise ValueError("feature_names must not contain duplicates")
     return names
 
 
 def _weigh_signal(
     estimator: Any, events: Events, simulated: _Simulated, cv: Any, n_jobs: int, random_state: Any
 ) -> WeightedSamples:
-    """Weigh observed events by models that have not seen them, and simulated events by all of these models."""
+    """Weight observed events by models trained on other events, and simulated events by all of these models."""
     random = checks.as_random_state(random_state)
     check_references({"": estimator}, events.groups)
     if cv is None and events.groups is not None:
@@ -380,7 +380,7 @@ def _weigh_signal(
 
 
 def _signal_probability(model: Any, X: Any, alpha: float) -> FloatArray:
-    """Return the probability of signal; that of a classifier of On and Off follows from alpha."""
+    """Return the signal probability; for an On/Off classifier it follows from alpha."""
     if hasattr(model, "predict_signal_proba"):
         return np.asarray(model.predict_signal_proba(X), dtype=np.float64)
     if not hasattr(model, "predict_proba"):
@@ -393,7 +393,7 @@ def _signal_probability(model: Any, X: Any, alpha: float) -> FloatArray:
 def _compare(
     names: Sequence[str], observed: FloatArray, simulated: FloatArray, samples: Any, confidence: float, n_jobs: int
 ) -> list[FeatureComparison]:
-    """Compare all features of a sample, correct their p-values for their number, and return the worst first."""
+    """Compare all features of a sample, correct the p-values for their number, and sort by the worst."""
 
     def compare(j: int) -> FeatureComparison:
         return compare_feature(names[j], observed[:, j], simulated[:, j], samples)
@@ -401,7 +401,7 @@ def _compare(
     found = list(map_threaded(compare, range(len(names)), n_jobs, limit_blas=True))
     adjusted = zip(found, holm([one.p_value for one in found]).tolist(), strict=True)
     marked = [replace(one, adjusted_p_value=p, flagged=p < 1 - confidence) for one, p in adjusted]
-    # p-values may be too small for a float, so the shift decides among equal ones; the sort is stable
+    # p-values may underflow, so ties are ordered by the shift; the sort is stable
     return sorted(marked, key=lambda one: (one.p_value, -abs(np.nan_to_num(one.shift))))
 
 
@@ -413,9 +413,9 @@ class WeightedSamples:
     fold: NDArray[np.intp]  # of each observed event
     count: FloatArray  # of each observed event: 1 if On, -alpha if Off
     weight: FloatArray  # of each observed event
-    background_variance: FloatArray  # alpha + alpha^2 if Off (of the background among On and of Off itself), 0 if On
+    background_variance: FloatArray  # alpha + alpha^2 if Off (background among On, and Off itself), 0 if On
     simulated_weight: FloatArray  # (folds, simulated events)
-    share: FloatArray  # of each simulated event in all; they add up to 1
+    share: FloatArray  # relative weight of each simulated event; the sum is 1
 
     @cached_property
     def excess(self) -> tuple[float, float]:
@@ -425,15 +425,15 @@ class WeightedSamples:
 
     @cached_property
     def strengths(self) -> FloatArray:
-        """Number of signal events in each fold, by its weighted excess; 0 where no simulated event has a weight."""
-        # a sum, not a product, whose last digits depend on the number of threads
+        """Number of signal events in each fold, from its weighted excess; 0 if no simulated event has a weight."""
+        # a sum, since the rounding of a product depends on the number of threads
         expected = np.sum(self.simulated_weight * self.share, axis=1)
         found = np.bincount(self.fold, self.count * self.weight, len(expected))
         return np.divide(found, expected, out=np.zeros(len(expected)), where=expected > 0)
 
     @property
     def n_effective(self) -> float:
-        """Number of signal events without any background that would be known as well as the excess."""
+        """Number of background-free signal events with the same relative error as the excess."""
         excess, error = self.excess
         return 0.0 if error == 0 else max(excess, 0.0) ** 2 / error**2
 
@@ -458,11 +458,11 @@ def compare_feature(
 
 
 class _Binned(NamedTuple):
-    """Sums of weights in the bins between cuts; missing values have the last bin."""
+    """Sums of weights in the bins between cuts; missing values are in the last bin."""
 
     observed: FloatArray  # (folds, bins), counts times weights
-    observed_variance: FloatArray  # (folds, bins), of what was observed
-    null_variance: FloatArray  # (folds, bins), of what is expected
+    observed_variance: FloatArray  # (folds, bins), of the observed sum
+    null_variance: FloatArray  # (folds, bins), of the expected sum
     simulated: FloatArray  # (folds, bins), mean weight
     simulated_products: FloatArray  # (folds, folds, bins), of the influence of simulated events
     strengths: FloatArray  # (folds,)
@@ -472,7 +472,7 @@ class _Binned(NamedTuple):
     def of(cls, observed: FloatArray, simulated: FloatArray, cuts: FloatArray, samples: WeightedSamples) -> _Binned:
         """Fill the bins ``x <= cuts[0]``, ``cuts[0] < x <= cuts[1]``, ..., ``cuts[-1] < x``."""
         missing = bool(np.isnan(observed).any() or np.isnan(simulated).any())
-        # NaN is sorted behind all numbers, so a cut at infinity divides it from the largest
+        # NaN is sorted after all numbers, so a cut at infinity separates it from the largest
         cuts = np.append(cuts, np.inf) if missing else cuts
         n_bins, n_folds = len(cuts) + 1, len(samples.simulated_weight)
         place = samples.fold * n_bins + np.searchsorted(cuts, observed, side="left")
@@ -494,16 +494,16 @@ class _Binned(NamedTuple):
         positive = fill(np.maximum(samples.count, 0) * samples.weight**2)
         negative = fill(np.minimum(samples.count, 0) ** 2 * samples.weight**2)
         expected = np.maximum(strength, 0.0)[:, None] * square
-        # where nothing is simulated, no variance would be expected: there, what was observed is taken
+        # without simulated events the expected variance is 0: use the observed one
         signal_variance = np.where(square > 0, expected, positive)
         background = fill(samples.background_variance * samples.weight**2)
         return cls(counted, positive + negative, background + signal_variance, mean, products, strength, missing)
 
     def shares(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        """Return observed and simulated shares of the bins, each with its standard error."""
+        """Return observed and simulated fractions per bin with standard errors."""
         total = self.observed.sum()
         seen = self.observed.sum(axis=0) / total
-        # the error of a share: an event moves the share of its bin up, and those of all others down
+        # error of a fraction: an event increases the fraction of its bin and decreases all others
         inside = self.observed_variance.sum(axis=0)
         variance = (1 - 2 * seen) * inside + seen**2 * inside.sum()
         expected = np.maximum(self.strengths, 0.0) @ self.simulated
@@ -516,7 +516,7 @@ class _Binned(NamedTuple):
 
 
 def _p_value(binned: _Binned) -> float:
-    """Return the p-value of the cumulated differences at all cuts together."""
+    """Return the p-value of the cumulative differences at all cuts."""
     n_bins = binned.observed.shape[1]
     used = np.flatnonzero(binned.simulated.sum(axis=1) > 0)
     if n_bins < 2 or len(used) == 0:
@@ -536,7 +536,7 @@ def _p_value(binned: _Binned) -> float:
 def _shift(
     observed: FloatArray, simulated: FloatArray, limits: tuple[float, float], samples: WeightedSamples
 ) -> tuple[float, float]:
-    """Return the difference of the means of known values in simulated standard deviations, and its error."""
+    """Return the difference of the means in simulated standard deviations, ignoring NaN, and its error."""
     known, simulated_known = ~np.isnan(observed), ~np.isnan(simulated)
     x, y = np.clip(observed[known], *limits), np.clip(simulated[simulated_known], *limits)
     weight = samples.simulated_weight[:, simulated_known] * samples.share[simulated_known]
@@ -558,11 +558,11 @@ def _shift(
 
 
 def _choose_cuts(simulated: FloatArray, weight: FloatArray, n_effective: float) -> FloatArray:
-    """Return cuts with equal shares of the weighted simulated events between them, more cuts for more events."""
+    """Return cuts with equal fractions of the weighted simulated events between them, more cuts for more events."""
     n_cuts = int(np.clip(n_effective / _EVENTS_PER_CUT, _LEAST_CUTS, _MOST_CUTS))
     cuts = np.unique(_quantiles(simulated, weight, np.arange(1, n_cuts + 1) / (n_cuts + 1)))
     if 0 < len(cuts) < n_cuts:
-        # some values are frequent: keep a bin for observed events below all of them
+        # frequent values: keep a bin for observed events below all of them
         cuts = np.append(np.nextafter(cuts[0], -np.inf), cuts)
     return cuts
 
@@ -570,7 +570,7 @@ def _choose_cuts(simulated: FloatArray, weight: FloatArray, n_effective: float) 
 def _choose_edges(
     observed: FloatArray, simulated: FloatArray, weight: FloatArray, samples: WeightedSamples
 ) -> tuple[FloatArray, bool]:
-    """Return edges of bins that enclose almost all weighted events, and whether they are logarithmic."""
+    """Return bin edges that enclose almost all weighted events, and whether they are logarithmic."""
     levels = np.array([_TAIL, 0.5, 1 - _TAIL])
     seen = _quantiles(observed, np.maximum(samples.count, 0) * samples.weight, levels)
     expected = _quantiles(simulated, weight, levels)
@@ -585,7 +585,7 @@ def _choose_edges(
 
 
 def _quantiles(values: FloatArray, weight: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return weighted quantiles of the values that are known, each of them one of the values."""
+    """Return weighted quantiles, ignoring NaN; each is one of the values."""
     known = ~np.isnan(values) & (weight > 0)
     if not known.any():
         return np.empty(0)

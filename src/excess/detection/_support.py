@@ -17,34 +17,35 @@ from excess._utils.rng import bottom_rows, share_sketched
 from excess.detection._diagnostics import WarningSign
 from excess.stats._significance import li_ma_significance
 
-_MAX_EVENTS = 200_000  # events that are compared; more would only show smaller differences
+_MAX_EVENTS = 200_000  # maximum number of events compared; more would only resolve smaller differences
 _MAX_COMPARED_FEATURES = 500
-_LIMIT = 5.0  # significance of a value, or of a bin, beyond which it is no chance
-_MIN_ON = 10  # On events with the same value from which this value is compared
-_FACTOR = 10.0  # by which On must exceed alpha times Off at a value that a source is not expected to have
-_FREQUENT = 0.01  # share of events with the same value, which is left out where densities are compared
-_DISTINCT = 0.9  # share of distinct values among the others from which a feature is continuous
+_LIMIT = 5.0  # significance of a value, or of a bin, above which it is not a fluctuation
+_MIN_ON = 10  # minimum number of On events with the same value to compare it
+_FACTOR = 10.0  # minimum ratio of On to alpha times Off at a value not expected from a source
+_FREQUENT = 0.01  # fraction of events with the same value above which it is excluded when densities are compared
+_MIN_RANGE = 500  # minimum number of Off events whose range is compared with On events
+_DISTINCT = 0.9  # minimum fraction of distinct values among the others for a continuous feature
 _N_BINS = 20
 _EXPECTED_ON = (15.0, 30.0, 60.0)  # expected On events on the inner side of an edge
-_HARD = 0.63  # mean distance from an edge in units of the window: 1/2 for a step, 0.75 and more for a tail
-_CONTINUES = 0.4  # On events beyond an edge, in units of those on its inner side
-_MAX_CHANCE = 1e-7  # that background events beyond an edge are all On
-_LONG_GAP = 25.0  # Off events that are expected in a gap
+_HARD = 0.63  # mean distance from an edge relative to the window: 1/2 for a step, at least 0.75 for a tail
+_CONTINUES = 0.4  # On events beyond an edge, relative to its inner side
+_MAX_CHANCE = 1e-7  # probability that background events beyond an edge are all On
+_LONG_GAP = 25.0  # expected Off events in a gap
 
-_LARGEST_OVERLAP = 0.02  # share of the training events of a model that may be among new events
-_MAX_NEIGHBOURS = 5_000  # events of On, and as many of Off, among which neighbours are searched
+_LARGEST_OVERLAP = 0.02  # maximum fraction of the training events of a model among new events
+_MAX_NEIGHBOURS = 5_000  # maximum number of On and of Off events among which neighbours are searched
 _N_QUERIES = 1_000
 _N_NEAREST = 30
 _MAX_DIMENSIONS = 12
-_NEAR = 0.02  # distance to the nearest neighbour in units of that to the 30th, at least, below which it is a copy
-_NEAR_SHARE = 0.01  # of Off events that have a neighbour as near as that
-_COPIED_SHARE, _COPIED_SIGNIFICANCE = 0.05, 6.0  # difference of the shares of On and Off from which there is a warning
+_NEAR = 0.02  # distance to the nearest neighbour relative to the 30th below which it is a copy (minimum)
+_NEAR_SHARE = 0.01  # fraction of Off events with a neighbour at this distance
+_COPIED_SHARE, _COPIED_SIGNIFICANCE = 0.05, 6.0  # difference of the fractions of On and Off
 
 
 def check_features(
     X: Any, on: BoolArray, alpha: FloatArray | float, names: Sequence[str] | None = None
 ) -> tuple[WarningSign, ...]:
-    """Return what no source explains in the features of On and Off events; nothing for features that are no numbers."""
+    """Return differences between On and Off features that no source explains; none for non-numeric features."""
     values, names = _as_numbers(X, names)
     if values is None or not 0 < np.count_nonzero(on) < len(on):
         return ()
@@ -61,13 +62,13 @@ def check_features(
 
 
 def recognise_events(sketch: NDArray[np.uint64], X: Any) -> tuple[WarningSign, ...]:
-    """Return a warning if events of a sketch, those that a model was trained on, are among new events."""
+    """Return a warning if new events contain events of the sketch of a model's training events."""
     if (share := share_sketched(sketch, X)) < _LARGEST_OVERLAP:
         return ()
     what = (
-        f"The model was trained on these events: {100 * share:.0f} % of a sample of its training events are among them."
+        f"The model was trained on these events: they contain {100 * share:.0f} % of a sample of its training events."
     )
-    remedy = "Give it events of other nights, or use cross_val_detect."
+    remedy = "Use events of other nights, or use cross_val_detect."
     return (WarningSign("training-events", f"{what} {remedy}", {"share": share}),)
 
 
@@ -88,7 +89,7 @@ def _as_numbers(X: Any, names: Sequence[str] | None) -> tuple[FloatArray | None,
 
 
 class _Sign(NamedTuple):
-    """A warning about one feature, and how far it is beyond chance."""
+    """A warning about one feature, and its deviation."""
 
     code: str
     weight: float
@@ -104,11 +105,11 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
     frequent = n_on + n_off >= max(_MIN_ON, _FREQUENT * len(number))
     rest = n_off[~frequent & (n_off > 0)]
     continuous = len(rest) > _DISTINCT * rest.sum() > _MIN_ON
-    # values that On events share, although there are none among the Off events
+    # values shared by On events, but absent among the Off events
     own = np.r_[n_on[n_on >= _MIN_ON], len(on) - len(known_on)]
     other = np.r_[n_off[n_on >= _MIN_ON], len(off) - len(known_off)]
     value = np.r_[atoms[n_on >= _MIN_ON], np.nan]
-    # with a wrong alpha, or a strong source, every value would have an excess
+    # for a wrong alpha, or a strong source, every value has an excess
     largest = max(alpha, len(on) / len(off))
     significance = np.atleast_1d(li_ma_significance(own, other, largest, signed=True))
     usual = np.zeros(len(value), dtype=np.bool_)
@@ -122,8 +123,8 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
         share = 100 * own[best] / len(on)
         sentence = (
             f"{own[best]:,} On events ({share:.1f} %) and {other[best]:,} Off events have {what} in feature {name!r}: "
-            "a missing measurement, a dead channel or a rounded number in On alone, for a source would be spread. "
-            "Treat both alike, or leave these events or the feature out."
+            "a missing measurement, a dead channel or a rounded number in On only; a source would be spread. "
+            "Process both alike, or exclude these events or the feature."
         )
         numbers = {"n_on": float(own[best]), "n_off": float(other[best]), "significance": float(significance[best])}
         yield _Sign("value-of-on", float(significance[best]), sentence, numbers)
@@ -131,17 +132,30 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
     if continuous:
         atoms = atoms[frequent]
         on, off = (np.sort(part[~np.isin(part, atoms)]) for part in (known_on, known_off))
+        yield from _find_far(name, on, off)
         yield from _find_edge(name, on, off, alpha)
 
 
+def _find_far(name: str, on: FloatArray, off: FloatArray) -> Iterator[_Sign]:
+    """Find On events far outside the range of many Off events."""
+    margin = off[-1] - off[0]
+    n_far = np.count_nonzero((on < off[0] - margin) | (on > off[-1] + margin))
+    if len(off) < _MIN_RANGE or n_far < max(_MIN_ON, _FREQUENT / 2 * len(on)):
+        return
+    what = f"{n_far:,} On events ({100 * n_far / len(on):.1f} %) have values of feature {name!r} far outside the range"
+    why = f"of all Off events, {off[0]:.6g} to {off[-1]:.6g}, as in another unit. Process both alike, or exclude them."
+    # a single value, if there is one, is the more precise warning
+    yield _Sign("value-of-on", 0.0, f"{what} {why}", {"n_on": float(n_far), "n_off": 0.0})
+
+
 def _find_missing(name: str, on: FloatArray, off: FloatArray, atoms: FloatArray, alpha: float) -> Iterator[_Sign]:
-    """Find a frequent value, or a bin between such values, where On events are missing."""
+    """Find a frequent value, or a bin between such values, with missing On events."""
     scaled = min(alpha, len(on) / len(off))
     finite = off[np.isfinite(off)]
     if len(finite) == 0:
         return
     edges = np.unique(np.r_[np.quantile(finite, np.arange(1, _N_BINS) / _N_BINS), atoms, np.nextafter(atoms, np.inf)])
-    # the last bin has the missing values
+    # the last bin is for missing values
     places = [np.searchsorted(edges, part, side="right") + np.isnan(part) for part in (on, off)]
     n_on, n_off = (np.bincount(place, minlength=len(edges) + 2) for place in places)
     significance = np.atleast_1d(li_ma_significance(n_on, n_off, scaled, signed=True))
@@ -154,14 +168,14 @@ def _find_missing(name: str, on: FloatArray, off: FloatArray, atoms: FloatArray,
     sentence = (
         f"On events are missing in feature {name!r} {where}: {n_on[worst]:,} On events, where "
         f"{scaled * n_off[worst]:,.0f} are expected from Off ({significance[worst]:.1f} sigma), and no source removes "
-        "events. On and Off passed different cuts, or the feature has another scale in one of them."
+        "events. On and Off passed different cuts, or the feature is scaled differently."
     )
     numbers = {"n_on": float(n_on[worst]), "n_off": float(n_off[worst]), "significance": float(significance[worst])}
     yield _Sign("missing-on", float(-significance[worst]), sentence, numbers)
 
 
 def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterator[_Sign]:
-    """Find a value at which Off events end abruptly, or a gap without any, where On events continue."""
+    """Find a value at which Off events end abruptly, or a gap in Off, where On events continue."""
     largest = max(alpha, len(on) / len(off))
     chance = np.log(largest / (1 + largest))
     for expected_on in _EXPECTED_ON:
@@ -171,7 +185,7 @@ def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iter
                 continue
             edge = other[-1]
             low, at, high = np.searchsorted(own, [edge - width, np.nextafter(edge, np.inf), edge + width]).tolist()
-            # a source that is strong at the edge of the background has an excess on its inner side as well
+            # a source at the edge of the background also has an excess on the inner side
             balanced = at - low <= expected_on + 2.5 * expected_on**0.5
             if balanced and (high - at) * chance < np.log(_MAX_CHANCE) and high - at >= _CONTINUES * (at - low):
                 where = f"{side} {edge if side == 'above' else -edge:.6g}"
@@ -179,7 +193,7 @@ def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iter
     n = int(np.ceil(_EXPECTED_ON[0] / alpha))
     if len(off) < 4 * n:
         return
-    # gaps with as many Off events on both sides
+    # gaps with equal numbers of Off events on both sides
     left, right = off[n : -n - 1], off[n + 1 : -n]
     local = np.maximum(left - off[: len(left)], off[2 * n + 1 :] - right)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -196,7 +210,7 @@ def _find_edge(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iter
 
 
 def _window(values: FloatArray) -> float:
-    """Return the width of sorted values if they end by a step; 0 if their density decreases to the end."""
+    """Return the width of sorted values if they end with a step; 0 if their density decreases to the end."""
     width = float(values[-1] - values[0])
     return width if width > 0 and float(np.mean(values[-1] - values[1:])) < _HARD * width else 0.0
 
@@ -208,9 +222,9 @@ def _edge_sign(name: str, where: str, n_on: int, weight: float) -> _Sign:
 
 
 def _find_copies(values: FloatArray, on: BoolArray) -> tuple[WarningSign, ...]:
-    """Compare the distances of On events to their nearest On events with those of Off events to Off events.
+    """Compare the distances of On events to their nearest On neighbours with those of Off events to Off neighbours.
 
-    In units of the distance to the 30th, it does not depend on the density, so a source does not change it.
+    Relative to the distance to the 30th neighbour, they do not depend on the density, so a source does not change them.
     """
     n_distinct = np.array([len(np.unique(column[~on])) for column in values.T])
     fine = np.flatnonzero((n_distinct > np.count_nonzero(~on) / 2) & np.isfinite(values).all(axis=0))
@@ -221,7 +235,7 @@ def _find_copies(values: FloatArray, on: BoolArray) -> tuple[WarningSign, ...]:
     ranks = np.stack([rankdata(values[:, j], method="dense") / n_distinct[j] for j in fine], axis=1)
     ratios = []
     for own in (ranks[on], ranks[~on]):
-        # neighbours in the first feature, so an event and its copy are both among them or not
+        # neighbours in the first feature, so an event and its copy are both included or not
         middle = (len(own) - n) // 2
         own = own[np.argsort(own[:, 0], kind="stable")[middle : middle + n]]
         distance = cKDTree(own).query(own[bottom_rows(n, _N_QUERIES)], _N_NEAREST + 1)[0]
@@ -238,7 +252,7 @@ def _find_copies(values: FloatArray, on: BoolArray) -> tuple[WarningSign, ...]:
     sentence = (
         f"{100 * shares[0]:.0f} % of On events have a near-copy among the On events, {100 * shares[1]:.0f} % of Off "
         "events among the Off events: On events were repeated, resampled or interpolated, and are not independent. "
-        "Give every event once, without oversampling; alpha accounts for the different numbers of On and Off events."
+        "Pass every event once, without oversampling; alpha accounts for different numbers of On and Off events."
     )
     numbers = {"share_on": shares[0], "share_off": shares[1], "n_compared": float(n)}
     return (WarningSign("copies", sentence, numbers),)

@@ -569,7 +569,7 @@ def prefit_scores(estimator: Any, X: Any, y: NDArray[Any], fit_params: dict[str,
         raise ValueError(f"cv='prefit' fits nothing, so {', '.join(fit_params)} cannot be passed on")
     if not np.array_equal(estimator.classes_, checks.binary_classes(y)):
         known, given = estimator.classes_.tolist(), np.array(checks.binary_classes(y)).tolist()
-        raise ValueError(f"y must hold the classes that estimator was fitted on, {known}, got {given}")
+        raise ValueError(f"y must contain the classes that estimator was fitted on, {known}, got {given}")
     return estimator, score_events(estimator, X)
 
 
@@ -793,7 +793,7 @@ class OnOffMixin:
         check_is_fitted(self)
         return self.classes_[(score_events(self, X) > self.threshold_).astype(np.intp)]
 
-    def signal_ratio(self, X: Any) -> FloatArray:
+    def likelihood_ratio(self, X: Any) -> FloatArray:
         """Return the likelihood ratio of events: the density of signal over that of the background; shape (n_events,).
 
         Both densities are normalised to 1. It is finite, at least 0, and 1 for all events if nothing was learned.

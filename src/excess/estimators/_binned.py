@@ -144,7 +144,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     Parameters
     ----------
     estimator : classifier or None, default=None
-        What learns; by default an `OnOffForestClassifier`. It is cloned. Its scores must lie between 0 and 1.
+        What learns; by default an `OnOffForestClassifier`. It is cloned. Its scores must be between 0 and 1.
     column : int or str, default=0
         The column of X that the bins are of: its number, or its name in a DataFrame.
     edges : sequence of float, default=()
@@ -173,7 +173,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     calibrations_ : tuple of SignalCalibration
         The probability of signal as a function of the estimator's score, by bin.
     calibration_ : SignalCalibration
-        The same for the moved scores of all bins; ``signal_ratio`` and ``predict_signal_proba`` use those of the bins.
+        The same for the shifted scores of all bins; ``likelihood_ratio`` and ``predict_signal_proba`` use the bins.
     curve_, classes_, n_features_in_, feature_names_in_
         As for `OnOffForestClassifier`.
 
@@ -229,7 +229,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
         estimator, score = self._learn(self._learner(alpha, random), features, events)
         on, known = events.on, events.known(score)
         if ((score[known] < 0) | (score[known] > 1)).any():
-            raise ValueError("the scores of estimator must lie between 0 and 1; give a classifier with predict_proba")
+            raise ValueError("the scores of estimator must be between 0 and 1; give a classifier with predict_proba")
 
         # squared significances of bins add up, so the bins share what may be lost
         of_bins = replace(rule, tolerance=rule.tolerance / (len(edges) + 1))

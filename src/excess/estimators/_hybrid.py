@@ -27,7 +27,7 @@ class HybridMember(NamedTuple):
 
     name: str
     log_likelihood: float  # of the labels, under its calibrated out-of-bag or out-of-fold scores
-    trust: float  # its weight; those of all members add up to 1
+    weight: float  # the weights of all members sum to 1
 
 
 class _HybridState(NamedTuple):
@@ -37,7 +37,7 @@ class _HybridState(NamedTuple):
     learner: dict[int, NDArray[np.uint8]]
     member: dict[int, SignalCalibration]
     log_likelihoods: Annotated[FloatArray, "members"]
-    trust: Annotated[FloatArray, "members"]
+    weights: Annotated[FloatArray, "members"]
     hybrid: str  # JSON
     has_estimator: bool
 
@@ -74,7 +74,7 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     ----------
     members_ : tuple of HybridMember
         What is averaged: the references in their order, the learner of labels with them, and without them.
-    trust_ : dict of str to float
+    reference_weights_ : dict of str to float
         The weight of each member, by name; they add up to 1.
     estimators_ : dict of str to classifier
         The fitted learners, by the names of their members.
@@ -95,8 +95,8 @@ class OnOffHybridClassifier(BaseMetaClassifier):
     >>> simulated = LogisticRegression().fit(X[:2000], truth[:2000])
     >>> model = OnOffHybridClassifier({"simulation": simulated}, alpha=1 / 5, random_state=0)
     >>> model = model.fit(X[2000:4000], on[2000:4000])
-    >>> {name: round(trust, 2) for name, trust in model.trust_.items()}
-    {'simulation': 0.08, 'On/Off with references': 0.23, 'On/Off': 0.69}
+    >>> {name: round(weight, 2) for name, weight in model.reference_weights_.items()}
+    {'simulation': 0.07, 'On/Off with references': 0.37, 'On/Off': 0.56}
     """
 
     _in_state = ("references", "estimator", "trained_on")
@@ -167,9 +167,9 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         return self
 
     @property
-    def trust_(self) -> dict[str, float]:
+    def reference_weights_(self) -> dict[str, float]:
         """The weight of each member, by name."""
-        return {member.name: member.trust for member in self.members_}
+        return {member.name: member.weight for member in self.members_}
 
     def predict_proba(self, X: Any) -> FloatArray:
         """Return the probabilities of Off and On, the *noisy* classes: means over members by trust; (n_events, 2)."""
@@ -206,13 +206,13 @@ class OnOffHybridClassifier(BaseMetaClassifier):
                 models[number] = model_bytes(f"reference {name!r}", reference, instead)
             described.append({"name": name, "column": column, "trained_on": (self.trained_on or {}).get(name)})
         learners = {name: model_bytes(f"what learns {name}", model) for name, model in self.estimators_.items()}
-        text = as_json({"references": described, "members": list(self.trust_), "learners": list(learners)})
+        text = as_json({"references": described, "members": list(self.reference_weights_), "learners": list(learners)})
         return _HybridState(
             models,
             dict(enumerate(learners.values())),
             dict(enumerate(self._calibrations[member.name] for member in self.members_)),
             np.array([member.log_likelihood for member in self.members_]),
-            np.array([member.trust for member in self.members_]),
+            np.array([member.weight for member in self.members_]),
             json.dumps(text),
             self.estimator is not None,
         )
@@ -236,9 +236,9 @@ class OnOffHybridClassifier(BaseMetaClassifier):
         models = (from_bytes(own) for own in state.learner.values())
         self.estimators_ = dict(zip(learners, models, strict=True))
         self._calibrations = dict(zip(members, state.member.values(), strict=True))
-        trust = state.trust
-        ensure((trust >= 0).all() and abs(trust.sum() - 1) < 1e-9, "the trust in its members does not add up")
-        columns = zip(members, state.log_likelihoods.tolist(), trust.tolist(), strict=True)
+        weights = state.weights
+        ensure((weights >= 0).all() and abs(weights.sum() - 1) < 1e-9, "the weights of its members do not sum to 1")
+        columns = zip(members, state.log_likelihoods.tolist(), weights.tolist(), strict=True)
         self.members_ = tuple(HybridMember(*own) for own in columns)
         if state.has_estimator or not learners:
             self.estimator = clone(self.estimators_[LABELS]) if learners else DROP
@@ -303,7 +303,7 @@ def _average(
     members: tuple[HybridMember, ...], calibrations: Mapping[str, SignalCalibration], scores: Mapping[str, FloatArray]
 ) -> FloatArray:
     """Return the mean of the members' probabilities of On, by their trust."""
-    probabilities = [own.trust * calibrations[own.name].on_probability_at(scores[own.name]) for own in members]
+    probabilities = [own.weight * calibrations[own.name].on_probability_at(scores[own.name]) for own in members]
     return sum(probabilities, start=np.zeros(len(probabilities[0])))
 
 

@@ -781,5 +781,5 @@ def _(model: OnOffHybridClassifier, graph: _Graph, events: _Matrix) -> str:
     for member in model.members_:
         own = model._calibrations[member.name]
         on_probability = graph.interpolate(scores[member.name], own.score, own.on_probability)
-        parts.append(graph.add("Mul", on_probability, float(member.trust)))
+        parts.append(graph.add("Mul", on_probability, float(member.weight)))
     return graph.total(parts)

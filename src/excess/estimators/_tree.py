@@ -279,7 +279,7 @@ def resolve_max_features(max_features: Any, n_features: int) -> int:
         return max(1, int(math.sqrt(n_features) if max_features == "sqrt" else math.log2(n_features)))
     if isinstance(max_features, (float, np.floating)):
         if not 0 < max_features <= 1:
-            raise ValueError(f"max_features as a fraction must lie in (0, 1], got {max_features:g}")
+            raise ValueError(f"max_features as a fraction must be in (0, 1], got {max_features:g}")
         return max(1, int(max_features * n_features))
     wanted = as_int("max_features", max_features, minimum=1)
     if wanted > n_features:

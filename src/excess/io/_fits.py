@@ -235,6 +235,16 @@ def _good_times(hdus: Any, header: Any) -> FloatArray | None:
     return None
 
 
+def good_time(path: Path, intervals: Sequence[tuple[float, float]]) -> FloatArray | None:
+    """Return the good time in s in intervals of TIME; None if the file has no good time intervals."""
+    with wrap_errors(path, "reading FITS"), _events(path) as (hdu, hdus):
+        good, reference = _good_times(hdus, hdu.header), _time_reference(hdu.header)
+    if good is None:
+        return None
+    low, high = (_seconds(np.array(ends), reference)[:, np.newaxis] for ends in zip(*intervals, strict=True))
+    return np.asarray(np.clip(np.minimum(good[:, 1], high) - np.maximum(good[:, 0], low), 0, None).sum(axis=1))
+
+
 def _is_inside(time: pd.Series, reference: tuple[float, float, str] | None, good: FloatArray) -> NDArray[np.bool_]:
     """Return which times are in a good time interval, its start included."""
     at = _seconds(time.to_numpy(dtype=np.float64), reference)

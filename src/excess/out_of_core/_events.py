@@ -201,7 +201,7 @@ def _partitions(files: EventFiles | ObservedFiles) -> list[Partition]:
     checks.as_int("chunk_rows", files.chunk_rows, minimum=1)
     given = [files.paths] if isinstance(files.paths, (str, PathLike)) else list(files.paths)
     if not given:
-        raise ValueError("paths must hold at least one file")
+        raise ValueError("paths must contain at least one file")
     full = [Path(path).resolve() for path in given]  # workers have folders of their own
     for path, times in Counter(full).items():
         if times > 1:

@@ -494,7 +494,7 @@ class ScoredParts:
     def arrays(self) -> tuple[BoolArray, FloatArray]:
         """Return whether each event is On, and its score, without events that have no score; not with weights."""
         if self._unit is not None:
-            _thresholds.refuse_weights()
+            _thresholds.reject_weights()
         on, score = self.collected()
         scored = ~np.isnan(score)
         return on[scored], score[scored]

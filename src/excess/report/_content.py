@@ -27,7 +27,7 @@ _LABELS = {  # class of the verdict, which sets its colour, and its title, by th
     "detected": ("found", "Source detected"),
     "not confirmed": ("unconfirmed", "Not confirmed"),
     "no detection": ("nothing", "No detection"),
-    "doubtful": ("doubt", "Do not trust this"),
+    "doubtful": ("doubt", "Do not claim this"),
 }
 _TO_QUOTE = "the one to quote"
 _COMPARES = "compares models"
@@ -398,14 +398,14 @@ def _null_text(null_test: NullTest, statistic: str) -> str:
 
 def _tables(detection: Detection) -> list[Table]:
     """Return the tables about one model, some of them without rows."""
-    found = [_trust_table(detection), _group_table(detection), _fold_table(detection)]
+    found = [_weight_table(detection), _group_table(detection), _fold_table(detection)]
     likely = [] if detection.likelihood is None else ["Likelihood / σ"]
     heads = ["Cut / σ", "On", "Off", "Excess", *likely]
     several = detection.outcomes_by_observation
     if len(several) > 1:
         outcomes = {**several, "joint": detection.outcome}
         rows = [[str(name), f"{one.counts.alpha:.4g}", *_outcome_cells(one, likely)] for name, one in outcomes.items()]
-        note = "One model for all observations. These are the numbers of the tuned cut; they do not follow the slider."
+        note = f"One model for all observations, with its tuned cut, not the slider. {detection.best_observation}"
         found.append(Table("observations", ["Observation", "alpha", *heads], rows, note))
     if bins := detection.bins:
         columns = [*bins.labels, "joint"], [*bins.outcomes, detection.outcome], [*bins.notes, ""]
@@ -452,13 +452,13 @@ def _group_table(detection: Detection) -> Table:
     return Table("groups", [*heads, *more], columns, note)
 
 
-def _trust_table(detection: Detection) -> Table:
-    """Return how far a hybrid trusts each of its members."""
+def _weight_table(detection: Detection) -> Table:
+    """Return the weight of each member of a hybrid."""
     rows = []
-    for name, trust in detection.reference_weights.items():
-        spread = f"{trust.low:.2f} to {trust.high:.2f}" if len(detection.folds) > 1 else ""
-        rows.append([name, _KINDS.get(name, "reference"), f"{trust.mean:.2f}", spread])
-    return Table("trust", ["Member", "Kind", "Trust", "Range over folds"], rows)
+    for name, weight in detection.reference_weights.items():
+        spread = f"{weight.low:.2f} to {weight.high:.2f}" if len(detection.folds) > 1 else ""
+        rows.append([name, _KINDS.get(name, "reference"), f"{weight.mean:.2f}", spread])
+    return Table("weights", ["Member", "Kind", "Weight", "Range over folds"], rows)
 
 
 def _fold_table(detection: Detection) -> Table:

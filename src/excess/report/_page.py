@@ -111,7 +111,7 @@ def write_report(
         raise FileNotFoundError(f"{target.parent}: there is no such folder to write {target.name} to")
     detections = _by_name(detection, "detection", Detection)
     if not detections:
-        raise ValueError("detection must hold at least one model, got an empty mapping")
+        raise ValueError("detection must contain at least one model, got an empty mapping")
     forwards, tests = _by_name(forward, "forward", Detection, Outcome), _by_name(null_test, "null_test", NullTest)
     for argument, named in (("forward", forwards), ("null_test", tests)):
         for name in named:

@@ -294,7 +294,7 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
     targets = np.linspace(0, exposure[-1], min(n_moments, len(judged)) + 1)[1:]
     n_so_far = np.searchsorted(exposure, targets * (1 + 1e-12), side="right")[:-1]
     compute = _likelihood_so_far if detection.statistic == "likelihood" else _cut_so_far
-    compute = compute if detection.alpha_error is None else _outcome_so_far
+    compute = _outcome_so_far if detection.alpha_error else compute
     return OverTime(targets, np.append(compute(detection, judged, n_so_far), detection.significance), unit)
 
 

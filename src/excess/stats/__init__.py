@@ -1,4 +1,4 @@
-"""Statistics of On and Off counts and of scores; `excess` has the public names that are not listed here."""
+"""Statistics of On and Off counts and of scores; public names are exported by `excess`."""
 
 from excess.stats._significance import EventFraction, event_fraction
 

@@ -1,9 +1,9 @@
-r"""The point spread function, learned from On and Off events.
+r"""The point spread function, fitted to On and Off events.
 
 Let theta be the angle between an event and the centre of its own region. Without a source it has the same distribution
 in all regions, so it may enter the likelihood ratio: background is flat in :math:`\theta^2`. Gaussian and King
-functions of several widths, and widths that fall with energy, are averaged with weights proportional to their On/Off
-likelihood times a prior, which is centred on the width for which the cut on :math:`\theta^2` would be the best one.
+functions of several widths, and widths that decrease with energy, are averaged with weights proportional to their
+On/Off likelihood times a prior centred on the width for which the cut on :math:`\theta^2` is optimal.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import numpy as np
 from excess._utils.checks import BoolArray, FloatArray
 from excess.stats._kernels import average_profiles, profile_gains
 
-_BEST_CUT = 1.585  # radius, in units of the width, at which a cut on a Gaussian over flat background is the best one
-_WIDTHS = np.geomspace(0.3, 4.0, 21)  # in units of the width that belongs to the cut
+_BEST_CUT = 1.585  # radius, in units of the width, of the optimal cut on a Gaussian over flat background
+_WIDTHS = np.geomspace(0.3, 4.0, 21)  # in units of the width for which the cut is optimal
 _PRIOR_SPREAD = 0.5  # standard deviation of the prior of the logarithm of the width
 _INDICES = (math.inf, 3.0, 1.8)  # of King functions; infinite for a Gaussian
-_SLOPES = (0.0, 0.25, 0.5)  # by which powers of energy the width falls
-_LARGEST_COVARIATE = 2.0  # logarithm of energy in units of the median beyond which the width no longer changes
-_SMALLEST_RATIO = 0.5  # events of smaller likelihood ratios say little about the profile
-_MIN_WEIGHT = 1e-3  # profiles of smaller weights are left out
+_SLOPES = (0.0, 0.25, 0.5)  # powers of energy with which the width decreases
+_LARGEST_COVARIATE = 2.0  # logarithm of energy relative to the median beyond which the width is constant
+_SMALLEST_RATIO = 0.5  # events with smaller likelihood ratios barely constrain the profile
+_MIN_WEIGHT = 1e-3  # profiles with smaller weights are dropped
 
 
 class Direction(NamedTuple):
@@ -36,11 +36,11 @@ class Direction(NamedTuple):
     theta : ndarray of shape (n_events,)
         Angle between each event and the centre of its own region, On or Off, in deg.
     cut : float
-        Cut on theta^2 in deg^2, inside of which events are trained on and counted.
+        Cut on theta^2 in deg^2, inside which events are used for training and counted.
     covariate : ndarray of shape (n_events,) or None, default=None
         Logarithm of energy, or of another quantity with which the point spread function may become narrower.
     training : bool, default=True
-        Whether forests also train on events beyond the cut, where that improves them.
+        Whether forests are also trained on events beyond the cut if that improves them.
 
     Examples
     --------
@@ -61,22 +61,22 @@ class Direction(NamedTuple):
         return self.theta**2 < self.cut
 
     def take(self, rows: Any) -> Direction:
-        """Return the directions of some events."""
+        """Return the directions of a subset of the events."""
         covariate = None if self.covariate is None else self.covariate[rows]
         return Direction(self.theta[rows], self.cut, covariate, self.training)
 
     def fit(self, on: BoolArray, ratio: FloatArray, alpha: FloatArray | float) -> PointSpread:
-        """Learn the point spread function from these events, by their labels and likelihood ratios."""
+        """Fit the point spread function to these events, given their labels and likelihood ratios."""
         return PointSpread.fit(on, self.theta, ratio, alpha, self.cut, self.covariate)
 
     def ratio(self, spread: PointSpread) -> FloatArray:
-        """Return the likelihood ratios of these events by a point spread function."""
+        """Return the likelihood ratios of these events for a point spread function."""
         return spread.ratio(self.theta, self.covariate)
 
 
 @dataclass(frozen=True, eq=False)
 class PointSpread:
-    """Average of profiles, as a likelihood ratio over a flat background."""
+    """Average of profiles, as a likelihood ratio relative to a flat background."""
 
     width: FloatArray  # of each profile in deg, at the median covariate
     index: FloatArray
@@ -84,13 +84,13 @@ class PointSpread:
     weight: FloatArray
     cut: float  # on theta^2, in deg^2
     pivot: float = 0.0  # median of the covariate
-    n_events: int = 0  # that the profile was learned from
+    n_events: int = 0  # used to fit the profile
 
     @classmethod
     def fit(
         cls, on: BoolArray, theta: FloatArray, ratio: FloatArray, alpha: Any, cut: float, covariate: Any = None
     ) -> PointSpread:
-        """Learn the profile from events whose likelihood ratios come from models that had not seen them."""
+        """Fit the profile to events with likelihood ratios from models trained on other events."""
         known, pivot = ratio >= _SMALLEST_RATIO, 0.0
         if covariate is not None:
             known &= np.isfinite(covariate)
@@ -125,7 +125,7 @@ class PointSpread:
         return cls(width, index, slope, shares, parts[0].cut, float(pivot), n_events)
 
     def ratio(self, theta: FloatArray, covariate: FloatArray | None = None) -> FloatArray:
-        """Return the density of signal over that of a flat background, whose integral over the cut is 1."""
+        """Return the density of signal over that of a flat background whose integral over the cut is 1."""
         offset = np.zeros(len(theta)) if covariate is None else _clip(np.nan_to_num(covariate - self.pivot))
         return self.cut * average_profiles(theta**2, offset, self.width, self.index, self.slope, self.weight)
 
@@ -141,7 +141,7 @@ class PointSpread:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """All numbers as JSON, with the radius; `from_dict` reads them. A Gaussian has the index 0 there."""
+        """Return all numbers as JSON, with the radius; inverse of `from_dict`. The index of a Gaussian is 0 there."""
         radius, error = self.radius
         arrays = {name: getattr(self, name).tolist() for name in ("width", "slope", "weight")}
         index = np.where(np.isinf(self.index), 0.0, self.index).tolist()
@@ -150,7 +150,7 @@ class PointSpread:
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> PointSpread:
-        """Return the point spread function that has these `numbers`."""
+        """Create a point spread function from its `numbers`."""
         arrays = {name: np.array(given[name], dtype=np.float64) for name in ("width", "index", "slope", "weight")}
         arrays["index"][arrays["index"] == 0] = np.inf
         return cls(**arrays, cut=given["cut"], pivot=given["pivot"], n_events=given["n_events"])

@@ -7,12 +7,12 @@ import numpy as np
 from excess._utils.compilation import njit
 from excess._utils.rng import bootstrap_weights
 
-_SERIES_BELOW = 0.02  # largest argument for which a difference of logarithms is replaced by its series
+_SERIES_BELOW = 0.02  # maximum argument for which a difference of logarithms is replaced by its series
 
 
 @njit(cache=True, nogil=True)
 def merge_sorted(ratio, alpha, on):
-    """Return ratio, alpha, On and Off counts of the cells of events that are sorted by alpha, then by ratio."""
+    """Return ratio, alpha, On and Off counts of the cells of events sorted by alpha, then by ratio."""
     cells = np.empty((4, len(ratio)))
     n = -1
     for i in range(len(ratio)):
@@ -29,7 +29,7 @@ def merge_sorted(ratio, alpha, on):
 
 @njit(cache=True, nogil=True)
 def merge_sorted_keys(keys, alpha):
-    """Return the same of events that share their alpha, from sorted keys: bits of the ratio, and the label as bit 0."""
+    """Return the same for events with equal alpha, from sorted keys: bits of the ratio, and the label as bit 0."""
     cells = np.empty((4, len(keys)))
     bits_of = cells[0].view(np.uint64)
     n = -1
@@ -46,7 +46,7 @@ def merge_sorted_keys(keys, alpha):
 
 @njit(cache=True, nogil=True)
 def merge_similar(ratio, alpha, n_on, n_off):
-    """Merge sorted cells of ratios that are the same to a hundredth, but not those that bound the strength below."""
+    """Merge sorted cells with ratios equal to 1 %, except those that bound the signal strength from below."""
     smallest = np.inf
     for i in range(len(ratio)):
         smallest = min(smallest, alpha[i] / ratio[i])
@@ -73,13 +73,13 @@ def merge_similar(ratio, alpha, n_on, n_off):
 
 @njit(cache=True, nogil=True)
 def number_distinct(values, most):
-    """Return the distinct values (none if more than ``most``) in the order of first use, and each event's number."""
+    """Return the distinct values (none if more than ``most``) in order of first use, and the index of each event."""
     found = np.empty(most)
     numbers = np.empty(len(values), dtype=np.uint8)
     n = 0
     k = 0
     for i in range(len(values)):
-        if n == 0 or found[k] != values[i]:  # events of a run mostly come one after the other
+        if n == 0 or found[k] != values[i]:  # events of a run are mostly consecutive
             k = 0
             while k < n and found[k] != values[i]:
                 k += 1
@@ -94,7 +94,7 @@ def number_distinct(values, most):
 
 @njit(cache=True, nogil=True)
 def divide_keys(keys, numbers, n_parts):
-    """Return the keys of each part one after the other, and where the parts end."""
+    """Return the keys of all parts concatenated, and the end of each part."""
     ends = np.zeros(n_parts + 1, dtype=np.int64)
     for i in range(len(keys)):
         ends[numbers[i] + 1] += 1
@@ -114,7 +114,7 @@ def derivatives(m, ratio, alpha, n_on, n_off):
     for i in range(len(ratio)):
         odds = m * ratio[i] + alpha[i]
         either = ratio[i] / (odds + 1.0)
-        # of On: 1 / odds - 1 / (odds + 1) as one fraction, so that nothing cancels
+        # of On: 1 / odds - 1 / (odds + 1) as one fraction, which avoids cancellation
         if n_on[i] > 0.0:
             if odds <= 0.0:
                 return np.inf, -np.inf
@@ -129,7 +129,7 @@ def derivatives(m, ratio, alpha, n_on, n_off):
 
 @njit(cache=True, nogil=True)
 def value_and_slope(m, ratio, alpha, n_on, n_off):
-    """Return the log-likelihood above that without a signal, and its derivative."""
+    """Return the log-likelihood relative to no signal, and its derivative."""
     value = slope = 0.0
     for i in range(len(ratio)):
         odds = m * ratio[i] + alpha[i]
@@ -137,7 +137,7 @@ def value_and_slope(m, ratio, alpha, n_on, n_off):
         value -= (n_on[i] + n_off[i]) * math.log1p(m * ratio[i] / (1.0 + alpha[i]))
         slope -= n_off[i] * either
         if n_on[i] > 0.0:
-            if odds <= 0.0:  # the border of what is possible; also where rounding falls below it
+            if odds <= 0.0:  # the boundary of the allowed range, including rounding below it
                 return -np.inf, np.inf
             value += n_on[i] * math.log1p(m * ratio[i] / alpha[i])
             slope += n_on[i] * ratio[i] / odds / (odds + 1.0)
@@ -162,7 +162,7 @@ def sums_at_maximum(m, ratio, alpha, n_on, n_off):
         n = n_on[i] + n_off[i]
         odds = m * r + a
         either = 1.0 / (odds + 1.0)
-        # the derivative is 0 at a maximum; its terms are subtracted here, so that small values do not cancel
+        # the derivative is 0 at a maximum; its terms are subtracted here to avoid cancellation of small values
         value -= n * _log_above_tangent(m * r / (1.0 + a))
         n_signal += n * (m * r * either)
         if odds > 0.0 and n_on[i] > 0.0:
@@ -172,9 +172,9 @@ def sums_at_maximum(m, ratio, alpha, n_on, n_off):
 
 @njit(cache=True, nogil=True)
 def fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors):
-    """Return, for each part of the cells, the factor on alpha with the largest likelihood, by a normal distribution."""
-    # On events have the odds m ratio + alpha to Off, and n / (1 + alpha + k ratio) Off events are expected: k = m for a
-    # given signal strength; it differs for a given number of signal events
+    """Return the maximum-likelihood factor on alpha of each part of the cells, with a normal constraint."""
+    # the odds of On to Off are m ratio + alpha, and n / (1 + alpha + k ratio) Off events are expected: k = m for a
+    # given signal strength, but not for a given number of signal events
     factors = np.ones(len(errors))
     for part in range(len(errors)):
         d2 = errors[part] ** 2
@@ -214,8 +214,8 @@ def fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors):
 
 @njit(cache=True, nogil=True)
 def profile_derivatives(m, ratio, alpha, n_on, n_off, starts, errors):
-    """Return log-likelihood above that of no signal and the given alpha, and both derivatives by signal strength."""
-    # the nuisance parameters are at their best values for this signal strength
+    """Return log-likelihood relative to no signal and the given alpha, and both derivatives by signal strength."""
+    # the nuisance parameters are profiled for this signal strength
     factors = fit_nuisances(m, m, ratio, alpha, n_on, n_off, starts, errors)
     value = first = second = 0.0
     for part in range(len(errors)):
@@ -245,16 +245,16 @@ def profile_derivatives(m, ratio, alpha, n_on, n_off, starts, errors):
             value -= 0.5 * ((x - 1.0) / errors[part]) ** 2
             if x > -m * steepest * (1.0 + 1e-8):
                 second -= mixed * mixed / (own - 1.0 / errors[part] ** 2)
-            else:  # the factor is at its smallest possible value, which moves with the signal strength
+            else:  # the factor is at its lower bound, which depends on the signal strength
                 first -= steepest * (pull - (x - 1.0) / errors[part] ** 2)
     return value, first, second
 
 
 @njit(cache=True, nogil=True)
 def signal_at(m, k, ratio, alpha, n_on, n_off, starts, errors):
-    """Return the log-likelihood with the Poisson law of all counts, signal events, and the missing balance for k."""
-    # Off events are expected at n / (1 + alpha + k ratio); where the balance is 0, this is the largest likelihood for
-    # the number of signal events, which the Lagrange multiplier k / m - 1 fixes
+    """Return the log-likelihood with Poisson terms of all counts, signal events, and the residual balance for k."""
+    # n / (1 + alpha + k ratio) Off events are expected; if the balance is 0, this is the maximum likelihood for the
+    # number of signal events, which is fixed by the Lagrange multiplier k / m - 1
     factors = fit_nuisances(m, k, ratio, alpha, n_on, n_off, starts, errors)
     value = of_on = expected = growth = 0.0
     for part in range(len(errors)):
@@ -280,7 +280,7 @@ def signal_at(m, k, ratio, alpha, n_on, n_off, starts, errors):
 @njit(cache=True, nogil=True)
 def balance_signal(m, ratio, alpha, n_on, n_off, starts, errors):
     """Return log-likelihood and signal events at the best ``k`` for an odds factor ``m``; see `signal_at`."""
-    # k has the sign of m, and no expected Off event may be negative, also if a nuisance parameter makes alpha 0
+    # k has the sign of m, and no expected Off count may be negative, even if a nuisance parameter makes alpha 0
     low, high = (0.0, np.inf) if m > 0.0 else (-np.inf, 0.0)
     for i in range(len(ratio)):
         low = max(low, -(1.0 + (0.0 if errors.any() else alpha[i])) / ratio[i])
@@ -313,7 +313,7 @@ def _log_above_tangent(x):
     return total * t
 
 
-_BLOCK = 4096  # events whose cuts are looked up once for all resamples; their places and weights stay in the cache
+_BLOCK = 4096  # events whose cuts are looked up once for all resamples; their positions and weights stay in the cache
 
 
 @njit(cache=True, nogil=True)
@@ -323,7 +323,7 @@ def count_on_grid(on, score, units, n_cells, low, high, n_on, n_off):
         s = score[i]
         if np.isnan(s):
             continue
-        # a product with a power of two is exact, so that the borders of cells are too; a score of 1 is in the last cell
+        # the product with a power of two is exact, and so are the edges of cells; a score of 1 is in the last cell
         cell = min(np.int64(s * n_cells), n_cells - 1)
         unit = 1 if units is None else units[i]
         if on[i]:
@@ -340,7 +340,7 @@ def count_resamples(on, score, units, first, cuts, keys, counts):
     places = np.empty(_BLOCK, dtype=np.int64)
     amounts = np.empty(_BLOCK, dtype=np.int64)
     weights = np.empty(_BLOCK, dtype=np.uint8)
-    # the smallest power of two that is not below the number of cuts: the first step of the binary search
+    # smallest power of two not below the number of cuts: the first step of the binary search
     steps = 1
     while steps < len(cuts):
         steps *= 2
@@ -364,7 +364,7 @@ def count_resamples(on, score, units, first, cuts, keys, counts):
                     amounts[n] = units[i]
                 n += 1
             i += 1
-        # resamples outside, events inside: one resample at a time has its counts in the cache; integer sums are exact
+        # outer loop over resamples: the counts of one resample fit into the cache; integer sums are exact
         for k in range(len(keys)):
             bootstrap_weights(keys[k], first, weights[:n])
             flat = counts[k]
@@ -376,7 +376,7 @@ def count_resamples(on, score, units, first, cuts, keys, counts):
 
 @njit(cache=True, nogil=True)
 def count_labels(on, score, units, counts):
-    """Add events to ``counts[label, cell]`` in even cells from 0 to 1; scores beyond count at the ends, NaN nowhere."""
+    """Add events to ``counts[label, cell]`` in equal cells from 0 to 1; scores outside are clipped, NaN is skipped."""
     n_cells = counts.shape[1]
     for i in range(len(score)):
         s = score[i]
@@ -388,7 +388,7 @@ def count_labels(on, score, units, counts):
 
 @njit(cache=True, nogil=True)
 def count_labels_without(on, score, units, contributions, features, counts):
-    """Add events to ``counts[k, label, cell]`` by their scores less the contribution of the feature ``features[k]``."""
+    """Add events to ``counts[k, label, cell]`` by their scores minus the contribution of ``features[k]``."""
     n_cells = counts.shape[2]
     for i in range(len(score)):
         if np.isnan(score[i]):
@@ -420,10 +420,10 @@ def average_profiles(t, offset, width, index, slope, weight):
 
 @njit(cache=True, nogil=True)
 def profile_gains(on, t, ratio, alpha, offset, width, index, slope):
-    """Return the log-likelihood of each profile at its best signal strength, above that without a signal."""
+    """Return the log-likelihood of each profile at its best signal strength, relative to no signal."""
     gains = np.zeros(len(width))
     density = np.empty(len(t))
-    strength = 0.01  # the best strength of one profile is the start for the next
+    strength = 0.01  # the best signal strength of one profile is the start for the next
     for k in range(len(width)):
         for i in range(len(t)):
             density[i] = ratio[i] * _density(t[i], width[k] * math.exp(-slope[k] * offset[i]), index[k])
@@ -443,7 +443,7 @@ def profile_gains(on, t, ratio, alpha, offset, width, index, slope):
                 low = strength
             else:
                 high = strength
-            # Newton's step where it stays inside the bracket; else halving, or growth while there is no upper end
+            # Newton step if it stays inside the bracket; else bisection, or growth while there is no upper bound
             step = strength - first / second if second < 0.0 else -1.0
             if not low < step < high:
                 step = 4.0 * strength if np.isinf(high) else 0.5 * (low + high)
@@ -487,7 +487,7 @@ def _signal_terms(b, columns, n_on, n, alpha, prior, largest, gradient, informat
 
 @njit(cache=True, nogil=True)
 def _solve(matrix, step):
-    """Solve a small positive system, given by its lower triangle, in place."""
+    """Solve a small positive definite system, given by its lower triangle, in place."""
     k = len(step)
     for p in range(k):  # Cholesky
         for q in range(p + 1):
@@ -506,7 +506,7 @@ def _solve(matrix, step):
 
 @njit(cache=True, nogil=True)
 def fit_signal(columns, n_on, n, alpha, starts, prior, ridge, largest, tolerance):
-    """Return the coefficients of the likeliest signal, all but the first at least 0, by Fisher scoring."""
+    """Return the maximum-likelihood coefficients of the signal, all but the first at least 0, by Fisher scoring."""
     k = columns.shape[1]
     gradient, information = np.empty(k), np.empty((k, k))
     best, value = starts[0].copy(), -np.inf
@@ -521,7 +521,7 @@ def fit_signal(columns, n_on, n, alpha, starts, prior, ridge, largest, tolerance
             information[p, p] += prior[p] + ridge
             step[p] = gradient[p]
             lowest = -largest if p == 0 else 0.0
-            if best[p] <= lowest and gradient[p] <= 0.0:  # stays where it is
+            if best[p] <= lowest and gradient[p] <= 0.0:  # stays at its bound
                 step[p] = 0.0
                 information[p, :] = 0.0
                 information[:, p] = 0.0

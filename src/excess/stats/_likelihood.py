@@ -1,19 +1,19 @@
-r"""The On/Off likelihood: a significance that uses every event by how signal-like it is.
+r"""The On/Off likelihood: a significance that weights every event by its likelihood ratio.
 
-Let On events at x come with the density :math:`\mu s(x) + \alpha b(x)`, Off events with :math:`b(x)`, and let
-:math:`r(x) = s(x) / b(x)` be the signal ratio. An event at x is On with the odds :math:`\mu r + \alpha`, whatever b is,
-so that, given where the events are,
+Let On events at x have the density :math:`\mu s(x) + \alpha b(x)`, Off events :math:`b(x)`, and let
+:math:`r(x) = s(x) / b(x)` be the likelihood ratio. An event at x is On with odds :math:`\mu r + \alpha`, independent
+of b. Given the positions of the events,
 
 .. math:: \ln L(\mu) = \sum_{On} \ln(\mu r_i + \alpha_i) - \sum_{all} \ln(\mu r_i + \alpha_i + 1)
 
-and :math:`S = \mathrm{sign}(\hat\mu) \sqrt{2 (\ln L(\hat\mu) - \ln L(0))}`. Where r is the same for some events and
+and :math:`S = \mathrm{sign}(\hat\mu) \sqrt{2 (\ln L(\hat\mu) - \ln L(0))}`. If r is constant for some events and
 0 for all others, this is the significance of Li & Ma.
 
-Limits on a signal follow by the asymptotic formulae of Cowan et al. (2011), Eur. Phys. J. C 71, 1554: on its strength,
-given the positions of the events, and on the number of signal events, where all counts are Poisson numbers (WStat).
+Limits on a signal use the asymptotic formulae of Cowan et al. (2011), Eur. Phys. J. C 71, 1554: on the signal
+strength, given the positions of the events, and on the number of signal events, with Poisson counts (WStat).
 
-An uncertain exposure ratio, :math:`\alpha_i (1 + \delta \eta)` with a relative error :math:`\delta`, adds
-:math:`-\eta^2 / 2` for each :math:`\eta`, and :math:`\ln L(\mu)` is its maximum over them.
+An uncertain exposure ratio, :math:`\alpha_i (1 + \delta \eta)` with relative error :math:`\delta`, adds
+:math:`-\eta^2 / 2` for each :math:`\eta`, and :math:`\ln L(\mu)` is maximised over them.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from excess._utils.checks import BoolArray, FloatArray
 from excess._utils.threads import with_error
 from excess.stats import _kernels
 
-_MAX_FINE = 2000  # cells beyond which maxima and interval are found with coarser ones; the best is followed with all
-_PER_DECADE = 4  # signal strengths per factor of ten at which the maxima are looked for
-_MAX_SORTED_APART = 100  # different exposure ratios up to which the events of each are sorted apart, which is faster
-_SMALLEST_RATIO = 1e-100  # smallest ratio in units of the largest; below it, sums would leave the range of floats
-_INFINITE = 1e12  # factor beyond the largest strength of the search that is as good as infinity
+_MAX_FINE = 2000  # number of cells above which maxima and interval are searched with coarser ones and refined with all
+_PER_DECADE = 4  # signal strengths per decade in the search for maxima
+_MAX_SORTED_APART = 100  # maximum number of exposure ratios whose events are sorted separately, which is faster
+_SMALLEST_RATIO = 1e-100  # minimum ratio relative to the largest; below it, sums would leave the range of floats
+_INFINITE = 1e12  # factor beyond the largest signal strength of the search that is treated as infinity
 _EPSILON = np.finfo(np.float64).eps
-LIMIT_METHODS = ("profile", "cls")  # upper limits by profile likelihood, or CLs, which are never negative
-_LARGEST_FACTOR = 1e6  # largest multiple of the exposure for which a significance is predicted
+LIMIT_METHODS = ("profile", "cls")  # upper limits by profile likelihood, or by CLs, which are never negative
+_LARGEST_FACTOR = 1e6  # maximum multiple of the exposure for which a significance is predicted
 
-AlphaError = float | Mapping[Any, float] | None  # relative error of alpha: common to all events, or of each group
+AlphaError = float | Mapping[Any, float] | None  # relative error of alpha: common to all events, or per group
 
 
 @dataclass(frozen=True)
 class OnOffLikelihood:
-    """What the On/Off likelihood says about some events.
+    """Result of the On/Off likelihood of some events.
 
     Attributes
     ----------
     significance : float
         Signed square root of twice the log-likelihood ratio, in sigma; negative for a deficit.
     strength : float
-        Signal strength at the maximum; for ratios of normalised densities, as ``signal_ratio`` of the classifiers, the
-        number of signal events for each Off event. Infinite where no Off event has a positive ratio.
+        Signal strength at the maximum; for ratios of normalised densities, as ``likelihood_ratio`` of the classifiers,
+        the number of signal events per Off event. Infinite if no Off event has a positive ratio.
     strength_interval : tuple of float
-        Signal strengths whose log-likelihood is at most 1/2 below the maximum: the interval of one sigma.
+        Signal strengths with a log-likelihood at most 1/2 below the maximum: the interval of one sigma.
     n_signal, n_signal_error : float
         Expected number of signal events among the On events, and its standard error: half the width of the interval, or
-        its upper part where the lower one is cut off at the smallest possible number.
+        its upper part if the lower one is truncated at the minimum number.
     n_signal_interval : tuple of float
-        Numbers of signal events whose log-likelihood is at most 1/2 below the maximum.
+        Numbers of signal events with a log-likelihood at most 1/2 below the maximum.
     """
 
     significance: float
@@ -74,11 +74,11 @@ class OnOffLikelihood:
 
     @property
     def p_value(self) -> float:
-        """One-sided p-value: the upper tail of the normal law at the significance."""
+        """One-sided p-value: upper tail probability of the normal distribution at the significance."""
         return float(ndtr(-self.significance))
 
     def summary(self) -> dict[str, float]:
-        """Return the numbers by name, to be put into a table or a file."""
+        """Return the results by name, for a table or a file."""
         values = self.significance, self.strength, *self.strength_interval, self.n_signal, self.n_signal_error
         return dict(zip(self.names(), (*values, *self.n_signal_interval), strict=True))
 
@@ -90,48 +90,48 @@ class OnOffLikelihood:
 
     @classmethod
     def from_summary(cls, numbers: dict[str, Any]) -> OnOffLikelihood:
-        """Return the likelihood whose ``summary`` this is; infinities may be texts, as JSON has none."""
+        """Create a likelihood from its ``summary``; infinities may be text, as JSON has none."""
         significance, strength, *others = (float(numbers.get(name, math.nan)) for name in cls.names())
         low, high, n_signal, error, fewest, most = others
         return cls(significance, strength, (low, high), n_signal, error, (fewest, most))
 
     def __str__(self) -> str:
-        """Return signal events, strength and significance in one line."""
+        """Return signal events, signal strength and significance in one line."""
         low, high = self.strength_interval
         signal = f"{with_error(self.n_signal, self.n_signal_error)} signal events"
-        return f"{signal}, strength {self.strength:.3g} ({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
+        return f"{signal}, signal strength {self.strength:.3g} ({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
 
 
 def on_off_likelihood(
     y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike, *, alpha_error: AlphaError = None, groups: ArrayLike | None = None
 ) -> OnOffLikelihood:
-    """Significance and strength of a signal from all events, each by how signal-like it is.
+    """Compute significance and signal strength from all events, weighted by their likelihood ratios.
 
     Parameters
     ----------
     y : array-like of shape (n_events,)
-        Noisy labels of at most two classes, the larger one On; a single class must be 0 or 1, or a bool.
+        Noisy labels of at most two classes, the larger one On; a single class must be 0, 1 or bool.
     ratio : array-like of shape (n_events,)
-        Density of signal over that of the background at each event, in any common unit, not learned from these events;
-        see ``signal_ratio`` of the classifiers.
+        Density of signal over that of background at each event, up to a constant factor, not learned from these events;
+        see ``likelihood_ratio`` of the classifiers.
     alpha : float or array-like of shape (n_events,)
-        Exposure ratio On/Off: of all events, or of each, such as that of its run.
+        Exposure ratio On/Off, common to all events or one per event, such as that of its run.
     alpha_error : float or mapping of group to float, default=None
-        Relative error of alpha, such as 0.05, as a nuisance parameter with a normal distribution, common to all events
-        or independent for each group. Events of ratio 0 then count as well: they measure the background.
+        Relative uncertainty of alpha, such as 0.05, as a nuisance parameter with a normal distribution, common to all
+        events or independent for each group. Events with ratio 0 then contribute as well: they measure the background.
     groups : array-like of shape (n_events,), default=None
-        Group of each event, for a mapping.
+        Group of each event, if ``alpha_error`` is a mapping.
 
     Returns
     -------
     OnOffLikelihood
-        The significance is 0, and the interval not bounded, without any event of positive ratio.
+        The significance is 0, and the interval unbounded, without events of positive ratio.
 
     Examples
     --------
     >>> from excess import on_off_likelihood
     >>> print(on_off_likelihood([1] * 20 + [0] * 25, [1] * 45, alpha=0.2))
-    15.0 +- 4.6 signal events, strength 0.6 (0.391 to 0.879), 4.4 sigma
+    15.0 +- 4.6 signal events, signal strength 0.6 (0.391 to 0.879), 4.4 sigma
     >>> round(on_off_likelihood([1] * 20 + [0] * 25, [1] * 45, alpha=0.2, alpha_error=0.5).significance, 3)
     3.014
     """
@@ -141,7 +141,7 @@ def on_off_likelihood(
 def check_events(
     y: ArrayLike, ratio: ArrayLike, alpha: ArrayLike, alpha_error: AlphaError, groups: ArrayLike | None
 ) -> tuple[BoolArray, FloatArray, FloatArray, Nuisance | None]:
-    """Return checked events as arguments of `compute_likelihood`."""
+    """Validate events, and return the arguments of `compute_likelihood`."""
     on = _as_on(y)
     ratios = checks.as_column("ratio", checks.as_counts("ratio", ratio))
     checks.check_same_length(y=on, ratio=ratios)
@@ -153,25 +153,25 @@ def check_events(
 
 
 class Nuisance(NamedTuple):
-    """Relative errors of alpha, and the number of the one of each event; None for a common one."""
+    """Relative errors of alpha, and the index of the error of each event; None for a common one."""
 
     errors: FloatArray
     number: NDArray[np.intp] | None = None
 
     def select(self, mask: BoolArray) -> Nuisance:
-        """Return the errors of some events."""
+        """Return the errors of a subset of the events."""
         return self._replace(number=None if self.number is None else self.number[mask])
 
 
 def as_nuisance(alpha_error: AlphaError, groups: ArrayLike | None, n_events: int) -> Nuisance | None:
-    """Return checked errors of alpha; None if there are none."""
+    """Validate errors of alpha; None if there are none."""
     if alpha_error is None:
         return None
     if not isinstance(alpha_error, Mapping):
         error = checks.as_scalar("alpha_error", checks.as_counts("alpha_error", alpha_error))
         return Nuisance(np.array([error])) if error > 0 else None
     if groups is None:
-        raise ValueError("alpha_error of each group needs groups")
+        raise ValueError("alpha_error by group requires groups")
     names, number = np.unique(checks.as_column("groups", groups), return_inverse=True)
     if len(number) != n_events:
         raise ValueError(f"groups must have one entry per event: len(groups) = {len(number)}, {n_events} events")
@@ -185,26 +185,26 @@ def as_nuisance(alpha_error: AlphaError, groups: ArrayLike | None, n_events: int
 def compute_likelihood(
     on: BoolArray, ratio: FloatArray, alpha: FloatArray | float, nuisance: Nuisance | None = None
 ) -> OnOffLikelihood:
-    """Compute the likelihood of events that have been checked before (no validation)."""
+    """Compute the likelihood of validated events."""
     cells = make_cells(on, ratio, np.asarray(alpha, dtype=np.float64), nuisance)
     return OnOffLikelihood(0.0, 0.0, (-math.inf, math.inf), 0.0, 0.0) if cells is None else _maximise(*cells)
 
 
 class Cells(NamedTuple):
-    """Events counted where ratio and alpha are the same, and the errors of alpha.
+    """Counts of events with equal ratio and alpha, and the errors of alpha.
 
-    Sorted, so that sums have the same bits; events of ratio 0 are left out unless alpha has an error.
+    Sorted, so sums are reproducible to the bit; events of ratio 0 are omitted unless alpha has an error.
     """
 
     ratio: FloatArray  # divided by the largest
     alpha: FloatArray
     n_on: FloatArray
     n_off: FloatArray
-    starts: NDArray[np.int64]  # where the cells of each error begin, and the end
+    starts: NDArray[np.int64]  # first cell of each error, and the end
     errors: FloatArray
 
     def coarse(self) -> Cells:
-        """Return cells in which ratios are the same to a hundredth, where the likelihood is nearly the same."""
+        """Merge cells with ratios equal to 1 %, for which the likelihood is nearly the same."""
         if len(self.ratio) <= _MAX_FINE:
             return self
         parts = [
@@ -220,7 +220,7 @@ class Cells(NamedTuple):
 
 
 def _join_parts(parts: list[Any], errors: FloatArray) -> Cells:
-    """Return the cells of several errors of alpha one after the other."""
+    """Concatenate the cells of several errors of alpha."""
     starts = np.cumsum([0, *(part.shape[1] for part in parts)])
     ratio, alpha, n_on, n_off = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
     return Cells(ratio, alpha, n_on, n_off, starts, errors)
@@ -247,7 +247,7 @@ def make_cells(
 
 def _count_cells(on: BoolArray, ratio: FloatArray, alpha: FloatArray) -> Any:
     """Return ratio, alpha, On and Off counts of the cells of some events."""
-    # floats that are not negative sort like their bits, whose highest is 0 and makes room for the label
+    # non-negative floats sort like their bits; the highest bit is 0 and leaves room for the label
     keys = (np.ascontiguousarray(ratio).view(np.uint64) << np.uint64(1)) | on.astype(np.uint64)
     values, ends = alpha[None], np.array([0, len(keys)])
     if alpha.ndim > 0:
@@ -265,7 +265,7 @@ def _count_cells(on: BoolArray, ratio: FloatArray, alpha: FloatArray) -> Any:
 
 
 def _maximise(cells: Cells, unit: float) -> OnOffLikelihood:
-    """Return all numbers at the maximum of the likelihood."""
+    """Return all results at the maximum of the likelihood."""
     curve = Curve(cells.coarse(), lowest=-float((cells.alpha / cells.ratio).min()))
     strength = start = curve.find_maximum()
     low, high = curve.find_interval(strength)
@@ -287,19 +287,19 @@ def _maximise(cells: Cells, unit: float) -> OnOffLikelihood:
 
 
 class Curve:
-    """The likelihood of some cells as a function of the signal strength, which must not fall below ``lowest``."""
+    """Likelihood of some cells as a function of the signal strength, which is bounded below by ``lowest``."""
 
     def __init__(self, cells: Cells, lowest: float | None = None) -> None:
         self.cells = cells
         self.counts = cells[:4]
         self.lowest = lowest = -float((cells.alpha / cells.ratio).min()) if lowest is None else lowest
-        # an On event of this density would be impossible
+        # an On event would have zero density
         at_border = cells.alpha <= -lowest * cells.ratio * (1 + 4 * _EPSILON)
         self._border_possible = not cells.n_on[at_border].any()
         self._with_signal = cells.ratio > _SMALLEST_RATIO
 
     def value_and_slope(self, strength: float) -> tuple[float, float]:
-        """Return the log-likelihood above that without a signal and the given alpha, and its derivative."""
+        """Return the log-likelihood relative to no signal and the given alpha, and its derivative."""
         if self.cells.profiled:
             return _kernels.profile_derivatives(strength, *self.cells)[:2]
         return _kernels.value_and_slope(strength, *self.counts)
@@ -311,7 +311,7 @@ class Curve:
         return _kernels.derivatives(strength, *self.counts)
 
     def alpha_at(self, strength: float) -> FloatArray:
-        """Return alpha of each cell with the best nuisance parameters for a signal strength."""
+        """Return alpha of each cell with the nuisance parameters profiled for a signal strength."""
         factors = _kernels.fit_nuisances(strength, strength, *self.cells)
         return self.cells.alpha * np.repeat(factors, np.diff(self.cells.starts))
 
@@ -329,36 +329,36 @@ class Curve:
 
     @property
     def _largest(self) -> float:
-        """Signal strength beyond which nothing changes."""
+        """Signal strength beyond which the likelihood is constant."""
         ratio = self.cells.ratio[self._with_signal] if self.cells.profiled else self.cells.ratio
         return 1e3 * (1 + float(self.cells.alpha.max())) / float(ratio.min())
 
     def find_maximum(self) -> float:
-        """Return the signal strength of the largest likelihood; infinite without Off events of positive ratio."""
+        """Return the maximum-likelihood signal strength; infinite without Off events of positive ratio."""
         if not self.cells.n_off[self._with_signal].any():
             return math.inf
         candidates = [self.climb(start, low, high) for start, low, high in self._brackets()]
-        candidates += [0.0] if self.cells.profiled else []  # its slope may jump where a nuisance parameter has a limit
+        candidates += [0.0] if self.cells.profiled else []  # its slope may jump at a bound of a nuisance parameter
         if self._border_possible:
             candidates.append(self.lowest)
         return max(candidates, key=lambda strength: self.value_and_slope(strength)[0], default=0.0)
 
     def _brackets(self) -> list[tuple[float, float, float]]:
-        """Return start, lower and upper end of each interval of signal strengths that has a maximum."""
+        """Return start, lower and upper end of each interval of signal strengths with a maximum."""
         smallest, largest = 1e-6 * float(self.cells.alpha.min()), self._largest
         n_above = math.ceil(math.log10(largest / smallest) * _PER_DECADE) + 1
-        # close steps at both ends of the negative side: near 0, and near the border
+        # small steps at both ends of the negative side: near 0, and near the bound
         steps = np.geomspace(1e-6, 0.5, 12)
         below = self.lowest * np.concatenate([1 - steps, steps[::-1][1:]])
         grid = np.concatenate([[self.lowest], below, [0.0], np.geomspace(smallest, largest, n_above), [math.inf]])
         profiled = [self.derivatives(at)[0] for at in grid[:-1].tolist()] if self.cells.profiled else None
         inner = _kernels.slopes_on_grid(grid[:-1], *self.counts) if profiled is None else profiled
-        slopes = np.append(inner, -1.0)  # far out, the Off events decide
+        slopes = np.append(inner, -1.0)  # at large signal strengths, the Off events dominate
         down = np.flatnonzero((slopes[:-1] > 0) & (slopes[1:] <= 0))
         return [(_between(low, high), low, high) for low, high in zip(grid[down], grid[down + 1], strict=True)]
 
     def find_interval(self, strength: float, drop: float = 0.5) -> tuple[float, float]:
-        """Return the signal strengths around the best, where the log-likelihood is lower by ``drop``."""
+        """Return the signal strengths around the maximum where the log-likelihood is lower by ``drop``."""
         if math.isinf(strength) and not self.cells.profiled:
             wanted = float((self.cells.n_on * np.log1p(1 / self.cells.alpha)).sum()) - drop
         else:
@@ -371,7 +371,7 @@ class Curve:
         return low, high
 
     def _cross(self, low: float, high: float, wanted: float, *, up: bool) -> float:
-        """Return where the log-likelihood has a wanted value, between a maximum and a lower value."""
+        """Return where the log-likelihood has a given value, between a maximum and a lower value."""
         at = _between(low, high)
         for _ in range(200):
             value, slope = self.value_and_slope(at)
@@ -388,11 +388,11 @@ class Curve:
         return at
 
     def climb(self, strength: float, low: float, high: float) -> float:
-        """Return the maximum between two strengths: Newton's method on the derivative, bisection where it fails."""
+        """Return the maximum between two signal strengths by Newton's method on the derivative, or bisection."""
         cells = self.cells
         if low <= 0.0 <= high and abs(strength) <= 1e-5 * float(cells.alpha.max()):
             slope = self.derivatives(0.0)[0]
-            # 1/49 has no exact binary form, so that exact balance may be missed by the last bits
+            # 1/49 has no exact binary representation, so exact balance may be missed by rounding
             if abs(slope) <= 4 * _EPSILON * float((cells.n_on * cells.ratio / cells.alpha).sum()):
                 return 0.0
         for _ in range(200):
@@ -410,10 +410,11 @@ class Curve:
         return strength
 
     def signal(self, strength: float) -> tuple[float, float]:
-        """Return the largest log-likelihood for a number of signal events, and this number.
+        """Return the maximum log-likelihood for a number of signal events, and this number.
 
-        The background is fitted to On and Off counts for this number, not for the strength (as WStat). It grows with
-        ``strength``; strengths below the lowest, by up to 1, are numbers between that of this border and the next.
+        The background is fitted to On and Off counts for this number, not for the signal strength (as in WStat). The
+        number increases with ``strength``; values below the lowest, by up to 1, interpolate between the number there
+        and the next.
         """
         if strength >= self.lowest:
             return _kernels.balance_signal(strength, *self.cells)
@@ -424,7 +425,7 @@ class Curve:
         return _kernels.signal_at(self.lowest, max(at, self.lowest), *self.cells)[:2]
 
     def find_signal_interval(self, strength: float, drop: float = 0.5) -> tuple[float, float]:
-        """Return the numbers of signal events around the best, where the log-likelihood is lower by ``drop``."""
+        """Return the numbers of signal events around the maximum where the log-likelihood is lower by ``drop``."""
         if math.isinf(strength):
             return self._pure_interval(drop)
         first = self.lowest - 1.0 if strength == self.lowest else strength
@@ -446,7 +447,7 @@ class Curve:
         return low, self.signal(brentq(excess, first, far, xtol=1e-12 * width, rtol=1e-9))[1]
 
     def _pure_interval(self, drop: float) -> tuple[float, float]:
-        """Return the interval of signal events where no Off event has a positive ratio: that of a Poisson number."""
+        """Return the interval of signal events if no Off event has a positive ratio: that of a Poisson count."""
         n = float(self.cells.n_on[self._with_signal].sum())
 
         def missing(s: float) -> float:
@@ -457,27 +458,29 @@ class Curve:
 
 
 def _between(low: float, high: float) -> float:
-    """Return a signal strength between two others: in the middle, or of the mean magnitude if both are far apart."""
+    """Return a signal strength between two others: the arithmetic, or for different magnitudes the geometric mean."""
     if math.isinf(high):
         return 10 * max(low, 0.0) + 1.0
     return math.sqrt(low) * math.sqrt(high) if 0.0 < 4 * low < high else 0.5 * low + 0.5 * high
 
 
 def _as_on(y: ArrayLike) -> BoolArray:
-    """Return who is On: the larger of two classes, or 1 where all labels are 0, or all are 1."""
+    """Return the On mask: the larger of two classes, or 1 if all labels are 0, or all are 1."""
     labels = checks.as_column("y", y)
     if len(labels) == 0:
         return np.empty(0, dtype=np.bool_)
     checks.as_labels(labels)
     if labels.dtype.kind in "biuf" and labels.min() == labels.max():
         if labels[0] not in (0, 1):
-            raise ValueError(f"y must hold two classes, or only 0 (Off) or only 1 (On), got {labels[:1].tolist()} only")
+            raise ValueError(
+                f"y must contain two classes, or only 0 (Off) or only 1 (On), got {labels[:1].tolist()} only"
+            )
         return labels.astype(np.bool_)
     return np.asarray(labels == checks.binary_classes(labels)[1])
 
 
 class Limits(NamedTuple):
-    """Interval, upper limit, and upper limit to expect without a source, of one quantity."""
+    """Interval, upper limit, and expected upper limit without a source, of one quantity."""
 
     low: float
     high: float
@@ -495,7 +498,7 @@ class SignalLimits(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """The weakest source that is detected in a time: its strength, signal events, and signal events per hour."""
+    """Weakest source detectable in a given time: signal strength, signal events, and signal events per hour."""
 
     strength: float
     n_signal: float
@@ -512,23 +515,23 @@ def signal_limits(
     alpha_error: AlphaError | None = None,
     groups: ArrayLike | None = None,
 ) -> SignalLimits:
-    """Confidence interval, upper limit, and expected upper limit of a signal.
+    """Compute confidence interval, upper limit, and expected upper limit of a signal.
 
     Parameters
     ----------
     y, ratio, alpha, alpha_error, groups
         As for `on_off_likelihood`.
     confidence_level : float, default=0.95
-        Probability that the interval has the true value, and that the upper limit is above it; more than 0.5. The limit
-        is gammapy's ``compute_upper_limit`` for ``n_sigma = norm.ppf(confidence_level)``.
+        Coverage probability of the interval and of the upper limit; above 0.5. The limit corresponds to gammapy's
+        ``compute_upper_limit`` with ``n_sigma = norm.ppf(confidence_level)``.
     method : {"profile", "cls"}, default="profile"
         Upper limits by the profile likelihood, which may be negative, or by CLs, which are larger and never negative.
 
     Returns
     -------
     SignalLimits
-        ``strength`` and ``n_signal``, each with the interval ``low`` to ``high``, the limit ``upper``, and the limit to
-        expect without a source: its median ``expected``, and one sigma, ``expected_low`` to ``expected_high``.
+        ``strength`` and ``n_signal``, each with the interval ``low`` to ``high``, the limit ``upper``, and the limit
+        expected without a source: its median ``expected``, and one sigma, ``expected_low`` to ``expected_high``.
 
     Examples
     --------
@@ -557,7 +560,7 @@ def hours_to_significance(
     alpha_error: AlphaError | None = None,
     groups: ArrayLike | None = None,
 ) -> float:
-    """Observation time, in total, in which this signal is expected to reach a significance.
+    """Compute the total observation time in which this signal is expected to reach a significance.
 
     Parameters
     ----------
@@ -569,7 +572,7 @@ def hours_to_significance(
     Returns
     -------
     float
-        Time in hours; infinite for a deficit, and where the error of alpha prevents the significance.
+        Time in hours; infinite for a deficit, or if the error of alpha prevents the significance.
 
     Examples
     --------
@@ -593,18 +596,18 @@ def sensitivity(
     alpha_error: AlphaError | None = None,
     groups: ArrayLike | None = None,
 ) -> Sensitivity:
-    """Weakest source that is expected to reach a significance in a given time with this background.
+    """Compute the weakest source expected to reach a significance in a given time with this background.
 
     Parameters
     ----------
     y, ratio, alpha, alpha_error, groups
         As for `on_off_likelihood`.
     hours, target_hours : float
-        Time in which the events were recorded, and that of the observation to predict.
+        Time in which the events were recorded, and time of the observation to predict.
     significance : float, default=5.0
         Significance in sigma.
     min_signal, min_signal_to_background : float, default=0.0
-        Smallest number of signal events, by convention 10, and for each background event, by convention 0.05; the
+        Minimum number of signal events, by convention 10, and minimum per background event, by convention 0.05; the
         background is that of a cut with the same significance for weak signals.
 
     Returns
@@ -623,26 +626,26 @@ def sensitivity(
 
 
 class Signal:
-    """The signal of events that have been checked before: its limits and predictions."""
+    """Signal of validated events: its limits and predictions."""
 
     def __init__(
         self, on: BoolArray, ratio: FloatArray, alpha: FloatArray | float, nuisance: Nuisance | None = None
     ) -> None:
         found = make_cells(on, ratio, np.asarray(alpha, dtype=np.float64), nuisance)
         if found is None:
-            raise ValueError("ratio must be positive for at least one event, or nothing is known about a signal")
+            raise ValueError("ratio must be positive for at least one event")
         self._cells, self._unit = found[0].coarse(), found[1]
         self._curve = Curve(self._cells)
         self._best = self._curve.find_maximum()
 
     def best(self, *, counts: bool) -> float:
-        """Return the best number of signal events, or signal strength; a finite one."""
+        """Return the best number of signal events, or the best signal strength; finite."""
         if counts:
             return self._curve.value_and_signal(self._best)[1]
         return (1e3 if math.isinf(self._best) else self._best) / self._unit
 
     def log_likelihood(self, value: float, *, counts: bool) -> float:
-        """Return the log-likelihood of a number of signal events, or of a strength, not negative, below its maximum."""
+        """Return the log-likelihood, relative to its maximum, of a non-negative signal (events or signal strength)."""
         if not counts:
             top = self._curve.value_and_slope(min(self._best, _INFINITE * self._curve._largest))[0]
             return min(self._curve.value_and_slope(value * self._unit)[0] - top, 0.0)
@@ -686,7 +689,7 @@ class Signal:
     def sensitivity(
         self, hours: float, target: float = 50.0, significance: float = 5.0, n_least: float = 0.0, least: float = 0.0
     ) -> Sensitivity:
-        """Return the weakest source, of some signal events and those per background event, detected in a time."""
+        """Return the weakest source detected in a time, with minimum signal events and signal-to-background ratio."""
         at = self._best if 0 < self._best < math.inf else 0.0
         alpha, ratio = self._curve.alpha_at(at), self._cells.ratio
         off = (self._cells.n_on + self._cells.n_off) / (1 + alpha + at * ratio) * (target / hours)
@@ -713,15 +716,15 @@ class Signal:
         return (low / self._unit, high / self._unit), curve.find_signal_interval(best, n_sigma**2 / 2)
 
     def _background_only(self) -> Curve:
-        """Return the likelihood of the counts that are expected without a signal (the Asimov data set)."""
+        """Return the likelihood of the counts expected without a signal (Asimov data set)."""
         cells, alpha = self._cells, self._curve.alpha_at(0.0)
         n_off = (cells.n_on + cells.n_off) / (1 + alpha)
-        # alpha (1 + error eta) around the fitted alpha: the absolute error stays the same
+        # alpha (1 + error eta) around the fitted alpha: the absolute error is kept
         factors = (alpha / cells.alpha)[np.minimum(cells.starts[:-1], len(alpha) - 1)]
         return Curve(cells._replace(alpha=alpha, n_on=alpha * n_off, n_off=n_off, errors=cells.errors / factors))
 
     def _cls_limit(self, expected: Curve, level: float, *, counts: bool) -> float:
-        """Return the value whose CLs, of the test statistic for values that are not negative, is ``1 - level``."""
+        """Return the value with CLs of ``1 - level``, for the test statistic of non-negative values."""
         curve = self._curve
         if math.isinf(self._best) and not counts:
             return math.inf
@@ -760,7 +763,7 @@ class Signal:
 
 
 def _value_at(curve: Curve, n_signal: float) -> float:
-    """Return the log-likelihood of a number of signal events that is not negative."""
+    """Return the log-likelihood of a non-negative number of signal events."""
     high = float(curve.cells.alpha.max())
     while curve.signal(high)[1] < n_signal:
         high *= 4
@@ -768,7 +771,7 @@ def _value_at(curve: Curve, n_signal: float) -> float:
 
 
 class Constancy(NamedTuple):
-    """A test whether a source is steady: its mean, chi-squared, and the probability of a larger chi-squared."""
+    """Test for a steady source: mean, chi-squared, and p-value."""
 
     mean: float
     chi_squared: float
@@ -777,7 +780,7 @@ class Constancy(NamedTuple):
 
 
 def compare_with_constant(signals: Sequence[Signal], hours: FloatArray | None = None) -> Constancy:
-    """Compare signals with one rate per hour, or with one strength, by the likelihood ratio to a value of each."""
+    """Compare signals with a common rate per hour, or signal strength, by the likelihood ratio to individual values."""
     weights = np.ones(len(signals)) if hours is None else hours
     counts = hours is not None
     largest = max(one.best(counts=counts) / weight for one, weight in zip(signals, weights, strict=True))

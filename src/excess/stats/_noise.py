@@ -1,4 +1,4 @@
-"""Class-conditional label noise, and scores of predicted labels against noisy ones."""
+"""Class-conditional label noise, and metrics of predicted labels corrected for it."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from excess.stats._significance import OnOffCounts
 
 
 def alpha_from_p_minus(p_minus: ArrayLike) -> Any:
-    """Exposure ratio On/Off that belongs to a noise rate of the background.
+    """Convert a noise rate of the background to the exposure ratio On/Off.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def alpha_from_p_minus(p_minus: ArrayLike) -> Any:
 
 
 def p_minus_from_alpha(alpha: ArrayLike) -> Any:
-    """Noise rate of the background that belongs to an exposure ratio On/Off.
+    """Convert an exposure ratio On/Off to the noise rate of the background.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def p_minus_from_alpha(alpha: ArrayLike) -> Any:
 
 
 def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state: Any = None) -> NDArray[Any]:
-    """Flip labels at random, each class with a rate of its own (the CCN model, Eq. 1 of the paper).
+    """Flip labels at random, with a separate rate for each class (the CCN model, Eq. 1 of the paper).
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
     p_plus, p_minus : float
         Probability that a signal event is labelled Off, and that a background event is labelled On.
     random_state : int, RandomState instance or None, default=None
-        Seed of the flips.
+        Random seed.
 
     Returns
     -------
     ndarray of shape (n_events,)
-        A new array of noisy labels, of the same classes and dtype.
+        Noisy labels, with the same classes and dtype.
 
     Examples
     --------
@@ -93,7 +93,7 @@ def inject_label_noise(y: ArrayLike, p_plus: float, p_minus: float, random_state
 
 
 def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: float) -> tuple[Any, Any]:
-    """Estimate how many signal and background events are behind On and Off counts.
+    """Estimate the numbers of signal and background events from On and Off counts.
 
     The inverse of ``n_on = (1 - p_plus) n_signal + p_minus n_background`` and
     ``n_off = p_plus n_signal + (1 - p_minus) n_background`` (Menon et al. 2015, section 4).
@@ -108,7 +108,7 @@ def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: floa
     Returns
     -------
     n_signal, n_background : float or ndarray
-        Unbiased estimates, which can leave the range of counts by their sampling error.
+        Unbiased estimates, which may be outside the range of counts due to their sampling error.
 
     Examples
     --------
@@ -127,12 +127,13 @@ def clean_counts(n_on: ArrayLike, n_off: ArrayLike, p_plus: float, p_minus: floa
 
 
 def count_selected(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> OnOffCounts:
-    """Count the On and Off events that are predicted as signal.
+    """Count the On and Off events predicted as signal.
 
     Parameters
     ----------
     y, y_pred : array-like of shape (n_events,)
-        Noisy labels, the larger of the two classes being On, and predicted labels of the same classes; On is selected.
+        Noisy labels, with the larger of the two classes as On, and predicted labels of the same classes; On is
+        selected.
     alpha : float
         Exposure ratio On/Off.
 
@@ -151,7 +152,7 @@ def count_selected(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> OnOffCounts
 
 
 def significance_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> float:
-    """Signed Li & Ma significance of the events that are predicted as signal.
+    """Compute the signed Li & Ma significance of the events predicted as signal.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ def significance_score(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> float:
 
 
 def significance_scorer(alpha: float) -> Callable[..., float]:
-    """Make a scorer of significance for ``GridSearchCV``, ``cross_val_score`` and their like.
+    """Create a significance scorer for ``GridSearchCV``, ``cross_val_score`` and similar functions.
 
     Parameters
     ----------
@@ -199,7 +200,7 @@ def significance_scorer(alpha: float) -> Callable[..., float]:
 
 
 def corrected_precision_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
-    """Estimate, from noisy labels, the fraction of signal among the selected events.
+    """Estimate the fraction of signal among the selected events from noisy labels.
 
     Parameters
     ----------
@@ -211,7 +212,7 @@ def corrected_precision_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, 
     Returns
     -------
     float
-        Clipped to [0, 1]; 0 where nothing is selected.
+        Clipped to [0, 1]; 0 if no event is selected.
 
     Examples
     --------
@@ -224,7 +225,7 @@ def corrected_precision_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, 
 
 
 def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
-    """Estimate, from noisy labels, the fraction of the signal that is selected.
+    """Estimate the selected fraction of the signal from noisy labels.
 
     Parameters
     ----------
@@ -236,7 +237,7 @@ def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_p
     Returns
     -------
     float
-        Clipped to [0, 1]; 0 where there is no excess at all.
+        Clipped to [0, 1]; 0 without an excess.
 
     Examples
     --------
@@ -249,7 +250,7 @@ def corrected_recall_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_p
 
 
 def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
-    """Estimate, from noisy labels, the F1 score on the clean ones.
+    """Estimate the F1 score with respect to clean labels from noisy labels.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
     Returns
     -------
     float
-        Harmonic mean of precision and recall, clipped to [0, 1]; 0 where there is no excess at all.
+        Harmonic mean of precision and recall, clipped to [0, 1]; 0 without an excess.
 
     Examples
     --------
@@ -272,7 +273,7 @@ def corrected_f1_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus:
 
 
 def corrected_g_score(y: ArrayLike, y_pred: ArrayLike, alpha: float, *, p_plus: float = 0.0) -> float:
-    """Estimate, from noisy labels, the G measure on the clean ones.
+    """Estimate the G measure with respect to clean labels from noisy labels.
 
     Parameters
     ----------
@@ -300,9 +301,9 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, 
     checks.check_same_length(y=labels, y_pred=predicted)
     ratio = checks.as_scalar_alpha(alpha)
     if (labels.dtype.kind in "biuf") != (predicted.dtype.kind in "biuf"):
-        raise ValueError(f"y and y_pred must hold labels of one kind, got {labels.dtype} and {predicted.dtype}")
+        raise ValueError(f"y and y_pred must have the same type of labels, got {labels.dtype} and {predicted.dtype}")
     together = np.concatenate([labels, predicted])  # a fold may lack a class in either
-    on_class: Any = 1  # all Off and nothing selected, or all On and all selected
+    on_class: Any = 1  # all Off and none selected, or all On and all selected
     if together.dtype.kind not in "biuf" or (together != together[0]).any() or together[0] not in (-1, 0, 1):
         on_class = checks.binary_classes(together, name="y and y_pred together")[1]
     on, selected = labels == on_class, predicted == on_class
@@ -311,7 +312,7 @@ def _count(y: ArrayLike, y_pred: ArrayLike, alpha: float) -> tuple[OnOffCounts, 
 
 
 def _estimate_clean(y: ArrayLike, y_pred: ArrayLike, alpha: float, p_plus: float) -> tuple[float, float, float]:
-    """Return the number of selected events, and estimates of how many of them and of all events are signal."""
+    """Return the number of selected events, and the estimated signal among them and among all events."""
     p_minus = p_minus_from_alpha(alpha)
     counted = _count(y, y_pred, alpha)
     n_signal_selected, n_signal = (clean_counts(c.n_on, c.n_off, p_plus, p_minus)[0] for c in counted)

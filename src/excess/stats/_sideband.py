@@ -1,7 +1,7 @@
 r"""Exposure ratio of intervals from a fit to their sidebands, and global p-values of scans.
 
-The density of background along a column is :math:`\exp(\sum_k c_k P_k(u))` with Legendre polynomials of the scaled
-column, which is fitted to the values in the Off intervals without bins. The likelihood of such a density is concave.
+The background density along a column is :math:`\exp(\sum_k c_k P_k(u))` with Legendre polynomials of the scaled
+column, fitted to the values in the Off intervals without bins. The likelihood of such a density is concave.
 """
 
 from collections.abc import Sequence
@@ -20,26 +20,27 @@ from excess._utils.errors import ArgumentError
 Intervals = Sequence[tuple[float, float]]
 MAX_DEGREE = 5
 _N_NODES = 64  # of the quadrature in each interval
-_LEVEL = 0.05  # p-value of the likelihood ratio below which further terms are taken
-_PER_TERM = 20  # events for each coefficient
-_PER_BIN, _MOST_BINS, _MIN_GOODNESS = 20, 50, 0.001  # of the test of the fit
+_LEVEL = 0.05  # p-value of the likelihood ratio below which further terms are added
+_PER_TERM = 20  # minimum number of events per coefficient
+_PER_BIN, _MOST_BINS, _MIN_GOODNESS = 20, 50, 0.001  # of the goodness-of-fit test
+_MAX_ERROR = 0.5  # maximum relative error of the exposure ratio
 _NODES, _WEIGHTS = legendre.leggauss(_N_NODES)
 
 
 @dataclass(frozen=True, eq=False)
 class SidebandFit:
-    """A smooth density of background that was fitted to Off intervals.
+    """Smooth background density fitted to Off intervals.
 
     Attributes
     ----------
     alpha, alpha_error : float
-        Integral over the On intervals in units of that over the Off intervals, and its relative error.
+        Integral over the On intervals relative to that over the Off intervals, and its relative error.
     degree, goodness : int and float
         Degree of the polynomial in the logarithm of the density, and p-value of the fit in the Off intervals.
     shares : ndarray
-        Integral over each Off interval, in units of that over all On intervals.
+        Integral over each Off interval, relative to that over all On intervals.
     coefficients, span : ndarray and tuple of float
-        Coefficients of the Legendre polynomials from degree 1, and the values of the column that become -1 and 1.
+        Coefficients of the Legendre polynomials from degree 1, and the values of the column mapped to -1 and 1.
     """
 
     alpha: float
@@ -51,7 +52,7 @@ class SidebandFit:
     span: tuple[float, float]
 
     def sample(self, n: int, low: float, high: float, rng: np.random.Generator) -> FloatArray:
-        """Return random values between two limits that follow the density."""
+        """Draw random values between two limits from the density."""
         grid = np.linspace(low, high, 2001)
         density = np.exp(_basis(grid, self.span, self.degree) @ self.coefficients)
         cumulative = np.append(0.0, np.cumsum((density[1:] + density[:-1]) / 2))
@@ -61,18 +62,18 @@ class SidebandFit:
 def fit_sidebands(
     values: ArrayLike, on: Intervals, off: Intervals, *, max_degree: int = MAX_DEGREE, check: bool = True
 ) -> SidebandFit:
-    """Fit a smooth density of background to Off intervals, for the exposure ratio of On intervals.
+    """Fit a smooth background density to Off intervals, for the exposure ratio of On intervals.
 
     Parameters
     ----------
     values : array-like of shape (n_events,)
-        Values of a column, such as a mass; those outside of the Off intervals are not used.
+        Values of a column, such as a mass; values outside the Off intervals are ignored.
     on, off : sequence of pairs of float
         Lower and upper ends of the intervals.
     max_degree : int, default=5
-        Largest degree of the polynomial in the logarithm of the density; likelihood ratios choose the degree.
+        Maximum degree of the polynomial in the logarithm of the density; the degree is selected by likelihood ratios.
     check : bool, default=True
-        Raise an error where the fit does not describe the Off intervals.
+        Raise an error if the fit does not describe the Off intervals.
 
     Returns
     -------
@@ -98,7 +99,7 @@ def fit_sidebands(
     inside = [(x >= low) & (x < high) for low, high in off]
     for (low, high), own in zip(off, inside, strict=True):
         if not own.any():
-            raise ArgumentError("off", f"has no events between {low:g} and {high:g}, so nothing can be fitted there")
+            raise ArgumentError("off", f"has no events between {low:g} and {high:g}, which the fit requires")
     x = x[np.any(inside, axis=0)]
     ends = np.array([*on, *off], dtype=np.float64)
     span = float(ends.min()), float(ends.max())
@@ -116,29 +117,31 @@ def fit_sidebands(
     coefficients = tried[degree][0]
     density = [np.exp(_basis(at, span, degree) @ coefficients) * weight for at, weight in nodes]
     alpha = float(density[0].sum() / density[1].sum())
-    # the next term, which the events neither need nor exclude, is part of the error by its weight in Akaike's criterion
+    # the next term, neither required nor excluded, contributes to the error by its weight in Akaike's criterion
     variances, weights = [], []
     for known in range(degree, min(degree + 1, most) + 1):
         other, variance = _ratio(nodes, span, tried[known][0], len(x))
         variances.append(variance + (np.log(other / alpha)) ** 2)
         weights.append(np.exp(tried[known][1] - known - tried[degree][1] + degree))
-    goodness = _goodness(x, off, span, coefficients)
+    goodness, error = _goodness(x, off, span, coefficients), float(np.sqrt(np.average(variances, weights=weights)))
     if check and goodness < _MIN_GOODNESS:
         what = f"is not described by a smooth density (p = {goodness:.1g} for a polynomial of degree {degree})"
-        raise ArgumentError("off", f"{what}; choose narrower intervals without peaks or edges, or give alpha")
-    error = float(np.sqrt(np.average(variances, weights=weights)))
+        raise ArgumentError("off", f"{what}; choose narrower intervals without peaks or edges, or specify alpha")
+    if check and not error < _MAX_ERROR:
+        what = f"does not determine alpha by a fit, whose relative error is {error:.2g}"
+        raise ArgumentError("off", f"{what}; choose wider intervals on both sides of On, or specify alpha")
     shares = density[1].reshape(len(off), -1).sum(axis=1) / density[0].sum()
     return SidebandFit(alpha, error, degree, goodness, shares, coefficients, span)
 
 
 def _basis(x: FloatArray, span: tuple[float, float], degree: int) -> FloatArray:
-    """Return Legendre polynomials of degree 1 and more of a column, one for each column of the result."""
+    """Return Legendre polynomials of degree 1 and higher, one per column of the result."""
     scaled = (2 * x - span[0] - span[1]) / (span[1] - span[0])
     return np.asarray(legendre.legvander(scaled, degree)[:, 1:])
 
 
 def _quadrature(intervals: Intervals) -> tuple[FloatArray, FloatArray]:
-    """Return points in intervals, and their weights in an integral."""
+    """Return quadrature nodes in intervals, and their weights."""
     half = [(high - low) / 2 for low, high in intervals]
     at = [low + width * (1 + _NODES) for width, (low, _) in zip(half, intervals, strict=True)]
     return np.concatenate(at), np.concatenate([width * _WEIGHTS for width in half])
@@ -152,7 +155,7 @@ def _covariance(basis: FloatArray, density: FloatArray) -> FloatArray:
 def _ratio(
     nodes: Sequence[tuple[FloatArray, FloatArray]], span: tuple[float, float], c: FloatArray, n_events: int
 ) -> tuple[float, float]:
-    """Return the integral over On in units of that over Off, and the variance of its logarithm."""
+    """Return the integral over On relative to that over Off, and the variance of its logarithm."""
     basis = [_basis(at, span, len(c)) for at, _ in nodes]
     density = [np.exp(own @ c) * weight for own, (_, weight) in zip(basis, nodes, strict=True)]
     means = [one @ own / one.sum() for one, own in zip(density, basis, strict=True)]
@@ -164,7 +167,7 @@ def _ratio(
 def _maximise(
     x: FloatArray, nodes: tuple[FloatArray, FloatArray], span: tuple[float, float], degree: int
 ) -> tuple[FloatArray, float]:
-    """Return the coefficients of the largest likelihood, and its logarithm; by Newton's method."""
+    """Return the maximum-likelihood coefficients and the log-likelihood, by Newton's method."""
     wanted = _basis(x, span, degree).mean(axis=0)
     basis, weight = _basis(nodes[0], span, degree), nodes[1]
 
@@ -206,15 +209,15 @@ def _goodness(x: FloatArray, off: Intervals, span: tuple[float, float], coeffici
 
 
 UPCROSSING_LEVEL = 0.0
-_MIN_EXCEEDING = 10  # toys beyond the observed value from which their number is better than an extrapolation
+_MIN_EXCEEDING = 10  # minimum number of toys beyond the observed value to use their fraction directly
 
 
 @dataclass(frozen=True)
 class GlobalSignificance:
-    """The largest of several local significances, with its global p-value by toys and by upcrossings.
+    """Largest of several local significances, with its global p-value by toys and by upcrossings.
 
-    The p-value is the share of toys beyond the value if at least ten are, else that of upcrossings (Gross and Vitells
-    2010, Eur. Phys. J. C 70, 525) or, where positions have no order, of the effective number of positions.
+    The p-value is the fraction of toys beyond the value if there are at least ten, else that of upcrossings (Gross and
+    Vitells 2010, Eur. Phys. J. C 70, 525) or, for unordered positions, of the effective number of positions.
     """
 
     local: float
@@ -235,13 +238,13 @@ class GlobalSignificance:
 
 
 def correct_for_trials(local: float, n_trials: float) -> float:
-    """Return the significance of the largest of independent local ones, in sigma."""
+    """Return the significance of the maximum of independent local ones, in sigma."""
     log_p = log_ndtr(-local) + np.log(n_trials) if local > 5 else np.log(-np.expm1(n_trials * log_ndtr(local)))
     return float(-ndtri_exp(min(log_p, -1e-300)))
 
 
 def global_significance(local: FloatArray, toys: FloatArray, *, ordered: bool = True) -> GlobalSignificance:
-    """Correct the largest of local significances for all positions, by toys of the whole scan, one in each row."""
+    """Correct the largest local significance for all positions, by toys of the whole scan, one per row."""
     best, largest = float(np.nanmax(local)), np.nanmax(toys, axis=1)
     n_beyond = int(np.count_nonzero(largest >= best))
     share = (1 + n_beyond) / (1 + len(largest))
@@ -254,10 +257,10 @@ def global_significance(local: FloatArray, toys: FloatArray, *, ordered: bool = 
             more = np.log(rate) - (max(value, 0.0) ** 2 - UPCROSSING_LEVEL**2) / 2
             return float(min(np.logaddexp(log_ndtr(-value), more), 0.0))
 
-        # toys of a density that is not smooth at the width of On exceed the normal law; their median shows by how much
+        # toys of a density that varies over the width of On exceed the normal distribution; scale by their median
         usual = brentq(lambda value: log_p_of(value) - np.log(0.5), 0.0, 10.0)
         log_extrapolated = log_p_of(best - max(float(np.median(largest)) - usual, 0.0))
-    else:  # as many independent positions as give the median of the toys
+    else:  # number of independent positions that reproduces the median of the toys
         n_positions = max(-np.log(2) / log_ndtr(float(np.median(largest))), 1.0)
         log_extrapolated = float(log_ndtr(-correct_for_trials(best, n_positions)))
     log_p = float(np.log(share)) if n_beyond >= _MIN_EXCEEDING else log_extrapolated

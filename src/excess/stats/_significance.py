@@ -4,7 +4,7 @@ With ``q = alpha / (1 + alpha)`` and ``n = n_on + n_off``, formula (17) of Li & 
 
 .. math:: S^2 / 2 = n_{on} \ln\frac{n_{on}}{q n} + n_{off} \ln\frac{n_{off}}{(1 - q) n}
 
-(ApJ 272, 317), computed as a sum of two Poisson deviances, neither negative: nothing cancels near balance.
+(ApJ 272, 317), computed as a sum of two non-negative Poisson deviances to avoid cancellation near balance.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from excess.stats._likelihood import Cells, Curve
 
 _EPSILON = np.finfo(np.float64).eps
 _SERIES_BELOW = 0.1  # relative distance to balance below which the logarithm is replaced by its series
-_BLOCK = 32_768  # counts that are worked on at a time where there are many
+_BLOCK = 32_768  # counts processed at a time
 
 
 def li_ma_significance(
     n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, signed: bool = False, alpha_error: ArrayLike | None = None
 ) -> Any:
-    """Significance of an excess of On over Off counts, formula (17) of Li & Ma (1983).
+    """Compute the significance of an excess of On over Off counts, formula (17) of Li & Ma (1983).
 
     Parameters
     ----------
     n_on, n_off : array-like
         Numbers of On and Off events. ``n_on``, ``n_off`` and ``alpha`` broadcast like NumPy arrays.
     alpha : array-like
-        Exposure ratio On/Off; five equal Off regions give 1/5.
+        Exposure ratio On/Off; 1/5 for five equal Off regions.
     signed : bool, default=False
-        Whether a deficit (``n_on < alpha * n_off``) is negative; by default it counts as 0.
+        Whether a deficit (``n_on < alpha * n_off``) is negative; by default it is 0.
     alpha_error : array-like, default=None
-        Relative error of alpha, such as 0.05, as a normal nuisance parameter (Vianello 2018, ApJS 236, 17).
+        Relative uncertainty of alpha, such as 0.05, as a normal nuisance parameter (Vianello 2018, ApJS 236, 17).
 
     Returns
     -------
@@ -72,7 +72,7 @@ def li_ma_significance(
 
 
 def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
-    """One-sided p-value of an excess: the upper tail of the normal law at the signed significance.
+    """Compute the one-sided p-value of an excess: the normal upper tail probability at the signed significance.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
     Returns
     -------
     float or ndarray of float64
-        0.5 at balance, more than that for a deficit.
+        0.5 at balance, larger for a deficit.
 
     Examples
     --------
@@ -96,19 +96,19 @@ def li_ma_p_value(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> Any:
 
 
 def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: ArrayLike) -> Any:
-    """Number of On events that gives a significance: the inverse of `li_ma_significance`.
+    """Compute the number of On events for a significance: the inverse of `li_ma_significance`.
 
     Parameters
     ----------
     n_off, alpha : array-like
         As for `li_ma_significance`.
     significance : array-like
-        Wanted significance in sigma, not negative.
+        Required significance in sigma, non-negative.
 
     Returns
     -------
     float or ndarray of float64
-        The real number of On events, at least ``alpha * n_off``. Round up for a count.
+        Real number of On events, at least ``alpha * n_off``. Round up for a count.
 
     Examples
     --------
@@ -124,14 +124,14 @@ def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: Arra
     checks.check_broadcast(n_off=off, alpha=ratio, significance=wanted)
     n_off, alpha, wanted = np.broadcast_arrays(off, ratio, wanted)
 
-    # S grows with n_on from 0 at balance; without Off events the formula has a closed inverse: two lower bounds
+    # S increases with n_on from 0 at balance; without Off events the formula has a closed inverse: two lower bounds
     no_off = wanted**2 / (2 * np.log1p(1 / alpha))
     low = np.maximum(alpha * n_off, no_off)
     high = low + np.maximum(wanted, 1.0)
     while (short := signed_significance(high, n_off, alpha) < wanted).any():
         high = np.where(short, 2 * high, high)
 
-    for _ in range(2100):  # bisection; a range of floats is halved at most so often
+    for _ in range(2100):  # bisection; the maximum number of halvings of the range of floats
         middle = 0.5 * low + 0.5 * high
         if ((middle <= low) | (middle >= high)).all():
             break
@@ -143,24 +143,24 @@ def n_on_for_significance(n_off: ArrayLike, alpha: ArrayLike, significance: Arra
 def joint_significance(
     n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike, *, alpha_error: ArrayLike | None = None
 ) -> float:
-    """Significance of a common signal in measurements whose exposure ratios differ.
+    """Compute the significance of a common signal in measurements with different exposure ratios.
 
     Parameters
     ----------
     n_on, n_off, alpha : array-like of shape (n_measurements,)
         Numbers of On and Off events, and exposure ratio On/Off, of each measurement.
     alpha_error : float or array-like of shape (n_measurements,), default=None
-        Relative error of alpha: one that is common to all measurements, or an independent one for each.
+        Relative uncertainty of alpha: common to all measurements, or independent for each.
 
     Returns
     -------
     float
-        Signed significance in sigma, negative for a deficit; that of Li & Ma where the ratios are the same.
+        Signed significance in sigma, negative for a deficit; that of Li & Ma if the ratios are equal.
 
     Notes
     -----
-    Measurement k expects ``alpha_k (1 + mu)`` On events for each Off event. At the best ``mu``, expected On events m_k
-    add up to the observed ones, and ``S^2 = sum S_k(m_k, n_k - m_k, alpha_k)^2`` with the significances of Li & Ma.
+    Measurement k expects ``alpha_k (1 + mu)`` On events per Off event. At the best ``mu``, the expected On events m_k
+    sum to the observed ones, and ``S^2 = sum S_k(m_k, n_k - m_k, alpha_k)^2`` with the significances of Li & Ma.
 
     Examples
     --------
@@ -180,32 +180,32 @@ def joint_significance(
     n, n_on_all = on + off, float(on.sum())
     if (ratio == ratio[:1]).all():
         return float(signed_significance(on.sum(), off.sum(), ratio[0])) if len(ratio) else 0.0
-    expected = on if n_on_all == 0 or not off.any() else _expected_on(n_on_all, n, ratio)  # of one class, as observed
+    expected = on if n_on_all == 0 or not off.any() else _expected_on(n_on_all, n, ratio)  # one class: observed
     squares = signed_significance(expected, n - expected, ratio) ** 2
     return math.copysign(math.sqrt(squares.sum()), n_on_all - float((n * ratio / (1 + ratio)).sum()))
 
 
 def _as_measurements(n_on: ArrayLike, n_off: ArrayLike, alpha: ArrayLike) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return checked counts and exposure ratios that broadcast."""
+    """Return validated counts and exposure ratios that broadcast."""
     on, off, ratio = checks.as_counts("n_on", n_on), checks.as_counts("n_off", n_off), checks.as_alpha(alpha)
     checks.check_broadcast(n_on=on, n_off=off, alpha=ratio)
     return on, off, ratio
 
 
 def _expected_on(n_on: float, n: FloatArray, alpha: FloatArray) -> FloatArray:
-    """Return expected On events among n events each, whose odds are alpha times a factor: the one that gives n_on."""
+    """Return expected On events among n events each, with odds of alpha times the factor that reproduces n_on."""
 
     def expected(log_factor: float) -> FloatArray:
         return n / (1 + np.exp(-log_factor) / alpha)
 
-    # the expected number grows with the factor, which lies between those that each ratio alone would need
+    # the expected number increases with the factor, which is between those of each ratio alone
     needed = math.log(n_on / (n.sum() - n_on)) - np.log(alpha[n > 0])
     low, high = float(needed.min()) - 1e-3, float(needed.max()) + 1e-3
     return expected(brentq(lambda at: expected(at).sum() - n_on, low, high, xtol=1e-15, rtol=4 * _EPSILON))
 
 
 def significance_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatArray:
-    """Compute one-sided significances of many counts, block by block so that temporaries stay in cache."""
+    """Compute one-sided significances of many counts in blocks, whose temporaries fit into the cache."""
     significance = np.empty(len(n_on))
     for start in range(0, len(n_on), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -214,13 +214,13 @@ def significance_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) 
 
 
 def signed_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArray | float) -> FloatArray:
-    """Compute the signed significance of counts that have been checked before (no validation)."""
+    """Compute the signed significance of validated counts."""
     share_off = 1 / (1 + alpha)  # 1 - q
     share_on = alpha * share_off  # q
     n = n_on + n_off
     background = alpha * n_off
     excess = n_on - background
-    # 1/49 has no exact binary form, so exact balance may be missed by the last bits
+    # 1/49 has no exact binary representation, so exact balance may be missed by rounding
     excess = np.where(np.abs(excess) <= 2 * _EPSILON * background, 0.0, excess)
     difference = share_off * excess  # n_on - q n
     half_square = _deviance(n_on, share_on * n, difference) + _deviance(n_off, share_off * n, -difference)
@@ -228,13 +228,13 @@ def signed_significance(n_on: NDArray[Any], n_off: NDArray[Any], alpha: FloatArr
 
 
 def _profiled_significance(n_on: FloatArray, n_off: FloatArray, alpha: FloatArray, error: FloatArray) -> FloatArray:
-    """Return the signed significance where the exposure ratio is ``alpha x``, with x of mean 1 and a normal error."""
+    """Return the signed significance for an exposure ratio ``alpha x``, with normal x of mean 1."""
     # without a signal, the best x is a root of x (x - 1) (1 + alpha x) + error^2 (alpha n_off x - n_on), between 1
     # and the x of balance
     square = error**2
     with np.errstate(divide="ignore", invalid="ignore"):
         balance = np.where(n_off > 0, n_on / (alpha * n_off), np.inf)
-    most = 0.5 + np.sqrt(0.25 + square * n_on)  # as if there were no Off events
+    most = 0.5 + np.sqrt(0.25 + square * n_on)  # upper bound, reached without Off events
     low, high = np.minimum(balance, 1.0), np.maximum(np.minimum(balance, most), 1.0)
     x = np.ones_like(square)
     for _ in range(200):
@@ -271,7 +271,7 @@ def _deviance(observed: NDArray[Any], expected: NDArray[Any], difference: NDArra
 
 @dataclass(frozen=True)
 class OnOffCounts:
-    """Counts of an On/Off measurement, and what follows from them.
+    """Counts of an On/Off measurement, and derived quantities.
 
     Parameters
     ----------
@@ -282,7 +282,7 @@ class OnOffCounts:
     parts : tuple of tuple of float, default=()
         ``n_on``, ``n_off`` and ``alpha`` of stacked measurements with different exposure ratios; see `stack`.
     alpha_error : float or tuple of float, default=0.0
-        Relative error of alpha: common to all parts, or an independent one for each.
+        Relative uncertainty of alpha: common to all parts, or independent for each.
 
     Examples
     --------
@@ -301,7 +301,7 @@ class OnOffCounts:
     alpha_error: float | tuple[float, ...] = field(default=0.0, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the counts and turn NumPy scalars into Python numbers, which print better."""
+        """Validate the counts and convert NumPy scalars to Python numbers, for a readable repr."""
         for name in ("n_on", "n_off"):
             number = checks.as_count(name, getattr(self, name))
             object.__setattr__(self, name, int(number) if number.is_integer() else number)
@@ -314,11 +314,11 @@ class OnOffCounts:
     def stack(cls, parts: Iterable[tuple[float, float, float]], alpha_error: float | Sequence[float] = 0.0) -> Self:
         """Stack measurements, given as ``n_on``, ``n_off`` and ``alpha`` of each; the significance is the joint one.
 
-        The common exposure ratio is the mean, weighted with the Off events, or the largest where there are none. An
-        ``alpha_error`` is common to all, or one of each.
+        The common exposure ratio is the mean weighted by the Off events, or the largest if there are none. An
+        ``alpha_error`` is common to all, or one per measurement.
         """
         given = list(parts)
-        if not isinstance(alpha_error, Sequence):  # those of the same ratio are one
+        if not isinstance(alpha_error, Sequence):  # measurements with equal ratios are merged
             added: dict[float, tuple[float, float]] = {}
             for n_on, n_off, alpha in given:
                 if n_on + n_off > 0:
@@ -345,19 +345,12 @@ class OnOffCounts:
 
     @property
     def excess_error(self) -> float:
-        """Standard error of the excess, ``sqrt(n_on + alpha^2 n_off)`` (Li & Ma, formula 4), and the error of alpha."""
+        """Standard error of the excess, ``sqrt(n_on + alpha^2 n_off)`` (Li & Ma, formula 4), with that of alpha."""
         variance = self.n_on + math.fsum(alpha**2 * n_off for _, n_off, alpha in self._measured)
         if isinstance(self.alpha_error, tuple):
             errors = zip(self._measured, self.alpha_error, strict=True)
             return math.sqrt(variance + math.fsum((error * alpha * n) ** 2 for (_, n, alpha), error in errors))
         return math.sqrt(variance + (self.alpha_error * self.background) ** 2)
-
-    @property
-    def signal_to_background(self) -> float:
-        """Excess per background event: infinite for an excess without any Off event, 0 for no event."""
-        if self.background == 0:
-            return math.inf if self.n_on > 0 else 0.0
-        return self.excess / self.background
 
     @property
     def significance(self) -> float:
@@ -374,7 +367,7 @@ class OnOffCounts:
 
     @property
     def _measured(self) -> tuple[tuple[float, float, float], ...]:
-        """The parts, or all as the only one."""
+        """The parts, or the whole as a single one."""
         return self.parts or ((self.n_on, self.n_off, self.alpha),)
 
     def __add__(self, other: OnOffCounts) -> OnOffCounts:
@@ -389,20 +382,20 @@ class OnOffCounts:
         return OnOffCounts.stack(measured, errors[0] + errors[1])
 
     def __radd__(self, other: object) -> OnOffCounts:
-        """Let ``sum(measurements)`` work, which starts from the number 0."""
+        """Support ``sum(measurements)``, which starts from the number 0."""
         return self if other == 0 else NotImplemented
 
     def summary(self) -> dict[str, float]:
-        """Return the numbers by name, to be put into a table or a file."""
+        """Return the results by name, for a table or a file."""
         return {name: getattr(self, name) for name in ("n_on", "n_off", "excess", "excess_error", "significance")}
 
     def texts(self) -> list[str]:
-        """Return On, Off, excess and significance in words, as the cells of a table."""
+        """Return On, Off, excess and significance as text, for the cells of a table."""
         counts = [f"{round(number, 1):.10g}" for number in (self.n_on, self.n_off)]
         return [*counts, with_error(self.excess, self.excess_error, sign="±"), f"{self.significance:.1f} sigma"]
 
     def _repr_html_(self) -> str:
-        """Return a table with one row, which notebooks show."""
+        """Return a table with one row, for notebooks."""
         columns = ("On", "Off", "alpha", "excess", "significance")
         on, *others = self.texts()
         return html_table(columns, [Row(on, [others[0], f"{self.alpha:.4g}", *others[1:]])])
@@ -413,12 +406,12 @@ class OnOffCounts:
         return f"On {on}, Off {off}, alpha {self.alpha:.4g}: excess {excess.replace('±', '+-')}, {significance}"
 
 
-_NEGLIGIBLE = 1e-10  # weights below this share of the largest are left out
-_NEAR_MEAN = 1e-3  # signed root of the deviance below which the formula of the tail is 0 / 0, and its limit is used
+_NEGLIGIBLE = 1e-10  # weights below this fraction of the largest are omitted
+_NEAR_MEAN = 1e-3  # signed root of the deviance below which the tail formula is 0 / 0, and its limit is used
 
 
 class BestOf(NamedTuple):
-    """The largest of several significances, with its p-value after a correction for their number."""
+    """Largest of several significances, with its p-value corrected for their number."""
 
     name: Any
     significance: float
@@ -427,21 +420,21 @@ class BestOf(NamedTuple):
 
 
 def best_of(significances: Mapping[Any, float] | ArrayLike) -> BestOf:
-    """P-value of the largest of several significances, as of several models, positions, seeds or statistics.
+    """Compute the p-value of the largest of several significances, such as of several models, positions or seeds.
 
     Parameters
     ----------
     significances : mapping of name to float, or array-like of shape (n_trials,)
-        Significances of all that was tried, in sigma; NaN is not counted.
+        Significances of all trials, in sigma; NaN is ignored.
 
     Returns
     -------
     BestOf
-        Name, or number, of the largest one, its value, ``p_value`` and ``n_trials``.
+        Name, or index, of the largest one, its value, ``p_value`` and ``n_trials``.
 
     Notes
     -----
-    The p-value, ``1 - (1 - p)^n`` (Sidak), is exact for independent trials, and too large if they share events.
+    The p-value, ``1 - (1 - p)^n`` (Sidak), is exact for independent trials, and conservative if they share events.
 
     Examples
     --------
@@ -453,7 +446,7 @@ def best_of(significances: Mapping[Any, float] | ArrayLike) -> BestOf:
     given = significances if isinstance(significances, Mapping) else dict(enumerate(np.asarray(significances).tolist()))
     known = {name: float(value) for name, value in given.items() if not np.isnan(value)}
     if not known:
-        raise ValueError("significances must hold at least one number")
+        raise ValueError("significances must contain at least one number")
     name = max(known, key=known.__getitem__)
     p_value = -float(np.expm1(len(known) * np.log1p(-ndtr(-known[name])))) if np.isfinite(known[name]) else 0.0
     return BestOf(name, known[name], p_value, len(known))
@@ -468,14 +461,14 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 
 def permutation_p_value(value: float, permuted: FloatArray) -> float:
-    """Share of permutations, the identity among them, with no smaller value; NaN without any, or where value is NaN."""
+    """Return the fraction of permutations, including the identity, with at least this value; NaN if undefined."""
     if len(permuted) == 0 or np.isnan(value):
         return float("nan")
     return (1 + int(np.count_nonzero(permuted >= value))) / (1 + len(permuted))
 
 
 def difference_p_value(difference: FloatArray, covariance: FloatArray, exponent: float = 0.5) -> float:
-    """Probability of such differences, or larger ones, where they are normal with mean 0 and this covariance."""
+    """Return the p-value of differences that are normal with mean 0 and this covariance."""
     variance = np.diag(covariance)
     known = variance > _NEGLIGIBLE * variance.max(initial=0.0)
     if not known.any():
@@ -489,7 +482,7 @@ def difference_p_value(difference: FloatArray, covariance: FloatArray, exponent:
 
 
 def weighted_chi2_sf(value: float, weights: ArrayLike) -> float:
-    """Probability that a sum of weighted chi-squared variables of one degree of freedom exceeds a value."""
+    """Return the probability that a weighted sum of chi-squared variables of one degree of freedom exceeds a value."""
     given = np.maximum(checks.as_floats("weights", weights), 0.0)
     largest = given.max()
     if value <= 0:
@@ -502,7 +495,7 @@ def weighted_chi2_sf(value: float, weights: ArrayLike) -> float:
     def slope(t: float) -> float:
         return float(np.sum(scaled / (1 - 2 * t * scaled)))
 
-    # the slope of the cumulant function grows with t up to 1/2, and is x between these bounds: all terms, the largest
+    # the slope of the cumulant function increases with t up to 1/2; bounds from all terms, and from the largest
     low, high = min(0.0, (1 - len(scaled) / x) / 2) - 1.0 / scaled.min(), 0.5 - 0.25 / x
     while slope(low) > x:
         low *= 2
@@ -521,7 +514,7 @@ ONE_SIGMA = 0.6827  # probability within one standard deviation of a normal dist
 
 
 class EventFraction(NamedTuple):
-    """Selected events over all events, with an interval."""
+    """Ratio of selected to all events, with an interval."""
 
     value: Any
     low: Any
@@ -549,6 +542,6 @@ def event_fraction(
         shrink = 1 / (1 + z**2 / n)
         centre = shrink * (p + z**2 / (2 * n))
         half = shrink * z * np.sqrt(np.maximum(p * (1 - p), 0) / n + (z / (2 * n)) ** 2)
-    # rounding must take neither the limits out of 0 to 1 nor the fraction out of its interval
+    # rounding must not move the limits beyond 0 and 1, or the fraction outside its interval
     low, high = np.minimum(np.clip(centre - half, 0, 1), p), np.maximum(np.clip(centre + half, 0, 1), p)
     return EventFraction(checks.as_result(p), checks.as_result(low), checks.as_result(high))

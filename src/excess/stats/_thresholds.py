@@ -1,4 +1,4 @@
-"""Thresholds: the curve of counts and significance over all cuts, the rules that choose a cut, and cells of scores."""
+"""Thresholds: counts and significance at all cuts, rules that select a cut, and cells of scores."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class ThresholdCurve:
     Attributes
     ----------
     scores : ndarray of shape (n_distinct,)
-        The distinct scores, ascending; for a forest trained on more than 131,072 events, at most so many of them.
+        Distinct scores, ascending; for a forest trained on more than 131,072 events, at most this many.
     thresholds : ndarray of shape (n_distinct + 1,)
         An event is selected when ``score > threshold``: -inf (all), midway between neighbouring scores, +inf (none).
     n_on, n_off : ndarray of int64 of shape (n_distinct + 1,)
-        Selected events; float64 where events have weights that are not whole numbers.
+        Selected events; float64 if events have fractional weights.
     significance : ndarray of shape (n_distinct + 1,)
         One-sided Li & Ma significance in sigma.
     alpha : float
@@ -65,7 +65,7 @@ class ThresholdCurve:
 
     @property
     def best_index(self) -> int:
-        """Index of the largest significance; among equals, the cut that selects the fewest events."""
+        """Index of the largest significance; among ties, the cut that selects the fewest events."""
         return strictest_argmax(self.significance)
 
     @property
@@ -96,7 +96,7 @@ class ThresholdCurve:
 
 
 def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> ThresholdCurve:
-    """Counts and significance at every cut of a score, exactly, from one sort.
+    """Compute counts and significance at every cut of a score, exactly, with a single sort.
 
     Parameters
     ----------
@@ -123,12 +123,12 @@ def significance_curve(y: ArrayLike, score: ArrayLike, alpha: float) -> Threshol
 
 
 def compute_cell_curve(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> ThresholdCurve:
-    """Counts and significance at every cut of a score that the events of a cell share (no validation)."""
+    """Compute counts and significance at every cut, for cells of events with equal scores (no validation)."""
     return _build_curve(sweep_cells(score, n_on, n_off), alpha)
 
 
 def events_curve(on: BoolArray, score: FloatArray, alpha: float, weights: FloatArray | None = None) -> ThresholdCurve:
-    """Counts and significance at every cut of events, each as often as its weight says (no validation)."""
+    """Compute counts and significance at every cut of weighted events (no validation)."""
     if weights is None:
         return compute_cell_curve(score, on, ~on, alpha)
     return compute_cell_curve(score, np.where(on, weights, 0.0), np.where(on, 0.0, weights), alpha)
@@ -139,16 +139,16 @@ def _build_curve(cuts: Cuts, alpha: float) -> ThresholdCurve:
 
 
 class Cuts(NamedTuple):
-    """Every cut that selects a different set of cells, from selecting all to selecting none."""
+    """All cuts that select different sets of cells, from selecting all to selecting none."""
 
     values: FloatArray  # the distinct scores, ascending
-    thresholds: FloatArray  # one more: -inf (all selected), midway between neighbouring scores, +inf (none selected)
+    thresholds: FloatArray  # one more: -inf (all selected), midpoints of neighbouring scores, +inf (none selected)
     n_on: NDArray[Any]  # counts with score > threshold
     n_off: NDArray[Any]
 
 
 def sort_scores(score: FloatArray) -> tuple[NDArray[np.intp], FloatArray, NDArray[np.intp]]:
-    """Return the order of scores, the distinct ones, and the first place of each of these in the order."""
+    """Return the order of scores, the distinct scores, and the first position of each in this order."""
     order = np.argsort(score)
     ordered = score[order]
     starts = np.flatnonzero(np.append([True] * (len(score) > 0), ordered[1:] != ordered[:-1]))
@@ -156,7 +156,7 @@ def sort_scores(score: FloatArray) -> tuple[NDArray[np.intp], FloatArray, NDArra
 
 
 def selected_sums(ordered_weights: NDArray[Any], starts: NDArray[np.intp]) -> NDArray[Any]:
-    """Sum weights (in the order of the scores) from each tie's first position on; last comes the 0."""
+    """Return cumulative sums of weights (in the order of the scores) from the first position of each tie; last is 0."""
     dtype = np.int64 if ordered_weights.dtype.kind in "biu" else np.float64
     before: NDArray[Any] = np.zeros(len(ordered_weights) + 1, dtype=dtype)
     np.cumsum(ordered_weights, out=before[1:])
@@ -164,7 +164,7 @@ def selected_sums(ordered_weights: NDArray[Any], starts: NDArray[np.intp]) -> ND
 
 
 def sweep_cells(score: FloatArray, n_on: NDArray[Any], n_off: NDArray[Any]) -> Cuts:
-    """Sweep all cuts over cells with counts each."""
+    """Sweep all cuts over cells with given counts."""
     order, values, starts = sort_scores(score)
     counts = (selected_sums(column[order], starts) for column in (n_on, n_off))
     return Cuts(values, midway_thresholds(values), *counts)
@@ -174,13 +174,13 @@ def midway_thresholds(values: FloatArray, ends: FloatArray | None = None) -> Flo
     """Return thresholds below, between and above ascending distinct values, or ranges from ``values`` to ``ends``."""
     low, high = (values if ends is None else ends)[:-1], values[1:]
     middle = 0.5 * low + 0.5 * high
-    # the middle of neighbouring floats rounds to one of them; `score > low` selects `high` alone
+    # the midpoint of neighbouring floats rounds to one of them; `score > low` selects `high` only
     middle = np.where((middle >= low) & (middle < high), middle, low)
     return np.concatenate([[-np.inf], middle, [np.inf]])
 
 
 def strictest_argmax(objective: FloatArray) -> int:
-    """Return the index of the maximum; among equals the highest threshold, that is, the fewest events."""
+    """Return the index of the maximum; among ties the highest threshold, with the fewest events."""
     return len(objective) - 1 - int(np.argmax(objective[::-1]))
 
 
@@ -191,7 +191,7 @@ def f1_of_cuts(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> FloatAr
 
 
 def _near_best(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float, tolerance: float) -> int:
-    """Return the cut of largest F1 among those whose squared significance is within ``tolerance`` of the largest."""
+    """Return the cut of maximum F1 among those with a squared significance within ``tolerance`` of the maximum."""
     significance = significance_of_cuts(n_on, n_off, alpha)
     if tolerance == 0:
         return strictest_argmax(significance)
@@ -201,21 +201,22 @@ def _near_best(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float, tolerance:
 
 
 def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
-    """Select the cells of a partition that together have the largest significance (Eq. 5 of the paper).
+    """Select the cells of a partition with the largest joint significance (Eq. 5 of the paper).
 
-    The optimum of all ``2^k`` assignments is a prefix of the cells, sorted by their On fraction, the largest first.
+    The optimum of all ``2^k`` assignments is a prefix of the cells sorted by decreasing On fraction.
 
     Parameters
     ----------
     n_on, n_off : array-like of shape (n_cells,)
-        Counts of On and Off events in each cell: clusters, or leaves of a tree.
+        Counts of On and Off events in each cell, such as clusters or leaves of a tree.
     alpha : float
         Exposure ratio On/Off.
 
     Returns
     -------
     ndarray of bool of shape (n_cells,)
-        True where a cell counts as signal; empty cells never do, and none does where no selection has an excess.
+        True for cells selected as signal; empty cells are never selected, nor any cell without a selection with an
+        excess.
 
     Examples
     --------
@@ -232,14 +233,14 @@ def assign_cells(n_on: ArrayLike, n_off: ArrayLike, alpha: float) -> BoolArray:
     return (fraction > curve.best_threshold) & (n > 0)
 
 
-MAX_EXACT = 1 << 17  # events up to which every distinct score is a cell of its own
-N_GRID = 1 << 17  # cells of the scale from 0 to 1 where there are more events
-_UNIT_BITS = 52  # of the sum of all weights in units: a float64 holds it, and a sum of resamples fits into 64 bits
+MAX_EXACT = 1 << 17  # maximum number of events for which every distinct score is a separate cell
+N_GRID = 1 << 17  # cells of the range from 0 to 1 for more events
+_UNIT_BITS = 52  # of the sum of all weights in units: exact in float64, and a sum of resamples fits into 64 bits
 
 
 @dataclass(frozen=True)
 class CountUnit:
-    """The unit in which weights of events are counted."""
+    """Unit in which weights of events are counted."""
 
     per_event: float  # units of an event of weight 1, a power of two
 
@@ -249,7 +250,7 @@ class CountUnit:
         return cls(math.ldexp(1.0, _UNIT_BITS - math.frexp(float(total))[1]))
 
     def count(self, weights: FloatArray) -> NDArray[np.int64]:
-        """Return weights in units; none is 0."""
+        """Return weights in units, at least 1."""
         return np.maximum(np.rint(weights * self.per_event), 1.0).astype(np.int64)
 
 
@@ -262,7 +263,7 @@ class ScoreCells(NamedTuple):
     n_off: NDArray[Any]
 
     def without_empty(self) -> ScoreCells:
-        """Return the cells that hold events."""
+        """Return the non-empty cells."""
         kept = np.flatnonzero(self.n_on + self.n_off)
         return ScoreCells(self.low[kept], self.high[kept], self.n_on[kept], self.n_off[kept])
 
@@ -273,12 +274,12 @@ class ScoreCells(NamedTuple):
         return _build_curve(Cuts(self.low, midway_thresholds(self.low, self.high), *counts), alpha)
 
     def in_events(self, unit: CountUnit) -> ScoreCells:
-        """Return the cells of events with weights, which were counted in a unit."""
+        """Return the cells of events with weights counted in a unit."""
         return self._replace(n_on=self.n_on / unit.per_event, n_off=self.n_off / unit.per_event)
 
 
 class EventsInMemory:
-    """Scored events in arrays, and the number that each stands for; events elsewhere have the same methods."""
+    """Scored events in arrays with their multiplicities; other event sources have the same methods."""
 
     def __init__(
         self, on: BoolArray, score: FloatArray, weights: FloatArray | None = None, *, exact: bool = False
@@ -300,21 +301,21 @@ class EventsInMemory:
         return counts if self._unit is None else counts / self._unit.per_event
 
     def arrays(self) -> tuple[BoolArray, FloatArray]:
-        """Return who is On and all scores; ValueError where events have weights."""
+        """Return On mask and all scores; raise ValueError if events have weights."""
         if self._units is not None:
-            refuse_weights()
+            reject_weights()
         return self._on, self._score
 
 
-def refuse_weights() -> NoReturn:
-    """Raise ValueError: what sees events one by one does not see their weights."""
-    raise ValueError("fractions in sample_weight go with threshold='significance', 'f1' or a number only")
+def reject_weights() -> NoReturn:
+    """Raise ValueError for rules that do not support event weights."""
+    raise ValueError("fractional sample_weight requires threshold='significance', 'f1' or a number")
 
 
 def count_cells(
     on: BoolArray, score: FloatArray, units: NDArray[np.int64] | None = None, *, on_grid: bool
 ) -> ScoreCells:
-    """Return the cells of some events; those without a score (NaN) are left out."""
+    """Return the cells of some events; events without a score (NaN) are omitted."""
     if on_grid:
         grid = empty_grid()
         count_on_grid(on, score, units, N_GRID, *grid)
@@ -328,7 +329,7 @@ def count_cells(
 
 
 def merge_cells(parts: Sequence[ScoreCells]) -> ScoreCells:
-    """Return the cells of all events from those of parts of them, where a cell is a distinct score."""
+    """Merge the cells of parts of the events, if a cell is a distinct score."""
     low, high, n_on, n_off = (np.concatenate(column) for column in zip(*parts, strict=True))
     return _join_cells(low, low, high, n_on, n_off)
 
@@ -340,7 +341,7 @@ def empty_grid() -> ScoreCells:
 
 
 def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: Any) -> ScoreCells:
-    """Join what has the same key."""
+    """Merge entries with equal keys."""
     order, values, starts = sort_scores(key)
     if len(values) == 0:
         return ScoreCells(low, high, n_on, n_off)
@@ -349,7 +350,7 @@ def _join_cells(key: Any, low: FloatArray, high: FloatArray, n_on: Any, n_off: A
 
 
 Metric = Literal["accuracy", "f1"]
-CutRule = Callable[[Any, Any, float], int]  # from counts at every cut, and alpha, to the number of one of them
+CutRule = Callable[[Any, Any, float], int]  # from counts at every cut, and alpha, to the index of one of them
 
 
 def menon_threshold(
@@ -362,29 +363,29 @@ def menon_threshold(
     metric: Metric = "f1",
     quantiles: tuple[float, float] = (0.0, 1.0),
 ) -> float:
-    """Threshold that is best for the clean labels, given the noise rates (Menon et al. 2015).
+    """Compute the optimal threshold for the clean labels, given the noise rates (Menon et al. 2015).
 
-    Noise rates that are not given are estimated from the range of the scores, ``p_minus`` to ``1 - p_plus``.
+    Unknown noise rates are estimated from the range of the scores, ``p_minus`` to ``1 - p_plus``.
 
     Parameters
     ----------
     y, score : array-like of shape (n_events,)
         As for `significance_threshold`; scores are estimates of P(On given x), in [0, 1].
     alpha : float or None, default=None
-        Exposure ratio On/Off, which fixes the noise rate of the background; None estimates it.
+        Exposure ratio On/Off, which determines the noise rate of the background; None estimates it.
     p_plus : float or None, default=None
         Noise rate of the signal; None estimates it.
     estimate_p_minus : bool, default=False
-        Estimate the noise rate of the background even where ``alpha`` is given, for both rates unknown.
+        Estimate the noise rate of the background even if ``alpha`` is given, for both rates unknown.
     metric : {"f1", "accuracy"}, default="f1"
-        What is maximised on the clean labels: F1 by an exact sweep, accuracy in closed form.
+        Metric on the clean labels to maximise: F1 by an exact sweep, accuracy in closed form.
     quantiles : tuple of two floats, default=(0.0, 1.0)
-        Quantiles of the scores that are taken for the ends of their range; (0.01, 0.99) is stabler for noisy scores.
+        Quantiles used as the ends of the range of scores; (0.01, 0.99) is more stable for noisy scores.
 
     Returns
     -------
     float
-        The threshold; +inf (select nothing) where the noise rates leave no room for signal.
+        The threshold; +inf (select none) if the noise rates leave no room for signal.
 
     Examples
     --------
@@ -411,17 +412,17 @@ def menon_threshold(
 
 
 def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.05) -> float:
-    """Threshold that maximises an estimate of the clean G measure (RAPT, Mithal et al. 2017).
+    """Compute the threshold that maximises an estimate of the clean G measure (RAPT, Mithal et al. 2017).
 
     The rule maximises ``max(P(On given score > t) - beta, 0)^2 P(score > t)``, precision times recall up to a constant,
-    with ``beta`` the On fraction among the lowest scores, which are taken to be pure background.
+    with ``beta`` the On fraction among the lowest scores, assumed to be pure background.
 
     Parameters
     ----------
     y, score, alpha
         As for `menon_threshold`, but the scores may have any scale; alpha is not used.
     quantile : float, default=0.05
-        Fraction of events that count as the lowest; ties are kept together.
+        Fraction of events used as the lowest scores; ties are kept together.
 
     Returns
     -------
@@ -446,7 +447,7 @@ def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None,
 
 
 def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.97) -> float:
-    """Threshold of best clean accuracy, at noise rates estimated by the Dual T method (Yao et al. 2020).
+    """Compute the threshold of maximum clean accuracy, with noise rates from the Dual T method (Yao et al. 2020).
 
     Two transitions are multiplied: from the clean class to that of scores above 0.5, by anchors, and to the label.
 
@@ -455,12 +456,12 @@ def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *,
     y, score, alpha
         As for `menon_threshold`; alpha is not used.
     quantile : float, default=0.97
-        Quantile of the class probabilities at which the anchor of each class is taken.
+        Quantile of the class probabilities used as the anchor of each class.
 
     Returns
     -------
     float
-        The threshold; +inf (select nothing) where the noise rates leave no room for signal.
+        The threshold; +inf (select none) if the noise rates leave no room for signal.
 
     Examples
     --------
@@ -476,7 +477,7 @@ def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *,
 def default_threshold(
     y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, metric: Metric = "accuracy"
 ) -> float:
-    """Threshold that ignores the noise: 0.5, or the best F1 on the noisy labels.
+    """Compute a threshold that ignores the noise: 0.5, or the best F1 on the noisy labels.
 
     Parameters
     ----------
@@ -507,12 +508,12 @@ def default_threshold(
 
 
 def _accuracy_threshold(p_plus: float, p_minus: float) -> float:
-    """Return where P(signal given x) is 1/2, on the scale of P(On given x)."""
+    """Return the value of P(On given x) at which P(signal given x) is 1/2."""
     return (1 - p_plus + p_minus) / 2 if p_plus + p_minus < 1 else math.inf
 
 
 def _f1_threshold(on: BoolArray, scores: FloatArray, p_plus: float, p_minus: float) -> float:
-    """Return the cut of the largest F1 on the clean labels, by an exact sweep."""
+    """Return the cut with the largest F1 on the clean labels, by an exact sweep."""
     _, thresholds, n_on, n_off = sweep_cells(scores, on, ~on)
     if p_plus + p_minus >= 1 or (n_signal := clean_counts(n_on, n_off, p_plus, p_minus)[0])[0] <= 0:
         return math.inf
@@ -521,10 +522,10 @@ def _f1_threshold(on: BoolArray, scores: FloatArray, p_plus: float, p_minus: flo
 
 
 def _dual_t_rates(on: BoolArray, scores: FloatArray, quantile: float) -> tuple[float, float]:
-    """Return ``p_plus`` and ``p_minus`` as the Dual T method estimates them."""
+    """Return ``p_plus`` and ``p_minus`` estimated by the Dual T method."""
     # P(intermediate On given clean class), at the anchors of background and signal
     anchors = np.quantile(scores, [1 - quantile, quantile])
-    # P(label On given intermediate class), counted; an empty class falls back on its own definition
+    # P(label On given intermediate class), counted; an empty class falls back to its own definition
     above = scores > 0.5
     counted = [on[above == side].mean() if (above == side).any() else side for side in (False, True)]
     p_on = (1 - anchors) * counted[0] + anchors * counted[1]
@@ -540,10 +541,10 @@ def _check_events(y: ArrayLike, score: ArrayLike, alpha: Any) -> tuple[BoolArray
 def _check_probabilities(scores: FloatArray, method: str) -> None:
     if scores.min() < 0 or scores.max() > 1:
         ends = f"{scores.min():g} to {scores.max():g}"
-        raise ValueError(f"score must lie in [0, 1] for method {method!r}, got {ends}; predict_proba gives such")
+        raise ValueError(f"score must be in [0, 1] for method {method!r}, got {ends}; use predict_proba")
 
 
-_MAX_RESAMPLED_CUTS = 10_000  # cuts at which a resample is evaluated where there are more
+_MAX_RESAMPLED_CUTS = 10_000  # maximum number of cuts at which a resample is evaluated
 
 
 def significance_threshold(
@@ -555,29 +556,29 @@ def significance_threshold(
     n_bootstrap: int = 0,
     random_state: Any = None,
 ) -> float:
-    """Threshold of largest significance, exactly (Eq. 3 of the paper).
+    """Compute the threshold of maximum significance, exactly (Eq. 3 of the paper).
 
     Parameters
     ----------
     y : array-like of shape (n_events,)
         Noisy labels of two classes; the larger one in sorted order is On.
     score : array-like of shape (n_events,)
-        Larger means more signal-like; not the scores of events that a model was trained on.
+        Scores, larger for more signal-like events; must not be scores of training events.
     alpha : float
         Exposure ratio On/Off.
     tolerance : float, default=0.0
-        Take the cut of largest F1 (see `f1_threshold`) among those whose squared significance is at most this much
-        below the largest: 1 covers the cuts within one sigma of the best, and 4 those within two.
+        Select the cut with the largest F1 (see `f1_threshold`) among those with a squared significance at most this
+        much below the maximum: 1 covers the cuts within one sigma of the best, and 4 those within two.
     n_bootstrap : int, default=0
-        If positive, return the median threshold of so many bootstrap resamples (Poisson(1) weights, at most 10,000
-        cuts, evenly spread over the ranks); +inf where the events themselves have no excess there.
+        If positive, return the median threshold of this many bootstrap resamples (Poisson(1) weights, at most 10,000
+        cuts, evenly spread over the ranks); +inf if the events themselves have no excess there.
     random_state : int, RandomState instance or None, default=None
         Seed of the resamples.
 
     Returns
     -------
     float
-        Midway between neighbouring scores; -inf where selecting all events is best, +inf where no cut has an excess.
+        Midpoint of neighbouring scores; -inf if selecting all events is best, +inf if no cut has an excess.
 
     Examples
     --------
@@ -592,9 +593,9 @@ def significance_threshold(
 def f1_threshold(
     y: ArrayLike, score: ArrayLike, alpha: float, *, n_bootstrap: int = 0, random_state: Any = None
 ) -> float:
-    """Threshold of largest F1 against the signal, as far as On and Off events tell it.
+    """Compute the threshold of maximum F1 with respect to the signal, estimated from On and Off events.
 
-    Signal is the excess of selected events, ``n_on - alpha n_off``, and all signal the largest excess of any cut.
+    Signal is the excess of selected events, ``n_on - alpha n_off``, and the total signal the largest excess of any cut.
 
     Parameters
     ----------
@@ -604,7 +605,7 @@ def f1_threshold(
     Returns
     -------
     float
-        A threshold midway between two neighbouring scores, or +inf (select nothing) where no cut shows an excess.
+        Midpoint of two neighbouring scores, or +inf (select none) if no cut has an excess.
 
     Examples
     --------
@@ -616,7 +617,7 @@ def f1_threshold(
 
 
 def _choose(y: ArrayLike, score: ArrayLike, alpha: float, rule: CutRule, n_bootstrap: int, random_state: Any) -> float:
-    """Return the threshold of the cut that a rule chooses, after checks."""
+    """Return the threshold of the cut selected by a rule, after validation."""
     on, scores = checks.as_scored_events(y, score)
     checks.as_int("n_bootstrap", n_bootstrap, minimum=0)
     events = EventsInMemory(on, scores, exact=True)
@@ -628,7 +629,7 @@ def _largest_f1(n_on: NDArray[Any], n_off: NDArray[Any], alpha: float) -> int:
     return strictest_argmax(f1_of_cuts(n_on, n_off, alpha))
 
 
-THRESHOLD_METHODS: dict[str, Callable[..., float]] = {  # rules by the name that estimators accept as `method`
+THRESHOLD_METHODS: dict[str, Callable[..., float]] = {  # rules by the names that estimators accept as `method`
     "significance": significance_threshold,
     "f1": f1_threshold,
     "menon": menon_threshold,
@@ -639,10 +640,10 @@ THRESHOLD_METHODS: dict[str, Callable[..., float]] = {  # rules by the name that
 
 
 def threshold_rule(method: Any, n_bootstrap: int = 0, *, name: str = "method") -> Callable[..., float]:
-    """Return the rule of a name, or the function that was given instead; refuse options it does not have."""
+    """Return the rule of a name, or the given function; raise an error for options that it does not have."""
     checks.as_int("n_bootstrap", n_bootstrap, minimum=0)
     if n_bootstrap > 0 and method not in ("significance", significance_threshold, "f1", f1_threshold):
-        raise ValueError(f"bootstrap resamples go with {name} 'significance' and 'f1' only, got {method!r}")
+        raise ValueError(f"bootstrap resamples require {name} 'significance' or 'f1', got {method!r}")
     if callable(method):
         return method
     if isinstance(method, str) and method in THRESHOLD_METHODS:
@@ -664,14 +665,14 @@ def tune_threshold(
     Parameters
     ----------
     method : str or callable
-        A name in ``THRESHOLD_METHODS``, or a function that is called as ``method(y, score, alpha)``.
+        A name in ``THRESHOLD_METHODS``, or a function called as ``method(y, score, alpha)``.
     y, score, alpha, n_bootstrap, random_state
         As for `significance_threshold`; ``n_bootstrap`` is for the rules ``"significance"`` and ``"f1"``.
 
     Returns
     -------
     threshold, curve : float and ThresholdCurve
-        The threshold of the rule, and the events at every cut.
+        The threshold of the rule, and the counts at every cut.
 
     Examples
     --------
@@ -697,7 +698,7 @@ def tune_threshold(
 def _tune_cut(
     events: Any, alpha: float, rule: CutRule, n_bootstrap: int, random_state: Any
 ) -> tuple[float, ThresholdCurve]:
-    """Return a rule's threshold, with bootstrap resamples that at the median of their thresholds, and the curve."""
+    """Return the threshold of a rule, with resamples the median of their thresholds, and the curve."""
     cells = events.cells()
     curve = cells.curve(alpha)
     if n_bootstrap == 0:
@@ -712,30 +713,30 @@ def _tune_cut(
         n_off, n_on = (selected_sums(column, np.arange(len(cuts))) for column in counts.T)
         n_all = n_on + n_off
         cut = rule(n_on, n_off, alpha)
-        # midway between the scores that the resample has on either side of the cut
+        # midpoint of the neighbouring scores of the resample
         same = int(np.searchsorted(-n_all, -n_all[cut]))
         low = cuts[same - 1] if same > 0 else -np.inf
         high = cuts[cut] if cut < len(cuts) else np.inf
         best[i] = high if np.isinf(high) else 0.5 * low + 0.5 * high
     cut = int(np.searchsorted(cells.low, np.sort(best)[(n_bootstrap - 1) // 2], side="right"))
-    # resamples may show an excess that the events themselves do not have
+    # resamples may have an excess that the events themselves do not have
     has_excess = cells.n_on[cut:].sum() > alpha * cells.n_off[cut:].sum()
     return float(curve.thresholds[cut]) if has_excess else math.inf, curve
 
 
 @dataclass(frozen=True)
 class OutOfBagRule:
-    """What an ensemble's parameters say about its threshold."""
+    """Threshold settings from the parameters of an ensemble."""
 
     given: Any  # the parameter `threshold`
-    rule: Callable[..., float] | None  # the rule it names; None where it is the threshold itself
-    tolerance: float  # of the rule of largest significance, as `n_bootstrap` is
+    rule: Callable[..., float] | None  # the named rule; None if it is a fixed threshold
+    tolerance: float  # of the rule of maximum significance, as `n_bootstrap` is
     n_bootstrap: int
 
     def __call__(
         self, on: BoolArray, score: FloatArray, alpha: float, seed: int, weights: FloatArray | None = None
     ) -> tuple[float, ThresholdCurve]:
-        """Return threshold and curve from who is On, scores (NaN for none), alpha, a seed, and weights if any."""
+        """Return threshold and curve from On mask, scores (NaN for none), alpha, a seed, and weights if any."""
         scored = ~np.isnan(score)
         check_scored(int(on.sum()), int((~on).sum()), int((on & scored).sum()), int((~on & scored).sum()))
         if not scored.all():
@@ -744,28 +745,28 @@ class OutOfBagRule:
         return self.tune(EventsInMemory(on, score, weights), alpha, seed)
 
     def tune(self, events: Any, alpha: float, seed: int) -> tuple[float, ThresholdCurve]:
-        """Return threshold and curve of `EventsInMemory`, or of events elsewhere."""
+        """Return threshold and curve of `EventsInMemory`, or of other event sources."""
         if (choose := self._cut_rule()) is not None:
             threshold, curve = _tune_cut(events, alpha, choose, self.n_bootstrap, seed)
-        else:  # a number, or a rule that sees all scores in one place
+        else:  # a number, or a rule that requires all scores at once
             curve = events.cells().curve(alpha)
             threshold = self.given if self.rule is None else self.rule(*events.arrays(), alpha)
         return checks.as_threshold(f"the threshold from {self.given!r}", threshold), curve
 
     @property
     def counts_weights(self) -> bool:
-        """Whether events may have weights that are not whole numbers: all but rules that count events one by one."""
+        """Whether fractional event weights are supported: all except rules that count events one by one."""
         return self.rule is None or self._cut_rule() is not None
 
     def _cut_rule(self) -> CutRule | None:
-        """Return the rule as one that needs no more than the counts at every cut, or None."""
+        """Return the rule as a function of the counts at every cut, or None."""
         if self.rule is significance_threshold:
             return partial(_near_best, tolerance=self.tolerance)
         return _largest_f1 if self.rule is f1_threshold else None
 
 
 def out_of_bag_rule(estimator: Any) -> OutOfBagRule:
-    """Check the parameters ``threshold``, ``threshold_tolerance`` and ``n_threshold_bootstrap``; return their rule."""
+    """Validate ``threshold``, ``threshold_tolerance`` and ``n_threshold_bootstrap``; return their rule."""
     n_bootstrap = checks.as_int("n_threshold_bootstrap", estimator.n_threshold_bootstrap, minimum=0)
     tolerance = checks.as_count("threshold_tolerance", estimator.threshold_tolerance)
     given = estimator.threshold
@@ -778,4 +779,4 @@ def check_scored(n_on: int, n_off: int, n_on_scored: int, n_off_scored: int) -> 
     """Raise ValueError unless On and Off events have out-of-bag scores."""
     if n_on_scored == 0 or n_off_scored == 0:
         numbers = f"of {n_on} On and {n_off} Off events, {n_on_scored} and {n_off_scored} were left out of a bag"
-        raise ValueError(f"too few events for out-of-bag scores: {numbers}; give more events or estimators")
+        raise ValueError(f"too few events for out-of-bag scores: {numbers}; use more events or estimators")
