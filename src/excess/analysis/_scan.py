@@ -203,8 +203,7 @@ def scan(
     def significances(toy: Any) -> list[dict[str, float]]:
         return [_local(scanned.X, fold, folds, position, estimator) for position in scanned.positions(toy)]
 
-    observed = pd.DataFrame(significances(None))
-    table = pd.concat([scanned.places, observed], axis=1)
+    table = pd.concat([scanned.places, pd.DataFrame(significances(None))], axis=1)
     if table["significance"].isna().all():
         raise MismatchError("along", "has no position with On and Off events")
     draw: Callable[[np.random.Generator], Any] = scanned.draw(int(table["significance"].idxmax()))

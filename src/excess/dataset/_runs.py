@@ -212,8 +212,7 @@ def merge_labels(match: NDArray[Any], groups: NDArray[Any]) -> tuple[NDArray[Any
     matches, match_number = np.unique(match, return_inverse=True)
     names, group_number = np.unique(groups, return_inverse=True)
     pairs = np.unique(np.stack([match_number, len(matches) + group_number], axis=1), axis=0)
-    block = _connect(len(matches) + len(names), pairs)
-    own = block[len(matches) :]
+    own = _connect(len(matches) + len(names), pairs)[len(matches) :]
     if len(np.unique(own)) < 2:
         return match, False
     texts = {number: _few([str(name) for name in names[own == number].tolist()]) for number in np.unique(own).tolist()}

@@ -747,8 +747,7 @@ def _learn_spread(
     assert events.direction is not None
     ratio = np.ones(len(events.labels))
     if isinstance(model, OnOffForestClassifier):  # out of bag; other models have no such scores
-        score = model.oob_decision_function_[:, 1]
-        ratio[train] = model.calibration_.ratio(np.nan_to_num(score))
+        ratio[train] = model.calibration_.ratio(np.nan_to_num(model.oob_decision_function_[:, 1]))
         beyond = np.setdiff1d(wide, train, assume_unique=True)
         if len(beyond):
             ratio[beyond] = model.calibration_.ratio(score_events(model, _safe_indexing(events.X, beyond)))

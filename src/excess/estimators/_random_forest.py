@@ -384,8 +384,7 @@ def share_trees(weights: NDArray[np.float64], n_trees: int) -> list[int]:
     """Divide trees in proportion to weights, by largest remainders."""
     exact = weights / weights.sum() * n_trees
     counts = np.floor(exact).astype(np.int64)
-    order = np.argsort(counts - exact, kind="stable")
-    counts[order[: n_trees - counts.sum()]] += 1
+    counts[np.argsort(counts - exact, kind="stable")[: n_trees - counts.sum()]] += 1
     return counts.tolist()
 
 

@@ -613,8 +613,8 @@ def multiply_effective_area(
     history: Sequence[str],
     keep: NDArray[np.bool_] | None,
     columns: Mapping[str, NDArray[Any]],
-) -> int:
-    """Copy a FITS file with areas times a factor, and some events with further columns; return the number of areas."""
+) -> None:
+    """Copy a FITS file with areas times a factor, and some events with further columns."""
     units = require("astropy.units", "reading FITS")
     with wrap_errors(source, "reading FITS"), ExitStack() as opened, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # odd header cards do no harm
@@ -648,7 +648,6 @@ def multiply_effective_area(
                 written[number].header.remove("CALDB", ignore_missing=True)
         with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
             write_hdus(temporary, written, compressed=target.suffix.lower() == ".gz")
-    return len(found)
 
 
 def pointing_zenith(path: Path) -> float | None:

@@ -294,8 +294,9 @@ class ModelContent:
         ]
         if self.detected and self.detection.containment_radius is not None:
             note = "radius with 68 % of the signal, by the fitted point spread function"
-            radius = with_error(*self.detection.containment_radius, ".3f")
-            rows.append(Number("Containment radius", f"{radius} deg", note))
+            rows.append(
+                Number("Containment radius", f"{with_error(*self.detection.containment_radius, '.3f')} deg", note)
+            )
         return rows
 
     def _tests(self, statistic: str) -> list[Number]:

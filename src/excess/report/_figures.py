@@ -467,8 +467,7 @@ def plot_null_test(ax: Axes, null_test: NullTest, *, detection: Detection | None
         sigma = detection.significance
         mean = "" if detection.event_alpha is None else "mean "
         how = f"{detection.statistic}, {detection.strategy}, {mean}{style.alpha_label(detection.alpha)}"
-        what = f"On: {sigma:.1f} σ ({how})"
-        ax.plot(0, sigma, "D", color=ON, label=what)
+        ax.plot(0, sigma, "D", color=ON, label=f"On: {sigma:.1f} σ ({how})")
         ticks = {0: "On", **ticks}
         values = np.append(values, sigma)
     low, high = min(-3.0, values.min()), max(3.0, values.max())

@@ -239,8 +239,7 @@ def _edges_of_equal_signal(ratio: FloatArray, share: FloatArray, n_bins: int) ->
         if min(end - kept[-1], n_events - end) >= _MIN_EVENTS:
             kept.append(end)
     edges = ratios[np.array(kept[1:], dtype=np.intp) - 1]
-    below = [] if first == 0 else [0.0]
-    return np.concatenate([[0.0], below, edges, ratios[-1:]])
+    return np.concatenate([[0.0], [] if first == 0 else [0.0], edges, ratios[-1:]])
 
 
 def has_light_curve(detection: Detection, by: str = "group") -> bool:
