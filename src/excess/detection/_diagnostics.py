@@ -37,6 +37,7 @@ _P_OF_FLARES = 0.01  # p-value above which the remainder is a fluctuation
 _P_OF_VARIABILITY = 1e-3  # probability below which a source is reported as variable
 _LARGEST_FACTOR = 20.0  # maximum factor on alpha in the search for the alpha with the required significance
 _LOWEST = 0.2  # fraction of the events with the lowest scores
+_FAR = 0.8  # minimum angle to the centre of a region, relative to the largest one, of events beyond a point source
 _LARGEST_DEVIATION = 4.0  # between the given alpha and the alpha of the least signal-like events, in sigma
 _LARGEST_LEAK = 0.3  # maximum excess per Off event there, relative to all events, that a source explains
 _MAX_CELLS = 40  # maximum number of groups compared; neighbours are merged beyond
@@ -292,13 +293,19 @@ def _check_totals(found: Detection) -> WarningSign | None:
 
 def _check_alpha(found: Detection) -> WarningSign | None:
     """Compare alpha with On/Off of the least signal-like events, including those beyond the cut on theta^2."""
-    quiet = _background_like(found, _LOWEST)
+    angle = found.own_theta
+    if angle is None or found.core is None or found.core.all():
+        quiet = _background_like(found, _LOWEST)
+    else:  # far from the centres of the regions, a source has few events even if features do not separate it
+        quiet = _background_like(found) & (angle > _FAR * float(np.nanmax(angle)))
     counts, everything = found.count(quiet), found.uncut
     # few source events are there, unless features do not reveal it; then angles may
     leaked = counts.excess * everything.n_off <= _LARGEST_LEAK * everything.excess * counts.n_off
     if counts.significance < _LARGEST_DEVIATION or leaked or _inner_contrast(found, quiet) >= _SMALLEST_CONTRAST:
         return None
     if _weigh_source(found) < _REQUIRED_CONTRAST:  # if no feature shows the excess, the null test decides
+        return None
+    if max(found.contrasts.values()) < _REQUIRED_CONTRAST <= _inner_contrast(found):  # only angles show the source
         return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)
@@ -307,7 +314,7 @@ def _check_alpha(found: Detection) -> WarningSign | None:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    what = f"The 20 % least signal-like events suggest alpha = {with_error(ratio, error, '.3f')}, and"
+    what = f"The least signal-like events suggest alpha = {with_error(ratio, error, '.3f')}, and"
     why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and few source events are among them."
     remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
     numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}
