@@ -253,7 +253,7 @@ class TestFiles:
         with pytest.raises(EventFileError, match="multiplied by an efficiency already"):
             found.correct_effective_area(target, tmp_path / "twice.fits")
         assert not (tmp_path / "twice.fits").exists()
-        with pytest.raises(EventFileError, match="over the input"):
+        with pytest.raises(EventFileError, match="would overwrite the input"):
             found.correct_effective_area(run_file, run_file, overwrite=True)
 
     def test_files_without_an_effective_area(self, found, tmp_path):

@@ -214,7 +214,7 @@ class TestRefused:
             (("--reference", "gamaness"), 1, "crab.hdf5: has no column 'gamaness'; did you mean 'gammaness'?"),
             (("--reference", "absent.excess"), 1, "absent.excess does not exist; pass a model file"),
             (("--reference", "crab.hdf5"), 1, "crab.hdf5: is neither a model file of 'excess train' nor"),
-            (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged, or no ONNX model"),
+            (("--reference", "damaged.onnx"), 1, "damaged.onnx is damaged or not an ONNX model"),
             (("--reference", "constant"), 1, "crab.hdf5: reference column 'constant' has the value 0.5 for all"),
             (("--reference", "empty"), 1, "values of features, empty are not missing"),
             (("--reference", "theta_deg"), 2, "it is the distance to the source"),
