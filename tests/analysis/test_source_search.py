@@ -132,7 +132,7 @@ def numbers_of(run):
         ({"svc": SVC_AT_ZERO}, {"statistic": "cut", "null_tests": True, "permutations": 2}),
         ({"tree": OnOffTreeClassifier(max_depth=3), "svc": SVC_AT_ZERO}, {"statistic": "cut"}),
     ],
-    ids=["likelihood", "repeats", "no signal ratio", "one with and one without"],
+    ids=["likelihood", "repeats", "no likelihood ratio", "one with and one without"],
 )
 def test_numbers_of_both_statistics_are_read_as_they_were_written(observation, tmp_path, models, options):
     run = detect(observation, models, **options)

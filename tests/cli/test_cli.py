@@ -439,7 +439,7 @@ def _bad_files(folder: Path, tmp_path: Path) -> dict[str, Path]:
         (("detect", "good", "--groups", "nite"), "nite"),
         (("detect", "good", "--folds", "9", "-m", "tree"), "--folds: must be at most the number of groups, 5"),
         (("detect", "good", "--features", "widht"), "--features: 'widht' is no column of the events; did you mean"),
-        (("detect", "good", "--exclude", "*"), "--exclude: leaves no features to learn from"),
+        (("detect", "good", "--exclude", "*"), "--exclude: leaves no features"),
         (("train", "good", "--reference", "gammaness"), "has no column 'gammaness'"),
         (("train", "good", "--bins", "nothing:1,2"), "has no column 'nothing'"),
         (("train", "away.hdf5"), "the quality cuts reject all"),

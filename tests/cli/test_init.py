@@ -221,7 +221,7 @@ def test_wrong_sources_on_the_command_line(runs, tmp_path, capsys):
     assert "--source: 'Krab' is not a known source; did you mean 'Crab'" in said(capsys)
     both = ("--source", "Crab", "--source-ra", 83.6, "--source-dec", 22.0)
     assert run("detect", *runs, *both, "-o", tmp_path) == 2
-    assert "does not go with --source-ra and --source-dec" in said(capsys)
+    assert "cannot be combined with --source-ra and --source-dec" in said(capsys)
 
 
 def test_options_change_the_features_of_a_configuration(runs, tmp_path, capsys):

@@ -493,7 +493,7 @@ class TestHostileFiles:
     def test_paths_without_a_model_are_named(self, content, tmp_path, monkeypatch):
         with pytest.raises(ModelFileError, match=r"nowhere\.onnx does not exist"):
             OnnxClassifier(tmp_path / "nowhere.onnx")
-        with pytest.raises(ModelFileError, match="is a folder; name the files in it"):
+        with pytest.raises(ModelFileError, match="is a folder; pass the files in it"):
             OnnxClassifier(tmp_path)
         with pytest.raises(TypeError, match=r"got ModelProto; use SerializeToString"):
             OnnxClassifier(onnx.ModelProto.FromString(content))

@@ -150,7 +150,7 @@ FIRST = ([[1.0], [2.0]], [0, 1])
         ([(*FIRST, None, [1, -2])], ValueError, "chunk 0: sample_weight"),
         ([(*FIRST, None, [1.5, 17])], ValueError, "sample_weight must be at most 16"),
         ([(*FIRST, None, [1.5, 1]), (*FIRST, None, [1.5, 0])], ValueError, "weight 0"),
-        ([(*FIRST, None, [2, 2])], ValueError, "sample_weight of whole numbers"),
+        ([(*FIRST, None, [2, 2])], ValueError, "integer sample_weight"),
         ([(*FIRST, None, [0, 1])], ValueError, "sample_weight is zero for all Off events"),
     ],
 )

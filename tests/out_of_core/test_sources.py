@@ -29,7 +29,7 @@ class Collection:
     [
         (EventFiles("a.parquet", [], "on"), ValueError, "features must name"),
         (EventFiles("a.parquet", "x0", "on"), TypeError, "features must be a list"),
-        (EventFiles("a.parquet", ["on"], "on"), ValueError, "features must not hold the label"),
+        (EventFiles("a.parquet", ["on"], "on"), ValueError, "features must not contain the label"),
         (EventFiles("a.parquet", ["x0"], "on", chunk_rows=0), ValueError, "chunk_rows"),
         (EventFiles([], ["x0"], "on"), ValueError, "paths"),
         (EventFiles(["a.parquet", "./a.parquet"], NAMES, "on"), EventFileError, r"a\.parquet: was given 2 times"),

@@ -464,7 +464,7 @@ def test_missing_data_is_an_error(found, nulls, agreement):
     bare = replace(found, **gone, bins=None, fold=np.full(len(found.on), -1))
     for plot in OF_A_DETECTION:
         with pytest.raises(
-            ValueError, match=r"the detection has no|no scores|no events were held out|light curve by group needs"
+            ValueError, match=r"the detection has no|no scores|no events were held out|light curve by group requires"
         ):
             plot(bare)
     no_selected = replace(found.sky, layers={"all": found.sky.layers["all"]})
