@@ -232,7 +232,7 @@ def test_tables_that_do_not_fit():
     table = pd.DataFrame({"width": [1.0], "flag": [True], "count": [1]})
     with pytest.raises(ValueError, match="the table has no column 'width'; did you mean 'widht'"):
         to_features(table.rename(columns={"width": "widht"}), CONFIG)
-    with pytest.raises(ValueError, match="column 'width' has"):
+    with pytest.raises(ValueError, match="column 'width' contains"):
         to_features(table.assign(width="x"), CONFIG)
     number = AnalysisConfig(features=["width"], quality_cuts=["count + 1"])
     with pytest.raises(ValueError, match=r"quality cut 'count \+ 1' is not a condition"):

@@ -272,7 +272,7 @@ def test_no_column_is_replaced(tmp_path):
     with h5py.File(source, "r+") as file:
         file["events/image"] = np.zeros((len(TABLE), 3))  # of two dimensions, which is no column of a table
     for name in ("image", TABLE.columns[0]):
-        refused = pytest.raises(EventFileError, match=f"in.hdf5: has '{name}' already; choose another name")
+        refused = pytest.raises(EventFileError, match=f"in.hdf5: already has '{name}'; choose another name")
         with refused, EventWriter(out, copy_of=source) as writer:
             writer.append(pd.DataFrame({name: np.zeros(len(TABLE))}))
         assert list(tmp_path.iterdir()) == [source]

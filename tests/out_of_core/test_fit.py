@@ -182,7 +182,7 @@ def test_rules_that_count_events_reject_weights(events, weights):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y, groups: (X[:-9], y[:-9], groups[:-9]), "chunks: gave 3000 events at first and 2991"),
+        (lambda X, y, groups: (X[:-9], y[:-9], groups[:-9]), "chunks: had 3000 events at first and 2991"),
         (lambda X, y, groups: (X, y, np.char.add(groups, "!")), "chunk 0: has other groups"),
         (lambda X, y, groups: (X, y), "chunk 0: has fewer columns"),
     ],

@@ -55,5 +55,5 @@ def test_a_file_that_changes_is_noticed(events, tmp_path, changes):
             return found
 
     files = EventFiles(write_files(events, tmp_path), NAMES, "on")
-    with pytest.raises(ValueError, match=r"2\.parquet: gave 100 events at first and 5"):
+    with pytest.raises(ValueError, match=r"2\.parquet: had 100 events at first and 5"):
         fit_forest(make_forest(), files, executor=InPlace(1))

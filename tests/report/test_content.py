@@ -254,7 +254,7 @@ def test_what_is_missing_is_listed(detections):
     first = detection.groups[0]
     cases = [
         ({"score": score}, "7 hold-out events have no score"),
-        ({"score": np.full_like(score, np.nan)}, "No event has a score"),
+        ({"score": np.full_like(score, np.nan)}, "no event has a score"),
         ({"fold": np.where(detection.fold == 0, -1, detection.fold)}, "were used for training only"),
         ({"groups": None}, "There are no groups"),
         ({"groups": np.full(len(score), 20131101)}, "there is only one, 20131101"),
