@@ -239,7 +239,7 @@ def try_full_disk(case: Case, step: int, folder: Path, sizes: list[int]) -> Foun
 
 def measure(case: Case, folder: Path) -> list[int]:
     """Run a command without a fault; return the sizes of its files."""
-    # once in this process, so that its copies have all libraries and kernels
+    # once in this process, so its copies have all libraries and kernels
     (folder / "here" / case.name / "out").mkdir(parents=True)
     with suppress(SystemExit), redirect_stdout(io.StringIO()):
         _app.main(case.words(folder / "here" / case.name))
@@ -276,7 +276,7 @@ def main() -> int:
     try:
         cases = [case for case in make_cases(folder, options.events) if case.name in (options.command or [case.name])]
         sizes = {case.name: measure(case, folder) for case in cases}
-        # commands and faults in turn, so that all have about as many moments where time is short
+        # commands and faults in turn, so all have similar numbers of trials if time is short
         for moment in range(max(options.moments, N_SIZES)):
             for case in cases:
                 faults: dict[str, Callable[[Path], Found]] = {}

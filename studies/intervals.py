@@ -24,7 +24,7 @@ The Upsilon, likelihood pooled / forward of seeds 0 and 1; "no cut" without the 
     anti-isolated, width          2/3                 1.4     3.7, 3.6       4.0 / 3.1,  4.4 / 3.2
 
 arXiv 2502.14036 has 1.60 (mass only), 4.8 (cut) and 6.39 (likelihood) for anti-isolated events. There, the sidebands
-extend from 5 to 16 GeV, so that the density of background, and the classifier's background sample, come from many
+extend from 5 to 16 GeV, so the density of background, and the classifier's background sample, come from many
 times more events; the file at hand ends at 9.0 and 10.6 GeV, with 480 Off events between 9 and 9.85 GeV.
 """
 
