@@ -139,9 +139,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("given", "sentence"),
         [
-            ({"energy": "mc_energy"}, "energy needs a column of the simulated events: has no column 'mc_energy'"),
+            ({"energy": "mc_energy"}, "energy must be a column of the simulated events: has no column 'mc_energy'"),
             ({"energy": "import os"}, "energy is neither a column nor an expression of columns"),
-            ({"weights": "heavy"}, "weights needs a column"),
+            ({"weights": "heavy"}, "weights must be a column"),
             ({"weights": "0 * size - 1"}, "must be finite and non-negative"),
             ({"energy_bins": [2, 1]}, "energy_bins must be a number of bins, or ascending positive edges"),
             ({"energy_bins": [0, 1]}, "energy_bins must be a number of bins, or ascending positive edges"),
@@ -302,7 +302,7 @@ class TestCommand:
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing *") == 2
         assert "--energy: is no column" in " ".join(capsys.readouterr().err.split())
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing") == 1
-        assert "excess: --energy: needs a column of the simulated events" in capsys.readouterr().err
+        assert "excess: --energy: must be a column of the simulated events" in capsys.readouterr().err
         areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")
         assert run_command("efficiency", model_path, gamma_path, *areas) == 2
         assert "2 files are named run.fits" in " ".join(capsys.readouterr().err.split())

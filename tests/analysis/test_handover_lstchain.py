@@ -97,7 +97,7 @@ def test_what_is_refused(path, events, tmp_path):
             new.assign(event_id=new["event_id"] + 1),
             "event with obs_id 2008, event_id 11 is not at its expected position",
         ),
-        (new[:10], "columns of 10 rows do not fit to a file of 300"),
+        (new[:10], "columns of 10 rows do not match a file of 300"),
         (pd.concat([new, new]), "is not at its expected position"),
         (new.rename(columns={"excess_score": "gammaness"}), "already has 'gammaness'; choose another name"),
     ]

@@ -231,7 +231,7 @@ def test_options_change_the_features_of_a_configuration(runs, tmp_path, capsys):
     assert run("detect", *runs, "--features", "hil_*", "--features", "multip", "--exclude", "multip", *options) == 0
     assert json.loads(capsys.readouterr().out)["observation"]["features"] == ["hil_msw"]
     assert run("detect", *runs, "--features", "hillas_*", *options, "--overwrite") == 1
-    assert "--features: 'hillas_*' is no column of the events" in said(capsys)
+    assert "--features: 'hillas_*' is not a column of the events" in said(capsys)
 
 
 def test_a_configuration_of_another_telescope_points_to_init(runs, tmp_path, capsys):

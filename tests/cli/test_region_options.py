@@ -58,7 +58,10 @@ def field(tmp_path_factory):
         (("--exclusion", "84.4 21.1"), "'--exclusion': '84.4 21.1' has no radius; append one in deg"),
         (("--exclusion", "Mrk 421"), "'--exclusion': 'Mrk 421' has no radius; append one in deg"),
         (("--exclusion", "Crab 1", "--exclusion", "Krab 1"), "'Krab' is not a known source; did you mean 'Crab'?"),
-        (("--exclusion", "400 21.1 0.3"), "'--exclusion': '400 21.1 0.3': '400 21.1' is no position: right ascension"),
+        (
+            ("--exclusion", "400 21.1 0.3"),
+            "'--exclusion': '400 21.1 0.3': '400 21.1' is not a valid position: right ascension",
+        ),
         (("--regions", "rnig"), "'--regions': must be reflected, ring, same-declination or angles, got 'rnig'"),
         (("--match", "azimuth"), "'--match': must be zenith, time or none, got 'azimuth'"),
         (("--match", "zenith"), "--match: requires --off: it selects the Off runs to compare with On runs"),

@@ -77,7 +77,7 @@ def test_every_kind_of_column_has_its_reason(files):
         "quality": r"missing in \d\d % of the events",
         "empty": "has no values",
         "comment": "a text or a date",
-        "miss_distance": "orders the events as theta_deg does: it is the distance to the source",
+        "miss_distance": "orders the events like theta_deg: it is the distance to the source",
         "psi": "orientation of the image",
         "zenith": "direction on the sky",
         "gammaness": "output of a classifier",
@@ -166,7 +166,7 @@ def test_features_by_names_and_patterns(files):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": ["widht"]}, "features 'widht' is no column of the events; did you mean 'width'"),
+        ({"features": ["widht"]}, "features 'widht' is not a column of the events; did you mean 'width'"),
         ({"features": ["hillas_*"]}, "features 'hillas_\\*' is no column"),
         ({"features": ["theta_deg"]}, "features cannot be used: feature 'theta_deg' encodes where"),
         ({"features": ["theta_*"]}, "features 'theta_\\*' matches only theta_deg, .*, which cannot be features"),

@@ -195,7 +195,7 @@ class TestOutputs:
     def test_scores_that_are_no_probabilities_are_refused(self):
         model = OnnxClassifier(summing(helper.make_node("Neg", ["sum"], ["score"]), shape=[None, 1]))
         assert model.predict_proba([[-0.25, -0.5]]).tolist() == [[0.25, 0.75]]
-        with pytest.raises(ModelFileError, match="gives values from -3 to 4, which are no probabilities"):
+        with pytest.raises(ModelFileError, match="gives values from -3 to 4, which are not probabilities"):
             model.predict_proba([[1.0, 2.0], [-2.0, -2.0]])
         twice = helper.make_node("Concat", ["sum", "sum"], ["score"], axis=1)
         with pytest.raises(ModelFileError, match="columns that do not add up to 1"):

@@ -194,7 +194,7 @@ def test_compressed_fits_files_are_read_from_a_temporary_file(tmp_path, monkeypa
     pd.testing.assert_frame_equal(read_events(packed), read_events(path))
     monkeypatch.setattr(bounds, "ALWAYS_ALLOWED", 1000)
     monkeypatch.setattr(bounds, "LARGEST_RATIO", 2)
-    assert "run.fits.gz: holds more than 0 MiB of events" in message_of(read_events, packed)
+    assert "run.fits.gz: declares more than 0 MiB of events" in message_of(read_events, packed)
 
 
 @pytest.mark.parametrize(
@@ -219,15 +219,16 @@ def test_an_index_of_runs_is_bounded_like_the_runs(tmp_path, monkeypatch):
     (tmp_path / "hdu-index.fits.gz").write_bytes(gzip.compress(path.read_bytes()))
     monkeypatch.setattr(bounds, "ALWAYS_ALLOWED", 1000)
     monkeypatch.setattr(bounds, "LARGEST_RATIO", 2)
-    assert "hdu-index.fits.gz: holds more than 0 MiB" in message_of(RunIndex, tmp_path)
+    assert "hdu-index.fits.gz: declares more than 0 MiB" in message_of(RunIndex, tmp_path)
 
 
 def test_an_index_of_runs_has_a_limited_number_of_rows(tmp_path, monkeypatch):
     path = write_fits(tmp_path / "small.fits")
     (tmp_path / "hdu-index.fits.gz").write_bytes(gzip.compress(path.read_bytes()))
     monkeypatch.setattr("excess.io._fits.MOST_INDEX_ROWS", 39)
-    assert "hdu-index.fits.gz: reading the index of the runs failed (it has 40 rows; 39" in message_of(
-        RunIndex, tmp_path
+    assert (
+        "hdu-index.fits.gz: reading the index of the runs failed (it has 40 rows, above the maximum of 39"
+        in message_of(RunIndex, tmp_path)
     )
 
 
@@ -248,7 +249,7 @@ def test_lists_that_share_their_values_are_not_copied(tmp_path, monkeypatch):
         b"".join([content[:start], *[row + content[start + 8 : start + 24]] * 100, content[start + 2400 :]])
     )
     assert len(read_events(path)) == 100
-    assert "run.fits: holds 1 MiB of events" in message_of(FitsCopy, tmp_path / "copy.fits", added, copy)
+    assert "run.fits: declares 1 MiB of events" in message_of(FitsCopy, tmp_path / "copy.fits", added, copy)
 
 
 def test_fits_files_with_something_behind_them_are_read(tmp_path):
@@ -276,7 +277,7 @@ def test_chunks_larger_than_their_dataset(tmp_path):
     path = tmp_path / "chunk.hdf5"
     with h5py.File(path, "w") as file:
         file.create_dataset("events/width", shape=(10,), maxshape=(None,), dtype="f8", chunks=(1 << 28,))
-    assert "holds 2,048 MiB of events" in message_of(read_events, path)
+    assert "declares 2,048 MiB of events" in message_of(read_events, path)
 
 
 def test_texts_that_many_rows_refer_to(tmp_path, monkeypatch):
@@ -294,7 +295,7 @@ def test_texts_that_many_rows_refer_to(tmp_path, monkeypatch):
     path.write_bytes(content)
     monkeypatch.setattr(bounds, "ALWAYS_ALLOWED", 2000)
     monkeypatch.setattr(bounds, "LARGEST_RATIO", 0)
-    assert "texts.hdf5: holds 0 MiB of events" in message_of(read_events, path)
+    assert "texts.hdf5: declares 0 MiB of events" in message_of(read_events, path)
 
 
 @pytest.mark.parametrize("chunk_rows", [None, 3])
@@ -317,7 +318,7 @@ def test_long_texts_of_parquet_files_are_not_repeated(tmp_path, monkeypatch):
     parquet.write_table(pyarrow.table({"name": ["x" * 2000] * 2000}), path)
     monkeypatch.setattr(bounds, "ALWAYS_ALLOWED", 1 << 20)
     monkeypatch.setattr(bounds, "LARGEST_RATIO", 10)
-    assert "texts.parquet: holds 4 MiB of events" in message_of(read_events, path)
+    assert "texts.parquet: declares 4 MiB of events" in message_of(read_events, path)
 
 
 def test_quotes_that_are_not_closed(tmp_path):

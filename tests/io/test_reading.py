@@ -361,7 +361,7 @@ def test_join_that_cannot_be(tmp_path):
     with pytest.raises(EventFileError, match=r"c\.csv: has no column 'night'"):
         read_events(tmp_path / "a.csv", join=tmp_path / "c.csv")
     write(table.assign(night="x"), tmp_path / "d.csv")
-    with pytest.raises(EventFileError, match="of other types"):
+    with pytest.raises(EventFileError, match="have other types"):
         read_events(tmp_path / "a.csv", join=tmp_path / "d.csv")
     with pytest.raises(EventFileError, match=r"a\.csv: has no column 'lenght'.*nor has .*b\.csv"):
         read_events(tmp_path / "a.csv", ["lenght"], join=tmp_path / "b.csv")

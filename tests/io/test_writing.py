@@ -281,7 +281,7 @@ def test_no_column_is_replaced(tmp_path):
 def test_added_columns_must_have_the_rows_of_the_file(tmp_path):
     source, out = tmp_path / "in.hdf5", tmp_path / "out.hdf5"
     write_events(TABLE, source)
-    with pytest.raises(ValueError, match=r"do not fit to a file of"), EventWriter(out, copy_of=source) as writer:
+    with pytest.raises(ValueError, match=r"do not match a file of"), EventWriter(out, copy_of=source) as writer:
         writer.append(pd.DataFrame({"score": [0.5]}))
     assert list(tmp_path.iterdir()) == [source]
     with pytest.raises(ValueError, match=r"in the format of .*in\.hdf5 only"):
