@@ -167,10 +167,10 @@ def test_features_by_names_and_patterns(files):
     ("options", "message"),
     [
         ({"features": ["widht"]}, "features 'widht' is not a column of the events; did you mean 'width'"),
-        ({"features": ["hillas_*"]}, "features 'hillas_\\*' is no column"),
+        ({"features": ["hillas_*"]}, "features 'hillas_\\*' is not a column"),
         ({"features": ["theta_deg"]}, "features cannot be used: feature 'theta_deg' encodes where"),
         ({"features": ["theta_*"]}, "features 'theta_\\*' matches only theta_deg, .*, which cannot be features"),
-        ({"features": ["comment"]}, "column 'comment' holds .*, not"),
+        ({"features": ["comment"]}, "column 'comment' contains .*, not"),
         ({"features": ["width,,length"]}, "features must be column names separated by commas"),
         ({"exclude": ["nothing"]}, "exclude 'nothing' is not a column"),
         ({"exclude": ["*"]}, "exclude leaves no features"),

@@ -180,7 +180,7 @@ def test_files_that_hold_far_more_than_their_size(tmp_path):
     sizes = {packed: "more than 87", declared: "7,629,395", repeated: "76"}
     for (path, size), said in zip(sizes.items(), read_with_little_memory(*sizes), strict=True):
         assert path.stat().st_size < 2 << 20
-        assert said.startswith(f"{path}: holds {size} MiB of events in a file of ")
+        assert said.startswith(f"{path}: declares {size} MiB of events in a file of ")
         assert said.endswith(
             " MiB; more than 100 times its size and 32 MiB are not read; if it is not damaged, write it again without "
             "compression"

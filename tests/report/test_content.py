@@ -260,7 +260,7 @@ def test_what_is_missing_is_listed(detections):
         ({"groups": np.full(len(score), 20131101)}, "there is only one, 20131101"),
         ({"ratio": np.where(detection.groups == first, 0.0, detection.ratio)}, "1 of 5 groups"),
         ({"theta": None}, "No θ² plot"),
-        ({"nearby": None}, "the θ² plot ends at the cut"),
+        ({"nearby": None}, "The θ² plot ends at the cut"),
         ({"time": None}, "times are unknown"),
         ({"importances": None}, "no feature importances"),
         ({"features": None}, "older runs lack them"),
