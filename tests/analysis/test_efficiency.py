@@ -300,7 +300,7 @@ class TestCommand:
         assert run_command("efficiency", model_path, gamma_path, "--energy-bins", "a few") == 2
         assert run_command("efficiency", model_path, gamma_path, "--aeff", gamma_path) == 2
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing *") == 2
-        assert "--energy: is no column" in " ".join(capsys.readouterr().err.split())
+        assert "--energy: is neither a column" in " ".join(capsys.readouterr().err.split())
         assert run_command("efficiency", model_path, gamma_path, "--energy", "nothing") == 1
         assert "excess: --energy: must be a column of the simulated events" in capsys.readouterr().err
         areas = ("--aeff", "a/run.fits", "--aeff", "b/run.fits", "-o", "out")

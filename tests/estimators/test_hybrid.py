@@ -207,7 +207,7 @@ class TestInput:
         assert model.reference_weights_["two"] > 0.5
         with pytest.raises(ValueError, match="reference 'two' requires features missing in X: b"):
             model.fit(table.drop(columns="b"), on)
-        with pytest.raises(ValueError, match="reference 'two' needs 2 features, but X has 4"):
+        with pytest.raises(ValueError, match="reference 'two' requires 2 features, but X has 4"):
             hybrid({"two": LogisticRegression().fit(X[:, :2], truth)}).fit(X, on)
 
     def test_a_learner_without_bags_takes_folds(self, events, simulated):
