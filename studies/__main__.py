@@ -42,15 +42,25 @@ class Study(NamedTuple):
 
 
 STUDIES = {
+    "quoted": Study(
+        "Quoted significance",
+        "Forward and pooled significances of simulated and real observations.",
+        ("studies.quoted_significance", "--seeds", "30", "40"),
+    ),
     "verdicts": Study(
         "Null distribution and verdicts",
         "Forward significances are standard normal without a source; sources are detected without warnings.",
-        ("studies.verdicts", "--first", "1000"),
+        ("studies.verdicts", "--first", "2000", "--n", "2000"),
     ),
-    "gain": Study(
-        "Gain of the likelihood",
-        "The likelihood detects more sources than a cut on the same events.",
-        ("studies.likelihood_gain",),
+    "misuse": Study(
+        "Wrong input",
+        "Wrong input is not reported as a detection without a warning; correct input has no warning.",
+        ("studies.misuse", "--first", "1100", "--n", "20"),
+    ),
+    "learning": Study(
+        "Learning curve",
+        "The gain over counting grows with the exposure.",
+        ("studies.learning_curve", "--seeds", "60", "62", "--save", "curve.jsonl"),
     ),
     "coverage": Study(
         "Coverage of intervals and limits",
@@ -61,6 +71,19 @@ STUDIES = {
         "Exposure ratios that differ between runs",
         "Values are calibrated if each event has the exposure ratio of its run.",
         ("studies.varying_alpha",),
+    ),
+    "intervals": Study(
+        "Intervals of phase and mass",
+        "A pulsar and the Upsilon, with labels by phase and by mass.",
+        ("studies.intervals",),
+    ),
+    "scan": Study(
+        "Scans",
+        "Global p-values of scans are uniform without a signal.",
+        ("studies.scan_calibration", "null", "0", "200"),
+    ),
+    "spectrum": Study(
+        "Spectra", "Spectra of cross-validated events recover the simulated spectrum.", ("studies.spectrum",)
     ),
     "shift": Study(
         "Wrong simulations", "A hybrid is not worse than labels alone.", ("studies.simulation_shift", "--noise")
@@ -73,10 +96,11 @@ STUDIES = {
     "noise": Study(
         "Uninformative features", "The forest eliminates uninformative features.", ("studies.noise_features",)
     ),
-    "peers": Study(
-        "Li & Ma in edge cases", "Values are exact where other packages differ.", ("studies.significance_peers",)
+    "quality": Study(
+        "Quality of the forest",
+        "Average precision and F1 on clean labels, compared with scikit-learn.",
+        ("studies.forest_quality",),
     ),
-    "faults": Study("Faults", "No fault leaves a half-written result.", ("studies.faults", "--moments", "50")),
     "speed": Study(
         "Speed of the forest", "Fit and prediction compared with other libraries.", ("benchmarks/bench_forest.py",)
     ),
@@ -84,6 +108,15 @@ STUDIES = {
         "Fits from chunks and on Dask", "The same model, byte for byte.", ("benchmarks/bench_scale.py", "--quick")
     ),
     "apply": Study("Applying a model", "Throughput and memory of excess apply.", ("benchmarks/bench_apply.py",)),
+    "peers": Study(
+        "Li & Ma in edge cases", "Values are exact where other packages differ.", ("studies.significance_peers",)
+    ),
+    "faults": Study("Faults", "No fault leaves a half-written result.", ("studies.faults", "--moments", "50")),
+    "mutations": Study(
+        "Damaged files",
+        "Damaged files are read or rejected, without a crash.",
+        ("studies.mutations", "--events", "2000"),
+    ),
 }
 
 

@@ -57,6 +57,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--n", type=int, default=6, help="observations with a source")
     parser.add_argument("--n-null", type=int, default=100, help="observations without one")
+    parser.add_argument("--first-null", type=int, default=10_000, help="first seed of these")
     given = parser.parse_args()
     forest = OnOffForestClassifier(random_state=0)
     print("likelihood and cut, pooled, means")
@@ -75,19 +76,24 @@ def main() -> None:
             gain = np.std(np.array(rows)[:, 2] - np.array(rows)[:, 0], ddof=1) / np.sqrt(len(rows))
             print(f"  {name:10} one threshold {one:5.2f} {one_cut:5.2f}, five bins {bins:5.2f} {bins_cut:5.2f}", end="")
             print(f"  (likelihood {bins - one:+.2f} +- {gain:.2f})", flush=True)
-    values = []
+    values: dict[str, list[float]] = {}
     small = OnOffForestClassifier(50, min_samples_leaf=20, random_state=0)
-    for seed in range(10_000, 10_000 + given.n_null):
+    for seed in range(given.first_null, given.first_null + given.n_null):
         X, on, night, column = by_energy(seed, 0)
         binned = OnOffBinnedClassifier(small, column, [0.5, 1.0, 1.5], random_state=0)
-        found = cross_val_detect(binned, X, on, alpha=ALPHA, groups=night, strategy="forward", random_state=0)
-        values.append(found.significance)
-    if values:
-        print(
-            f"without a source, {len(values)} observations, forward likelihood: mean {np.mean(values):.2f}, standard ",
-            end="",
-        )
-        print(f"deviation {np.std(values):.2f}, {np.mean(np.array(values) > 1.645):.3f} above 1.645")
+        for name, model, strategy in (
+            ("no bins", small, "pooled"),
+            ("bins", binned, "pooled"),
+            ("bins", binned, "forward"),
+        ):
+            found = cross_val_detect(model, X, on, alpha=ALPHA, groups=night, strategy=strategy, random_state=0)
+            for statistic, value in (("likelihood", found.likelihood.significance), ("cut", found.counts.significance)):
+                values.setdefault(f"{name}, {strategy} {statistic}", []).append(value)
+        print(seed, *(f"{own[-1]:.2f}" for own in values.values()), flush=True)
+    for name, own in values.items():
+        large = np.mean(np.array(own) > 1.645)
+        print(f"without a source, {len(own)} observations, {name}: ", end="")
+        print(f"mean {np.mean(own):.2f}, standard deviation {np.std(own):.2f}, {large:.3f} above 1.645")
 
 
 if __name__ == "__main__":

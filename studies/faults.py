@@ -239,17 +239,20 @@ def try_full_disk(case: Case, step: int, folder: Path, sizes: list[int]) -> Foun
 
 def measure(case: Case, folder: Path) -> list[int]:
     """Run a command without a fault; return the sizes of its files."""
-    # once in this process, so its copies have all libraries and kernels
-    (folder / "here" / case.name / "out").mkdir(parents=True)
-    with suppress(SystemExit), redirect_stdout(io.StringIO()):
-        _app.main(case.words(folder / "here" / case.name))
-    for part in ("first", "reference"):
-        (folder / part / case.name / "out").mkdir(parents=True)
+    own = folder / "fault"  # where faults are tried too: results contain the command line
+    for part in ("here", "first", "reference"):
+        (own / "out").mkdir(parents=True)
         started = time.monotonic()
-        code, said = run(case, folder / part / case.name)
-        if code:
-            raise SystemExit(f"{case.name}: {code} {said}")
+        if part == "here":  # once in this process, so that its copies have all libraries and kernels
+            with suppress(SystemExit), redirect_stdout(io.StringIO()):
+                _app.main(case.words(own))
+        else:
+            code, said = run(case, own)
+            if code:
+                raise SystemExit(f"{case.name}: {code} {said}")
         case.seconds = time.monotonic() - started
+        (folder / part).mkdir(exist_ok=True)
+        own.rename(folder / part / case.name)
     reference = folder / "reference" / case.name
     case.expected = contents(reference)
     for part in ("here", "first"):
@@ -276,7 +279,8 @@ def main() -> int:
     try:
         cases = [case for case in make_cases(folder, options.events) if case.name in (options.command or [case.name])]
         sizes = {case.name: measure(case, folder) for case in cases}
-        # commands and faults in turn, so all have similar numbers of trials if time is short
+        print({case.name: f"{case.seconds:.1f} s" for case in cases}, file=sys.stderr, flush=True)
+        # commands and faults in turn, so that all have about as many moments where time is short
         for moment in range(max(options.moments, N_SIZES)):
             for case in cases:
                 faults: dict[str, Callable[[Path], Found]] = {}
@@ -297,6 +301,8 @@ def main() -> int:
                     failures += len(wrong)
                     for line in wrong:
                         print(f"{case.name}, moment {moment}: {line}", flush=True)
+            done = sum(found.total() for found in states.values())
+            print(f"moment {moment}: {done} faults, {failures} failures", file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(folder)
     print(f"{'command':10} {'fault':10} {'tried':>5}  left behind")

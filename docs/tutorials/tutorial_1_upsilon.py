@@ -120,3 +120,30 @@ fig, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
 axes.barh(np.array(names)[order], detection.importances[order], color="tab:blue")
 axes.set(xlabel="importance")
 plt.show()
+
+# %%
+# Compared with a published search
+# --------------------------------
+# Muons that are not isolated are mostly background. In the search of arXiv:2502.14036 the Upsilon(1S) among them has
+# 1.60 sigma by the mass alone, 4.8 sigma with a cut and 6.39 sigma with a likelihood. The same selection of this file:
+anti = labelled & (data["mu0_iso04"] >= 0.55) & (data["mu1_iso04"] >= 0.55)
+few = excess.cross_val_detect(forest, X[anti], on[anti], alpha=alpha, random_state=0)
+print(f"{few.uncut.significance:.1f} sigma without a cut, {few.counts.significance:.1f} with a cut, ", end="")
+print(f"{few.likelihood.significance:.1f} by the likelihood; {(anti & off).sum()} Off events")
+
+# %%
+# The sidebands of the publication extend from 5 to 16 GeV, those of this file from 9.0 to 9.85 GeV. Without a cut the
+# results are similar. The classifier and the density of background below the peak gain from more Off events.
+
+# %%
+# On the command line
+# -------------------
+# For a table with these columns as CSV, Parquet or ROOT file:
+#
+# .. code-block:: bash
+#
+#    excess detect dimuons.csv --on "dimu_mass 9.3:9.6" --off "dimu_mass 9.0:9.25,9.65:9.85" -o upsilon \
+#        --features dimu_pt,dimu_eta,n_muons,n_jets,mu0_ip3d,mu1_ip3d,mu0_jetiso,mu1_jetiso,mu0_iso04,mu1_iso04
+#
+# The exposure ratio is then fitted to the sidebands, 0.670 +- 0.026, in agreement with the ratio of widths, 2/3. Its
+# uncertainty is part of the significance, so that this is lower than above; ``--alpha width`` takes the widths.

@@ -66,15 +66,15 @@ def responses():
         yield hdu
 
 
-def write_run(path, number, night, rng):
+def write_run(path, number, night, rng, seconds):
     """Write a run that points 0.5 deg to the north or to the south of the source."""
     pointing = SOURCE.directional_offset_by(180 * (number % 2) * u.deg, OFFSET * u.deg)
     edges = np.geomspace(LOWEST, HIGHEST, 1001)
     middle = np.sqrt(edges[1:] * edges[:-1])
-    expected = 1e4 * effective_area(middle) * AMPLITUDE * middle**-INDEX * np.diff(edges) * SECONDS
+    expected = 1e4 * effective_area(middle) * AMPLITUDE * middle**-INDEX * np.diff(edges) * seconds
     n_gamma = rng.poisson(expected)
     energy = np.repeat(middle, n_gamma)
-    n_hadron = rng.poisson(BACKGROUND * SECONDS * (FIELD / RADIUS) ** 2)
+    n_hadron = rng.poisson(BACKGROUND * seconds * (FIELD / RADIUS) ** 2)
     energy = np.append(energy, draw_energies(2.7, n_hadron, rng))
     is_gamma = np.arange(len(energy)) < n_gamma.sum()
     # gammas come from the On region, with a flat profile; hadrons from all of the field of view
@@ -84,7 +84,7 @@ def write_run(path, number, night, rng):
     sky = SkyCoord(*place, unit="deg").directional_offset_by(angle, distance * u.deg)
     columns = {
         "EVENT_ID": np.arange(len(energy)),
-        "TIME": np.sort(rng.uniform(0, SECONDS, len(energy))) + 86400 * night + 2000 * number,
+        "TIME": np.sort(rng.uniform(0, seconds, len(energy))) + 86400 * night + 2000 * number,
         "RA": sky.ra.deg,
         "DEC": sky.dec.deg,
         "ENERGY": energy * rng.normal(1, 0.15, len(energy)).clip(0.3),
@@ -96,25 +96,25 @@ def write_run(path, number, night, rng):
         [fits.Column(name, form, unit=units.get(name), array=values) for form, name, values in forms], name="EVENTS"
     )
     start = 86400.0 * night + 2000 * number
-    times = [fits.Column(name, "D", unit="s", array=[at]) for name, at in (("START", start), ("STOP", start + SECONDS))]
+    times = [fits.Column(name, "D", unit="s", array=[at]) for name, at in (("START", start), ("STOP", start + seconds))]
     gti = fits.BinTableHDU.from_columns(times, name="GTI")
     about = {"HDUCLASS": "GADF", "OBS_ID": 100 + number, "OBJECT": "Crab Nebula", "RADECSYS": "ICRS", "EQUINOX": 2000.0}
     about |= {"RA_PNT": pointing.ra.deg, "DEC_PNT": pointing.dec.deg, "ALT_PNT": 70.0, "AZ_PNT": 180.0}
     about |= {"MJDREFI": 60000, "MJDREFF": 0.0, "TIMESYS": "TT", "TIMEUNIT": "s", "TIMEREF": "LOCAL", "DEADC": 1.0}
-    about |= {"TSTART": start, "TSTOP": start + SECONDS, "ONTIME": SECONDS, "LIVETIME": SECONDS}
+    about |= {"TSTART": start, "TSTOP": start + seconds, "ONTIME": seconds, "LIVETIME": seconds}
     about |= {"TELESCOP": "simulated", "INSTRUME": "simulated", "GEOLON": -17.89, "GEOLAT": 28.76, "ALTITUDE": 2200.0}
     events.header.update(about | {"HDUCLAS1": "EVENTS"})
     gti.header.update(about | {"HDUCLAS1": "GTI"})
     fits.HDUList([fits.PrimaryHDU(), events, gti, *responses()]).writeto(path)
 
 
-def simulate(folder, seed, n_nights=6, runs_per_night=3):
+def simulate(folder, seed, n_nights=6, runs_per_night=3, seconds=SECONDS):
     """Write the runs of several nights and simulated gammas; return the runs and the file of gammas."""
     rng = np.random.default_rng(seed)
     runs = []
     for number in range(n_nights * runs_per_night):
         runs.append(Path(folder, f"run_{100 + number}.fits"))
-        write_run(runs[-1], number, number // runs_per_night, rng)
+        write_run(runs[-1], number, number // runs_per_night, rng, seconds)
     energy = draw_energies(1.8, 30_000, rng)
     features = {name.lower(): own for name, own in draw_features(energy, np.True_, rng).items()}
     gammas = {"true_energy": energy, "energy": energy * rng.normal(1, 0.15, len(energy)).clip(0.3), **features}

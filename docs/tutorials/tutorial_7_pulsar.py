@@ -58,8 +58,8 @@ print(f"likelihood:    {detection.likelihood.significance:.1f} sigma")
 # -------------------------------
 # The file also contains the probability of each photon to come from the pulsar, as published. It was computed
 # from a model of the sky and the spectra of all sources in it, and is no feature here. The file contains only photons
-# with a weight above 0.4, so no part of it is free of the pulsar; checks that compare On and Off among background-like
-# events, as in the verdict of ``excess detect``, warn for that reason. The exposure ratio of phases is exact.
+# with a weight above 0.4, so no part of it is free of the pulsar. The exposure ratio of phases is exact, so the verdict
+# does not compare it with background-like events.
 photons = read_events(path)
 weight = photons["psrj0030+0451"].to_numpy(dtype=float)[observation.table["row"]]
 published = excess.on_off_likelihood(observation.on, weight / (1 - weight), observation.alpha)

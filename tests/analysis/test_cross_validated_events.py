@@ -130,6 +130,41 @@ class TestEfficiencyByFold:
             assert 0 < selected.sum() < len(selected)
             np.testing.assert_array_equal(kept["EVENT_ID"], events["EVENT_ID"][selected])
 
+    def test_a_response_shared_by_runs_is_found_by_the_index(self, scored_runs, tmp_path):
+        """As in public data releases: files of events, an index, and a file with the response of several runs."""
+        fits, folder = pytest.importorskip("astropy.io.fits"), tmp_path / "store"
+        (folder / "events").mkdir(parents=True)
+        paths, rows, shared = sorted((scored_runs / "scored").glob("*.fits")), [], [fits.PrimaryHDU()]
+        for number, path in enumerate(paths, start=1):
+            with fits.open(path) as hdus:
+                hdus["EVENTS"].header.update({"CALDB": "1dc", "IRF": "North"})
+                fits.HDUList(hdus[:3]).writeto(folder / "events" / path.name)
+                for hdu in hdus[3:]:
+                    hdu.name = f"{hdu.name[:6]}_{number % 2}"  # runs 1 and 3 have the same response
+                shared += [hdu.copy() for hdu in hdus[3:] if number < 3]
+            names = [("events", "events", path.name, "EVENTS"), ("gti", "events", path.name, "GTI")]
+            names += [(kind, ".", "irf.fits", hdu.name) for kind, hdu in zip(("aeff", "edisp"), hdus[3:], strict=True)]
+            rows += [(number, *own) for own in names]
+        fits.HDUList(shared).writeto(folder / "irf.fits")
+        forms = {"OBS_ID": "K", "HDU_TYPE": "10A", "FILE_DIR": "10A", "FILE_NAME": "20A", "HDU_NAME": "20A"}
+        of_column = zip(forms.items(), zip(*rows, strict=True), strict=True)
+        index = [fits.Column(name, form, array=np.array(own)) for (name, form), own in of_column]
+        fits.BinTableHDU.from_columns(index).writeto(folder / "hdu-index.fits.gz")
+        copies = sorted((folder / "events").iterdir())
+        arguments = ["efficiency", scored_runs / "run", scored_runs / "gammas.parquet", "--aeff", *copies]
+        assert run_command(*arguments, "-o", tmp_path / "selected") == 0
+        found = efficiency(scored_runs / "run", scored_runs / "gammas.parquet")
+        for number, path in zip((1, 0, 1), paths, strict=True):
+            events, area = fits.getdata(path, "EVENTS"), fits.getdata(folder / "irf.fits", f"EFFECT_{number}")
+            kept, corrected = _tables(fits, tmp_path / "selected" / path.name)
+            np.testing.assert_array_equal(kept["EVENT_ID"], events["EVENT_ID"][events["EXCESS_SELECTED"]])
+            energy = np.sqrt(area["ENERG_LO"] * area["ENERG_HI"])[0]
+            expected = area["EFFAREA"] * found.folds[events["EXCESS_FOLD"][0]].at(energy)
+            np.testing.assert_allclose(corrected["EFFAREA"], expected, rtol=1e-6)
+            with fits.open(tmp_path / "selected" / path.name) as hdus:
+                assert [hdu.name for hdu in hdus[1:]] == ["EVENTS", "GTI", "EFFECTIVE AREA", "ENERGY DISPERSION"]
+                assert "CALDB" not in hdus[1].header
+
     def test_event_types_divide_events_and_area(self, scored_runs, tmp_path):
         fits = pytest.importorskip("astropy.io.fits")
         path = scored_runs / "scored" / "run_2.fits"

@@ -84,7 +84,7 @@ def test_the_command(table, tmp_path, capsys):
         ({"along": "mass 0:10", "width": 9}, "width"),
         ({"along": "mass 0:10", "width": 1, "step": 1e-5}, "step"),
         ({"along": "mass 0:10", "width": 1, "radius": 1}, "radius"),
-        ({"along": "other 0:10", "width": 1}, "on"),
+        ({"along": "other 0:10", "width": 1}, "along"),
     ],
 )
 def test_wrong_arguments(table, settings, argument):

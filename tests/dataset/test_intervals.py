@@ -1,13 +1,16 @@
 """On and Off as intervals of a column: labels, exposure ratio, features and errors."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
 
+from excess import assess
 from excess._utils.errors import ArgumentError, EventFileError, MismatchError
+from excess.analysis import detect
 from excess.cli import main
 from excess.config import AnalysisConfig, IntervalConfig, parse_config
 from excess.dataset import OnOffDataset
@@ -61,6 +64,34 @@ def test_phases_wrap(table):
     assert shifted.counts.n_on == np.count_nonzero(table["phase"].between(0.4, 0.5, inclusive="left"))
 
 
+@pytest.mark.parametrize(("share", "code"), [(0.65, "swapped"), (0.75, "alpha"), (0.9, "unexplained-excess")])
+def test_a_pulsar_without_pure_background_is_detected(share, code):
+    """Photons near a bright pulsar: On/Off is about 1/alpha, also among those that are least like signal."""
+    rng = np.random.default_rng(1)
+    signal = rng.random(4_000) < share
+    table = pd.DataFrame({"time": rng.uniform(0, 1e8, 4_000), "phase": rng.random(4_000)})
+    table.loc[signal, "phase"] = rng.normal(0.5, 0.07, signal.sum()) % 1
+    table["angle"] = rng.exponential(np.where(signal, 0.8, 1.0))
+    table["energy"] = rng.lognormal(np.where(signal, 0.3, 0.0))
+    sides = {"on": "phase 0.4:0.6", "off": "phase 0.7:1.3", "features": ["angle", "energy"]}
+    observation = OnOffDataset.from_files(table, **sides)
+    assert observation.config.regions.alpha_error == 0
+    run = detect(observation, "tree")
+    assert (run.verdict.status, run.verdict.warnings) == ("detected", ())
+    unknown = replace(run.detections["tree"], alpha_error=None)
+    assert [one.code for one in assess(unknown).warnings] == [code]
+    swapped = OnOffDataset.from_files(table, **{**sides, "on": sides["off"], "off": sides["on"]})
+    assert [one.code for one in detect(swapped, "tree").verdict.warnings] == ["deficit"]
+
+
+def test_phases_of_a_long_period_may_differ_in_exposure(table):
+    time = np.sort(np.random.default_rng(2).uniform(0, 30, len(table)))
+    events = table.assign(time=86_400 * time, phase=time / 4 % 1)
+    sides = {"on": "phase 0.4:0.5", "off": "phase 0.8:1.2", "features": ["width"]}
+    assert OnOffDataset.from_files(events, **sides).config.regions.alpha_error is None
+    assert OnOffDataset.from_files(events.assign(phase=table["phase"]), **sides).config.regions.alpha_error == 0
+
+
 def test_the_angle_to_the_source_is_a_feature(table):
     found = OnOffDataset.from_files(
         table, source=(83.6, 22.0), exclude=["mass"], on="phase 0.1:0.3", off="phase 0.5:0.9"
@@ -101,20 +132,24 @@ def test_good_time_gives_alpha(tmp_path):
 @pytest.mark.parametrize(
     ("sides", "kind", "argument", "words"),
     [
-        ({"on": "mass 4:5", "off": "mass 4.5:6"}, ArgumentError, "off", "on 4:5 and off 4.5:6"),
-        ({"on": "phase 0.1:0.2", "off": "phase 0.9:1.15"}, ArgumentError, "off", "overlaps"),
-        ({"on": "mass 5:4", "off": "mass 6:7"}, ArgumentError, "on", "ascend"),
+        ({"on": "mass 4:5", "off": "mass 4.5:6"}, ArgumentError, "off", "On 4:5 and Off 4.5:6"),
+        ({"on": "phase 0.1:0.2", "off": "phase 0.9:1.15"}, ArgumentError, "off", "overlapping"),
+        ({"on": "mass 5:4", "off": "mass 6:7"}, ArgumentError, "on", "positive"),
         ({"on": "phase 0:1.5", "off": "phase 0.5:0.6"}, ArgumentError, "on", "period 1"),
         ({"on": "mass 4:5", "off": "other 6:7"}, ArgumentError, "off", "'other'"),
         ({"on": "mass", "off": "mass 6:7"}, ArgumentError, "on", "intervals"),
         ({"on": "mass 4-5", "off": "mass 6:7"}, ArgumentError, "on", "intervals"),
         ({"on": "4:5", "off": "6:7"}, ArgumentError, "on", "begin with a column"),
+        ({"on": "mass 4:nan", "off": "mass 6:7"}, ArgumentError, "on", "numbers"),
+        ({"on": "mass 4:5,4.5:6", "off": "mass 8:9"}, ArgumentError, "on", "On 4.5:6 and On 4:5"),
         ({"on": "mass 4:5"}, ArgumentError, "off", "intervals of the column"),
+        ({"on": "nonsense"}, ArgumentError, "on", "'nonsense'"),
+        ({"on": "mass 2:3", "off": "mass 6:7"}, ArgumentError, "off", "both sides of On"),
         ({"on": "mas 4:5", "off": "mas 6:7"}, MismatchError, "on", "did you mean 'mass'"),
         ({"on": "mass 4:5", "off": "mass 20:30"}, MismatchError, "off", "no events"),
         ({"on": "mass -9:-8", "off": "mass 2:3"}, MismatchError, "on", "no events"),
         ({"on": "mass 4:5", "off": "mass 2:3,20:30"}, MismatchError, "off", "between 20 and 30"),
-        ({"on": "mass 4:5", "off": "mass 8:12"}, MismatchError, "off", "extends beyond the data"),
+        ({"on": "mass 4:5", "off": "mass 8:12"}, MismatchError, "off", "values of mass end at 9.99"),
         ({"on": "text 4:5", "off": "text 6:7"}, MismatchError, "on", "numbers"),
         ({"on": "holes 4:5", "off": "holes 6:7"}, MismatchError, "on", "missing in 10 of 4,000"),
         ({"on": "peak 4:5", "off": "peak 2:4,5:8"}, ArgumentError, "off", "smooth density"),

@@ -4,9 +4,9 @@ import pytest
 from helpers import SHARED
 
 from excess import OnOffCounts
-from excess.config import AnalysisConfig
+from excess.config import AnalysisConfig, RegionConfig
 from excess.dataset import OnOffDataset
-from excess.dataset._regions import Regions, alpha_error_of, assign_regions, find_regions, theta_from_sky
+from excess.dataset._regions import Regions, alpha_error_of, assign_regions, find_regions, place_by_method
 from excess.dataset._simulate import simulate_observation
 
 
@@ -53,15 +53,19 @@ def test_bad_angles(theta, options, message):
         assign_regions(theta, **options)
 
 
+def angles_to_regions(ra, dec, pointing_ra, pointing_dec, source_ra, source_dec):
+    """Return the angles between events and six reflected regions."""
+    table = pd.DataFrame({"ra": ra, "dec": dec, "pointing_ra": pointing_ra, "pointing_dec": pointing_dec})
+    return place_by_method(table, RegionConfig(n_regions=6, source_ra=source_ra, source_dec=source_dec)).theta
+
+
 def test_sky_positions_against_astropy():
     coordinates = pytest.importorskip("astropy.coordinates")
     rng = np.random.default_rng(0)
     source = coordinates.SkyCoord(83.6333, 22.0133, unit="deg")
     pointing = source.directional_offset_by([50, 230] * 50, [0.6] * 100 * source.ra.unit)
     events = pointing.directional_offset_by(rng.uniform(0, 360, 100), rng.uniform(0, 2, 100) * source.ra.unit)
-    found = theta_from_sky(
-        events.ra.deg, events.dec.deg, pointing.ra.deg, pointing.dec.deg, source_ra=83.6333, source_dec=22.0133
-    )
+    found = angles_to_regions(events.ra.deg, events.dec.deg, pointing.ra.deg, pointing.dec.deg, 83.6333, 22.0133)
     for k in range(6):
         center = pointing.directional_offset_by(
             pointing.position_angle(source) - 60 * k * source.ra.unit, pointing.separation(source)
@@ -70,48 +74,35 @@ def test_sky_positions_against_astropy():
 
 
 def test_near_the_pole_and_across_zero():
-    theta = theta_from_sky([359.9, 10.0], [0.0, 89.9], [0.1, 200.0], [0.0, 89.9], source_ra=0.3, source_dec=0.0)
-    assert theta[0, 0] == pytest.approx(0.4, abs=1e-4)
+    theta = angles_to_regions([359.3], [0.0], [0.1], [0.0], 0.9, 0.0)
+    assert theta[0, 0] == pytest.approx(1.6, abs=1e-4)
     assert theta[0, 3] == pytest.approx(0.0, abs=1e-4)
+    theta = angles_to_regions([10.0], [89.9], [200.0], [89.9], 20.0, 89.6)
+    assert theta[0, 0] == pytest.approx(0.3, abs=0.01)
     assert np.isfinite(theta).all()
 
 
-@pytest.mark.parametrize("bad", [{"dec": [91.0]}, {"ra": [np.inf]}, {"source_dec": -90.5}, {"n_regions": 1}])
-def test_bad_sky_positions(bad):
-    given = {"ra": [1.0], "dec": [2.0], "pointing_ra": 1.0, "pointing_dec": 2.0, "source_ra": 1.0, "source_dec": 2.5}
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        theta_from_sky(**{**given, **bad})
-
-
-def test_regions_of_a_table(events_config):
+def test_regions_of_a_table():
     events = simulate_observation(20_000, 500, n_regions=4, random_state=0)
-    found = find_regions(events, events_config(n_regions=4))
+    found = find_regions(events, RegionConfig(n_regions=4))
     names = ["theta_deg", "theta_deg_off_1", "theta_deg_off_2", "theta_deg_off_3"]
     np.testing.assert_array_equal(found.region, assign_regions(events[names]).region)
     assert found.alpha == pytest.approx(1 / 3)
     with pytest.raises(ValueError, match=r"theta_deg_off_5 \(theta_deg_off_4, theta_deg_off_5 missing\)"):
-        find_regions(events, events_config(n_regions=6))
+        find_regions(events, RegionConfig(n_regions=6))
     sky = pd.DataFrame({"ra": [83.63], "dec": [22.01], "pointing_ra": [83.1], "pointing_dec": [22.0]})
     with pytest.raises(ValueError, match="specify source_ra and source_dec"):
-        find_regions(sky, events_config())
-    on_source = find_regions(sky, events_config(source_ra=83.63, source_dec=22.01))
+        find_regions(sky, RegionConfig())
+    on_source = find_regions(sky, RegionConfig(source_ra=83.63, source_dec=22.01))
     assert on_source.counts == OnOffCounts(1, 0, 0.2)
-
-
-@pytest.fixture
-def events_config():
-    from excess.config import RegionConfig
-
-    return lambda **options: RegionConfig(**options)
 
 
 def test_counts_by_run_add_up():
     events = simulate_observation(20_000, 500, random_state=0)
     names = ["theta_deg", *(f"theta_deg_off_{k}" for k in range(1, 6))]
     regions = assign_regions(events[names])
-    by_night = regions.counts_by(events["night"])
-    assert list(by_night) == [20131101, 20131102, 20131103, 20131104, 20131105]
-    assert sum(by_night.values()) == regions.counts
+    of_nights = [regions.take(np.flatnonzero(events["night"] == night)) for night in np.unique(events["night"])]
+    assert sum(one.counts for one in of_nights) == regions.counts
     inside = regions.take(regions.inside)
     assert inside.counts == regions.counts
     assert len(inside.region) == regions.inside.sum()
@@ -177,6 +168,13 @@ def test_the_suggested_error_of_alpha_is_the_scatter_of_regions():
     assert Regions(region, 3, 0.5).suggest_alpha_error(groups) > 0.3
     assert Regions(region, 3, 0.5).suggest_alpha_error() == 0
     assert Regions(region, 2, 1.0).suggest_alpha_error() is None
+
+
+def test_the_suggested_error_of_alpha_covers_on_far_from_the_source():
+    events = simulate_observation(200_000, 300, random_state=1)
+    assert OnOffDataset.from_files(events).suggest_alpha_error() == 0
+    lost = (events["theta_deg"] < 0.35) & (np.random.default_rng(0).random(len(events)) < 0.15)
+    assert OnOffDataset.from_files(events[~lost]).suggest_alpha_error() == pytest.approx(0.15, abs=0.05)
 
 
 def test_extended_regions_do_not_depend_on_chunks(tmp_path):

@@ -59,7 +59,7 @@ def test_all_events_keep_what_they_had(parts, both):
     assert both.counts == OnOffCounts.stack(
         [(one.counts.n_on, one.counts.n_off, one.counts.alpha) for one in parts.values()]
     )
-    assert both.regions.n_regions == 2  # numbers of Off regions differ
+    assert both.regions.n_regions == 6  # those of the observation with most regions
     assert both.theta is None
     assert both.nearby is None
     # a night is one group, whichever source was observed
@@ -77,6 +77,19 @@ def test_observations_of_the_same_kind_keep_regions_and_angles(parts):
     assert len(both.nearby.X) == 2 * len(crab.nearby.X)
     tests = detect(both, TREE, null_tests=True, folds=2).null_tests["tree"]
     assert len(tests.outcomes) == 5
+    wide = both.widen()
+    # events beyond the cut keep their regions, so no Off region has an excess
+    np.testing.assert_array_equal(np.bincount(wide.regions.region), 2 * np.bincount(crab.widen().regions.region))
+    assert np.abs(tests.significances).max() < 5
+
+
+def test_different_numbers_of_regions_have_null_tests(both):
+    tests = detect(both, TREE, null_tests=True, folds=2).null_tests["tree"]
+    alphas = [outcome.counts.alpha for outcome in tests.outcomes.values()]
+    assert len(alphas) == 5
+    assert alphas[2:] == [0.25] * 3  # regions of the first observation alone
+    assert 0.25 < alphas[0] < 1
+    assert np.abs(tests.significances).max() < 5
 
 
 def test_a_list_of_files_gives_the_same(folder, both):
@@ -132,7 +145,6 @@ def test_the_command_prints_a_table(folder, tmp_path, capsys):
     [
         (("--alpha", "0.2"), 2, "a list of observations has its own"),
         (("--source-ra", "0"), 2, "a list of observations has its own"),
-        (("--null-test",), 1, "the same number of them in all observations"),
     ],
 )
 def test_options_that_do_not_go_with_a_list(folder, tmp_path, capsys, arguments, code, message):

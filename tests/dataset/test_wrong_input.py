@@ -12,7 +12,7 @@ from excess.config import AnalysisConfig
 from excess.dataset import OnOffDataset, simulate_observation
 from excess.dataset._dataset import Census
 from excess.dataset._leakage import check_origin, check_rows, find_origin
-from excess.dataset._regions import find_regions, theta_from_sky
+from excess.dataset._regions import angles_between, find_regions, unit_vectors
 from excess.io import EventFileError, read_events, write_events
 from excess.io._images import origin_of
 
@@ -337,8 +337,8 @@ def test_whole_fields_of_view_beside_off_files_get_the_cut_on_theta(tmp_path):
     config = SMALL.model_copy(update={"groups": "night"})
     observed = OnOffDataset.from_files(on, config, off=off, alpha=1.0, source=(83.63, 22.01))
     table = read_events(on)
-    theta = theta_from_sky(table["ra"], table["dec"], 83.63, 22.01, source_ra=83.63, source_dec=22.01, n_regions=2)
-    assert observed.counts.n_on == np.count_nonzero(theta[:, 0] ** 2 < 0.025)
+    theta = np.degrees(angles_between(unit_vectors(83.63, 22.01), unit_vectors(table["ra"], table["dec"])))
+    assert observed.counts.n_on == np.count_nonzero(theta**2 < 0.025)
     # 8,000 events on 9 square degrees
     assert observed.counts.n_off == pytest.approx(8_000 * np.pi * 0.025 / 9, abs=30)
     far = _fields(tmp_path, (1.0, 0.0), 5, 100, 4)

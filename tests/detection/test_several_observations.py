@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -294,6 +295,11 @@ class TestDetection:
         lines = [line for line in str(found).splitlines() if line.startswith(("crab: ", "mrk421: "))]
         assert len(lines) == 2
         assert all("likelihood" in line and "cut: On" in line for line in lines)
+        local = {name: one.significance for name, one in found.outcomes_by_observation.items()}
+        best = max(local, key=local.__getitem__)
+        corrected = norm.isf(2 * norm.sf(local[best]))
+        expected = f"Best of 2 observations: {best}, {local[best]:.1f} sigma, {corrected:.1f} after 2 trials."
+        assert expected in str(found)
         assert list(found.to_frame()["observation"]) == list(found.observations)
 
     def test_without_observations_there_are_none(self):

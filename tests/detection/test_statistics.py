@@ -97,9 +97,10 @@ def test_an_excess_of_all_events_alike_is_no_contrast(forest):
 
 def test_strength_by_group_is_a_light_curve(found):
     frame = found.groups_frame()
-    assert list(frame.index) == list(found.likelihood_by_group) == [0, 1, 2, 3, 4]
+    assert list(frame.index) == [0, 1, 2, 3, 4]
     mean = found.likelihood.strength
-    for group, own in found.likelihood_by_group.items():
+    for group in frame.index:
+        own = found.likelihood_of(found.in_likelihood & (found.groups == group))
         assert frame.loc[group, "relative_strength"] == pytest.approx(own.strength / mean)
         assert frame.loc[group, "relative_strength_low"] < frame.loc[group, "relative_strength"]
     assert np.average(frame["relative_strength"]) == pytest.approx(1, abs=0.15)
@@ -155,7 +156,6 @@ def test_a_classifier_without_a_ratio_is_told_so():
     assert plain.likelihood is None
     assert np.isnan(plain.permutation_p_values["likelihood"])
     assert np.isnan(plain.summary()["likelihood_significance"])
-    assert plain.likelihood_by_group == {}
     assert "likelihood" not in str(plain)
     wrapped = SignificanceThresholdClassifier(LinearSVC(), cv=3)
     assert cross_val_detect(wrapped, X, y, **shared).significance > 5

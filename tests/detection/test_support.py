@@ -84,6 +84,16 @@ def test_values_for_missing_measurements_in_on_alone(column, value):
     assert codes(X, on) == []
 
 
+def test_another_unit_in_some_on_events():
+    X, on, rng = make_events()
+    X[on & (rng.random(len(on)) < 0.05), 2] *= 10
+    [sign] = check_features(X, on, ALPHA)
+    assert sign.code == "value-of-on"
+    assert "feature 'x2' far outside the range of all Off events" in sign.sentence
+    X[~on & (rng.random(len(on)) < 0.05), 2] *= 10
+    assert codes(X, on) == []
+
+
 def test_rounded_on_events():
     X, on, _ = make_events()
     X[on, 2] = X[on, 2].round(1)

@@ -398,5 +398,5 @@ def test_trees_of_random_splits_are_not_those_of_searches(max_bins):
 
 def test_a_progress_bar_counts_all_trees(capsys):
     OnOffForestClassifier(40, ALPHA, max_features="sqrt", verbose=1, random_state=0).fit(*smooth_problem(0, 500))
-    n_trees = 40 + 30 * len(choose_members("auto", "auto", "sqrt"))
+    n_trees = 40 + 40 * len(choose_members("auto", "auto", "sqrt"))
     assert f"{n_trees}/{n_trees}" in capsys.readouterr().err

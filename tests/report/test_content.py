@@ -135,8 +135,8 @@ def test_verdict_is_that_of_the_search(detections, statistic, change, weak_forwa
     assert sentence in content.sentence
     counts, likelihood = detection.counts, detection.likelihood
     start = {
-        "cut": f"An excess of {counts.excess:,.0f} ± {counts.excess_error:,.0f} events, ",
-        "likelihood": f"A signal of {likelihood.n_signal:,.0f} ± {likelihood.n_signal_error:,.0f} events, ",
+        "cut": f"An excess of {counts.excess:,.1f} ± {counts.excess_error:,.1f} events, ",
+        "likelihood": f"A signal of {likelihood.n_signal:,.1f} ± {likelihood.n_signal_error:,.1f} events, ",
     }
     assert content.sentence.startswith(f"{start[statistic]}{detection.significance:.1f} sigma")
     assert ("by the likelihood" in content.sentence) == (statistic == "likelihood")

@@ -411,7 +411,7 @@ def test_simulation_panels_show_the_distributions_worst_first(agreement):
         assert bottom <= low.min()
         assert max(high.max(), band.values.max()) < top
         assert ax.get_xscale() == ("log" if one.logarithmic else "linear")
-        assert f"shift {one.shift:+.2f}" in ax.get_title()
+        assert f"shift {one.shift:+.2f}".replace("-", "−") in ax.get_title()
         assert f"(adjusted {one.adjusted_p_value:.1g})" in ax.get_title()
     assert [ax.get_title().startswith("differs") for ax in axes] == [True] + [False] * 9
     (legend,) = axes[0].figure.legends

@@ -29,7 +29,7 @@ class Visit:
         return self.page.locator(f"article.chosen .explorer [data-value={name}]").inner_text()
 
     def live(self):
-        return {key: self.text(key) for key in ("n_on", "n_off", "excess", "excess_error", "significance")}
+        return {key: self.text(key) for key in ("n_on", "n_off", "excess", "significance")}
 
     @property
     def slider(self):

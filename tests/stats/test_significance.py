@@ -187,7 +187,6 @@ class TestOnOffCounts:
         counts = OnOffCounts(20, 25, 0.2)
         assert (counts.background, counts.excess) == (5.0, 15.0)
         assert counts.excess_error == pytest.approx(math.sqrt(21))
-        assert counts.signal_to_background == 3.0
         assert counts.significance == pytest.approx(4.354, abs=5e-4)
         assert counts.p_value == pytest.approx(6.69e-6, rel=1e-2)
         assert str(counts) == "On 20, Off 25, alpha 0.2: excess 15.0 +- 4.6, 4.4 sigma"
@@ -208,12 +207,6 @@ class TestOnOffCounts:
     def test_bad_input(self, arguments, message):
         with pytest.raises(ValueError, match=message):
             OnOffCounts(*arguments)
-
-    @pytest.mark.parametrize(
-        ("counts", "ratio"), [((0, 0, 0.2), 0.0), ((3, 0, 0.2), math.inf), ((2, 10, 0.2), 0.0), ((0, 10, 0.2), -1.0)]
-    )
-    def test_signal_to_background_without_off_events(self, counts, ratio):
-        assert OnOffCounts(*counts).signal_to_background == ratio
 
     def test_stacking_adds_background(self):
         total = OnOffCounts(20, 25, 0.2) + OnOffCounts(10, 75, 0.4)

@@ -101,6 +101,8 @@ def prefix_errors(where: str) -> Iterator[None]:
     except (ValueError, TypeError) as error:
         if not where or where.split(", chunk ")[0] in str(error):
             raise
+        if isinstance(error, MismatchError):
+            raise MismatchError(error.argument, f"{error.problem} ({where})") from error
         kind = ValueError if isinstance(error, ValueError) else TypeError
         raise kind(f"{where}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""Threads, progress bars, and small HTML tables for notebooks."""
+"""Threads, progress bars, numbers with errors as text, and small HTML tables for notebooks."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -99,6 +99,11 @@ def progress_bar(description: str, total: int | None, *, shown: bool) -> Iterato
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(description, total=total)
         yield lambda steps: bar.advance(task, steps)
+
+
+def with_error(value: float, error: float, form: str = ",.1f", sign: str = "+-") -> str:
+    """Return a value and its error as text, both in the same form."""
+    return f"{value:{form}} {sign} {error:{form.lstrip('+')}}"
 
 
 _CELL = "padding: 0.2em 0.8em; white-space: nowrap; "

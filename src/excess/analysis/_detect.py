@@ -284,8 +284,7 @@ def _check_request(observation: OnOffDataset, models: Mapping[str, Any], null_te
         if given and not models:
             raise ArgumentError(argument, "requires a model to train; model files are not trained")
     if null_tests and observation.regions.n_regions < 3:
-        more = "" if observation.observations is None else ", and the same number of them in all observations"
-        raise MismatchError("null_tests", f"requires at least two Off regions{more}")
+        raise MismatchError("null_tests", "requires at least two Off regions")
 
 
 def _given_alpha(observation: OnOffDataset) -> float | dict[str, float] | None:

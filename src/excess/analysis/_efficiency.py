@@ -206,8 +206,7 @@ class Efficiency:
         """Plot the efficiency by energy, with points for each bin of zenith distances; see `plot_efficiency`."""
         found, edges = self.fractions(of), self.zenith_edges
         names = [f"zenith {low:g} to {high:g} deg" for low, high in pairwise(edges)]
-        if "zenith" not in self.expressions:
-            names = ["all zenith distances"]
+        names = names if "zenith" in self.expressions else ["all zenith distances"]
         filled = [number for number in range(len(names)) if self.counts[of][number].any()]
         lines = {names[number]: EventFraction(*(array[number] for array in found)) for number in filled}
         label = "efficiency of all cuts" if of == "all" else "efficiency after quality cuts"
@@ -404,8 +403,10 @@ def efficiency(
     models = trained.models if isinstance(trained, FoldModels) else (trained,)
     paths = [Path(path) for path in ([files] if isinstance(files, (str, PathLike)) else files)]
     described = [describe(path) for path in paths]
-    _reject_seen(models[0], paths)
     for path in paths:
+        if models[0].has_seen(path):  # the efficiency would be overestimated
+            given = f"was trained on {path}; use other simulated gammas"
+            raise ModelFileError(f"{models[0].path or 'the model'}: {given}")
         check_simulated_columns(path, trained.config.columns_needed())
     truth = _Truth.of(described[0].columns, energy, zenith, weights)
     needed = [*trained.config.columns_needed(), *truth.columns]
@@ -601,14 +602,6 @@ def _checked_edges(argument: str, bins: Any, above: float) -> FloatArray:
     if edges.ndim != 1 or not 2 <= len(edges) <= _MAX_BINS or (np.diff(edges) <= 0).any() or edges[0] <= above:
         raise ArgumentError(argument, "must be a number of bins, or ascending positive edges")
     return edges
-
-
-def _reject_seen(trained: TrainedModel, paths: list[Path]) -> None:
-    """Raise ModelFileError if the model was trained on one of the files: its efficiency would be overestimated."""
-    for path in paths:
-        if trained.has_seen(path):
-            given = f"was trained on {path}; use other simulated gammas"
-            raise ModelFileError(f"{trained.path or 'the model'}: {given}")
 
 
 def area_copies(areas: Iterable[str | PathLike[str]], n_types: int) -> list[Path]:

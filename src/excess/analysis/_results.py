@@ -173,7 +173,8 @@ class Run:
         lines = [] if self.verdict.feasible else describe_limits(self.limits[name], first.required_significance)
         suggested = self.observed.get("suggested_alpha_error")
         if suggested and first.alpha_error is None:
-            lines.append(f"Off regions differ significantly; an error of alpha of {suggested:.2g} accounts for this.")
+            what = "Off regions, or On and Off far from the centres of their regions, differ significantly"
+            lines.append(f"{what}; an error of alpha of {suggested:.2g} accounts for this.")
         return lines
 
     def models_table(self) -> pd.DataFrame:

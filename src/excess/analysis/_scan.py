@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -74,14 +74,14 @@ class Scan:
     def __str__(self) -> str:
         """Return the verdict in a sentence."""
         best, own = self.best, self.found
+        place, how = f"ra {best.iloc[0]:.3f}, dec {best.iloc[1]:.3f} deg", "effective trials"
         if "center" in best:
-            place = f"{self.what} {best['low']:.6g} to {best['high']:.6g}"
-        else:
-            place = f"ra {best['ra']:.3f}, dec {best['dec']:.3f} deg"
+            place, how = f"{self.what} {best['low']:.6g} to {best['high']:.6g}", "upcrossings"
+        toys = f"{len(self.toys)} toys: p {'=' if (self.toys >= own.local).any() else '<'} {own.toys:.2g}"
         return (
             f"Largest of {len(self.table)} positions: {place}, {own.local:.1f} sigma local, {own.significance:.1f} "
-            f"sigma global (p = {own.p_value:.2g}, trials factor {own.trials:.3g}; {len(self.toys)} toys: p = "
-            f"{own.toys:.2g}, {'upcrossings' if 'center' in best else 'effective trials'}: p = {own.upcrossings:.2g}): "
+            f"sigma global (p = {own.p_value:.2g}, trials factor {own.trials:.3g}; {toys}, {how}: p = "
+            f"{own.upcrossings:.2g}): "
             f"{'detected' if own.significance > 5 else 'no detection, for which 5 sigma global are required'}."
         )
 
@@ -124,8 +124,7 @@ class Scan:
         return files
 
 
-@dataclass(frozen=True, eq=False)
-class _Position:
+class _Position(NamedTuple):
     """Rows of the On and Off events of a position."""
 
     rows: Any
@@ -189,14 +188,14 @@ def scan(
     toys, folds = as_int("toys", toys, minimum=10), as_int("folds", folds, minimum=2)
     search: Any = _AlongColumn if along is not None else _OnSky
     given = {"along": along, "width": width, "step": step, "source": source, "radius": radius}
-    scanned = search(as_input(events), config, features, exclude, **given)
-    fixed: dict[str, Any] = {
-        "splitter": "best",
-        "min_samples_leaf": 40,
-        "max_features": 0.5,
-        "n_threshold_bootstrap": 0,
-    }
-    estimator = OnOffForestClassifier(60, **fixed, random_state=seed, n_jobs=1) if model is None else model
+    chosen = {"config": config, "features": features, "exclude": exclude}
+    try:
+        scanned = search(as_input(events), chosen, **given)
+    except MismatchError as error:
+        raise MismatchError("along" if error.argument == "on" else error.argument, error.problem) from error
+    fixed: dict[str, Any] = {"splitter": "best", "min_samples_leaf": 40, "max_features": 0.5}
+    fixed |= {"n_threshold_bootstrap": 0, "random_state": seed, "n_jobs": 1}
+    estimator = OnOffForestClassifier(60, **fixed) if model is None else model
     hashes = np.empty(len(scanned.X), dtype=np.uint64)
     row_hashes(0, hashes)
     fold = ((hashes ^ np.uint64(seed)) % np.uint64(folds)).astype(np.int64)
@@ -204,8 +203,7 @@ def scan(
     def significances(toy: Any) -> list[dict[str, float]]:
         return [_local(scanned.X, fold, folds, position, estimator) for position in scanned.positions(toy)]
 
-    observed = pd.DataFrame(significances(None))
-    table = pd.concat([scanned.places, observed], axis=1)
+    table = pd.concat([scanned.places, pd.DataFrame(significances(None))], axis=1)
     if table["significance"].isna().all():
         raise MismatchError("along", "has no position with On and Off events")
     draw: Callable[[np.random.Generator], Any] = scanned.draw(int(table["significance"].idxmax()))
@@ -234,16 +232,13 @@ def _local(X: FloatArray, fold: Any, folds: int, position: _Position, model: Any
             ratio[test] = fitted.likelihood_ratio(X[rows[test]])
     if not (ratio > 0).any():
         return {**counts, "significance": 0.0}
-    found = on_off_likelihood(on.astype(np.int64), ratio, position.alpha)
-    return {**counts, "significance": found.significance}
+    return {**counts, "significance": on_off_likelihood(on.astype(np.int64), ratio, position.alpha).significance}
 
 
 class _AlongColumn:
     """Positions of an interval along a column."""
 
-    def __init__(
-        self, events: Any, config: Any, features: Any, exclude: Any, *, along: str, width: Any, step: Any, **other: Any
-    ) -> None:
+    def __init__(self, events: Any, chosen: Any, *, along: str, width: Any, step: Any, **other: Any) -> None:
         for name, value in other.items():
             if value is not None:
                 raise ArgumentError(name, "requires positions on the sky instead of `along`")
@@ -265,7 +260,7 @@ class _AlongColumn:
         self._width = width
         on, off = self._intervals(center[0])
         regions = {"intervals": IntervalConfig(column=column, on=on, off=off, alpha="fit")}
-        settings = settle_config(events, config, features=features, exclude=exclude, regions=regions)
+        settings = settle_config(events, **chosen, regions=regions)
         present = events.columns if isinstance(events, pd.DataFrame) else list_columns(events[0])
         name = _regions.find_column(regions["intervals"], map(str, present))
         table = _read(events, settings, [name])
@@ -291,11 +286,10 @@ class _AlongColumn:
         rows = np.flatnonzero(used)
         try:
             # Off on both sides cancels a slope in the ratio; a curvature is also in the toys
-            fit = fit_sidebands(values[rows], on, off, max_degree=1, check=False)
+            alpha = fit_sidebands(values[rows], on, off, max_degree=1, check=False).alpha
         except ValueError:  # an Off interval without events
-            rows = rows[:0]
-            return _Position(rows, is_on[rows], 1.0)
-        return _Position(rows, is_on[rows], fit.alpha)
+            rows, alpha = rows[:0], 1.0
+        return _Position(rows, is_on[rows], alpha)
 
     def draw(self, best: int) -> Callable[[np.random.Generator], FloatArray]:
         """Return a function that draws values without a signal, after a check of features outside the best position."""
@@ -312,24 +306,13 @@ class _OnSky:
 
     what = "sky"
 
-    def __init__(
-        self,
-        events: Any,
-        config: Any,
-        features: Any,
-        exclude: Any,
-        *,
-        source: Any,
-        radius: Any,
-        step: Any,
-        **other: Any,
-    ) -> None:
+    def __init__(self, events: Any, chosen: Any, *, source: Any, radius: Any, step: Any, **other: Any) -> None:
         if other.get("width") is not None:
             raise ArgumentError("width", "requires `along`; the cut on theta^2 is that of the configuration")
         if source is None or radius is None or not radius > 0:
             raise ArgumentError("along", "must be given, or `source` and `radius` for positions on the sky")
         position = find_source(source)[1:] if isinstance(source, str) else source
-        settings = settle_config(events, config, features=features, exclude=exclude, source=position)
+        settings = settle_config(events, **chosen, source=position)
         self._regions: RegionConfig = settings.regions.model_copy(update={"method": "reflected", "n_regions": "auto"})
         step = self._regions.radius if step is None else step
         if not step > 0 or (2 * radius / step + 1) ** 2 > _MOST_POSITIONS:

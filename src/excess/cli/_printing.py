@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from excess._utils.threads import with_error
+
 if TYPE_CHECKING:
     from excess.analysis import Efficiency, Run
 
@@ -75,11 +77,10 @@ def print_run(run: Run, models: Any) -> None:
         console.print(f"{_shown(remark)}.")
     signal = first.likelihood
     if signal is not None and signal.n_signal > 0:
-        number = f"{signal.n_signal:.0f} +- {signal.n_signal_error:.0f}"
+        number = with_error(signal.n_signal, signal.n_signal_error)
         console.print(f"By the likelihood, {number} of the On events are signal.")
     if run.verdict.feasible and first.containment_radius is not None:
-        radius, error = first.containment_radius
-        console.print(f"68 % of the signal within {radius:.3f} +- {error:.3f} deg.")
+        console.print(f"68 % of the signal within {with_error(*first.containment_radius, '.3f')} deg.")
     if len(first.outcomes_by_observation) > 1:
         title = f"Observations, by {_shown(name)}, {first.strategy}"
         console.print(_outcomes_table(title, "observation", first.outcomes_by_observation, first.outcome))
@@ -185,7 +186,7 @@ def _null_cell(significances: tuple[float, ...]) -> str:
 
 
 def _count_cells(counts: Any) -> list[str]:
-    return [f"{counts.n_on:g}", f"{counts.n_off:g}", f"{counts.excess:.0f} +- {counts.excess_error:.0f}"]
+    return [f"{counts.n_on:.9g}", f"{counts.n_off:.9g}", with_error(counts.excess, counts.excess_error, ".0f")]
 
 
 def print_efficiency(found: Efficiency) -> None:
@@ -216,8 +217,8 @@ def print_efficiency(found: Efficiency) -> None:
 
 def _bin_cells(counts: list[Any], fractions: list[Any], number: int) -> list[str]:
     """Return the counts and fractions of a bin as text."""
-    shown = [f"{own.value[number]:.3f} +- {own.error[number]:.3f}" for own in fractions]
-    return [*(f"{own[number]:.6g}" for own in counts), *("-" if "nan" in text else text for text in shown)]
+    shown = [with_error(own.value[number], own.error[number], ".3f") for own in fractions]
+    return [*(f"{round(own[number], 1):.9g}" for own in counts), *("-" if "nan" in text else text for text in shown)]
 
 
 def _axis_table(found: Efficiency, name: str, edges: Any, fractions: Any, axis: int) -> Any:

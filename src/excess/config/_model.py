@@ -124,9 +124,9 @@ def parse_intervals(argument: str, text: str) -> tuple[str | None, tuple[_Ends, 
         pairs = [tuple(map(float, pair.split(":"))) for pair in found["ends"].split(",")] if found else []
     except ValueError:
         pairs = []
-    if not found or not pairs:
-        example = '"mass 9:9.25,9.65:9.85"'
-        raise ArgumentError(argument, f"must be a column and intervals, such as {example}, got {text[:200]!r}")
+    if not found or not pairs or not np.isfinite(pairs).all():
+        example = 'such as "mass 9:9.25,9.65:9.85"'
+        raise ArgumentError(argument, f"must be a column and intervals between numbers, {example}, got {text[:200]!r}")
     return found["column"], tuple((low, high) for low, high in pairs)
 
 
@@ -161,7 +161,7 @@ class IntervalConfig(Settings):
                 continue
             column, given[side] = parse_intervals(side, given[side])
             if column is not None and given.setdefault("column", column).lower() != column.lower():
-                raise ArgumentError(side, f"refers to the column {column!r}, but the other to {given['column']!r}")
+                raise ArgumentError(side, f"must have intervals of {given['column']!r}, got those of {column!r}")
         return given
 
     @model_validator(mode="after")
@@ -170,12 +170,13 @@ class IntervalConfig(Settings):
         for side in ("on", "off"):
             for low, high in getattr(self, side):
                 if not low < high or (period is not None and high - low > period):
-                    most = "" if period is None else f", and not be longer than the period {period:g}"
-                    raise ArgumentError(side, f"has the interval {low:g}:{high:g}, whose ends must be ascending{most}")
+                    most = "" if period is None else f" and must not exceed the period {period:g}"
+                    raise ArgumentError(side, f"has the interval {low:g}:{high:g}; its length must be positive{most}")
         for (_, end, *one), (start, _, *other) in pairwise(sorted(self.pieces())):
             if start < end - 1e-12 * abs(end):
-                names = [f"{side} {low:g}:{high:g}" for side, low, high in (one, other)]
-                raise ArgumentError("off", f"overlaps: the intervals {' and '.join(names)} of {self.column} do")
+                names = [f"{str(side).capitalize()} {low:g}:{high:g}" for side, low, high in sorted((one, other))[::-1]]
+                side = "on" if one[0] == other[0] == "on" else "off"
+                raise ArgumentError(side, f"has overlapping intervals of {self.column}: {' and '.join(names)}")
         return self
 
     def pieces(self) -> list[tuple[float, float, str, float, float]]:
@@ -212,8 +213,9 @@ class IntervalConfig(Settings):
 
 
 def make_intervals(on: Any, off: Any, alpha: Any = None) -> IntervalConfig:
-    """Parse intervals; raise ArgumentError for the invalid one."""
-    if off is None or not isinstance(on, str) or not isinstance(off, str):
+    """Return the intervals that texts describe; ArgumentError that names the one that is wrong."""
+    parse_intervals("on", str(on))
+    if not isinstance(off, str):
         raise ArgumentError("off", 'must be intervals of the column of `on`, such as "mass 9:9.25,9.65:9.85"')
     given = {"on": on, "off": off, **({} if alpha is None else {"alpha": alpha})}
     try:
@@ -290,7 +292,7 @@ class RegionConfig(Settings):
     exclusion: Annotated[tuple[_Exclusion, ...], Field(max_length=MOST_EXCLUSIONS)] = ()
     """Parts of the sky without Off regions: other sources, bright stars."""
     alpha_error: Annotated[float, Field(ge=0)] | dict[str, Annotated[float, Field(ge=0)]] | None = None
-    """Relative error of the exposure ratio, such as 0.03; one value, or one per group."""
+    """Relative error of the exposure ratio, such as 0.03; one value, or one for each group. 0 for an exact ratio."""
     match: Literal["none", "zenith", "time"] = "none"
     """Matching of Off runs to On runs: all with all, or by nearest zenith distance or time."""
     match_within: float | None = Field(default=None, gt=0)

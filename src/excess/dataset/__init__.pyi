@@ -2,7 +2,6 @@ from ._dataset import OnOffDataset as OnOffDataset
 from ._regions import Regions as Regions
 from ._regions import assign_regions as assign_regions
 from ._regions import find_regions as find_regions
-from ._regions import theta_from_sky as theta_from_sky
 from ._settings import Proposal as Proposal
 from ._settings import propose_config as propose_config
 from ._simulate import simulate_labelled as simulate_labelled

@@ -293,8 +293,7 @@ def join_intervals(parts: list[pd.DataFrame]) -> Exposure | None:
     far = 2 * (stop.max() - start.min() + LONGEST_PAUSE) * part
     so_far = np.maximum.accumulate(stop + far)
     begin = np.append(np.inf, so_far[:-1]) - far
-    gap = start - begin
-    new = (np.diff(part, prepend=-1) != 0) | (gap > LONGEST_PAUSE)
+    new = (np.diff(part, prepend=-1) != 0) | (start - begin > LONGEST_PAUSE)
     seconds = np.where(new, stop - start, np.maximum(stop - begin, 0.0))
     summed = table[keys].assign(seconds=seconds).groupby(keys, sort=False)["seconds"].sum()
     source = "events"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -339,8 +340,8 @@ class OnOffDataset:
         -------
         OnOffDataset
             All events, with exposure ratios in ``event_alpha`` if these differ, and the names of their observations in
-            ``observations``. A night is one group in all observations. If the numbers of Off regions differ, Off is
-            treated as one region, without null tests; if the cuts on theta differ, angles are not available.
+            ``observations``. A night is one group in all observations. If the number or the size of regions differs,
+            sky maps are not available.
 
         Raises
         ------
@@ -363,20 +364,17 @@ class OnOffDataset:
         if len({part.groups.dtype.kind in "biuf" for part in parts if part.groups is not None}) == 2:
             parts = [_with_texts(part) for part in parts]
         alphas = np.concatenate([part.alphas for part in parts])
-        region = np.concatenate([part.regions.region for part in parts])
-        same_regions = len({part.regions.n_regions for part in parts}) == 1
-        # angles are comparable if all observations have the same number and size of regions
+        # angles to all regions are comparable if their number and size are the same
         cuts = {part.config.regions.theta_squared_cut for part in parts}
         parts = [_scale_theta(part, parts[0].config.regions.theta_squared_cut) for part in parts]
-        with_angles = same_regions and len(cuts) == 1 and all(part.theta is not None for part in parts)
+        same_number = len({part.regions.n_regions for part in parts}) == 1
+        with_angles = same_number and len(cuts) == 1 and all(part.theta is not None for part in parts)
         changes: dict[str, Any] = {} if with_angles else {"theta": None, "nearby": None, "sky": None}
-        if same_regions:
-            regions, _ = _regions.join_regions([part.regions for part in parts])
-        else:
-            region = np.minimum(region, 1)
-            regions = Regions(region, 2, 1.0)
+        regions, _ = _regions.join_regions([part.regions for part in parts])
+        if (exposure := regions.exposure) is not None:
+            regions = replace(regions, exposure=exposure / (alphas * _regions.off_exposure(exposure))[:, np.newaxis])
         one_alpha = bool((alphas == alphas[0]).all())
-        alpha = parts[0].alpha if one_alpha else float(alphas[region > 0].mean())
+        alpha = parts[0].alpha if one_alpha else float(alphas[regions.region > 0].mean())
         files = {f"{kind} of {name}": own.files[kind] for name, own in observations.items() for kind in own.files}
         stacked = concatenate(
             parts,
@@ -389,8 +387,8 @@ class OnOffDataset:
             halo=_stack_halos(parts, list(observations)),
             **changes,
         )
-        regions = replace(regions, region=region, alpha=alpha, n_without_off=stacked.census.n_without_off)
-        stacked = replace(stacked, regions=replace(regions, n_overlapping=stacked.census.n_overlapping))
+        counts = {name: getattr(stacked.census, name) for name in ("n_without_off", "n_overlapping")}
+        stacked = replace(stacked, regions=replace(regions, alpha=alpha, **counts))
         number = np.repeat(np.arange(len(parts)), [len(part.X) for part in parts])
         check_rows(stacked.X, number, [f"observation {name!r}" for name in observations])
         return stacked
@@ -580,7 +578,7 @@ class OnOffDataset:
             "alpha": self.alpha,
             "n_off_regions": list(self.regions.n_off_regions),
             "notes": list(self.notes),
-            "suggested_alpha_error": self.regions.suggest_alpha_error(self.groups),
+            "suggested_alpha_error": self.suggest_alpha_error(),
             "theta_squared_cut": self.config.regions.theta_squared_cut,
             "groups_are_text": self.groups is not None and self.groups.dtype.kind not in "biuf",
             "n_nearby": 0 if self.nearby is None or self.nearby.near is None else int(self.nearby.near.sum()),
@@ -589,6 +587,17 @@ class OnOffDataset:
             "exposure": None if self.exposure is None else self.exposure.to_dict(),
             "bins": None if self.config.bins is None else self.config.bins.model_dump(mode="json"),
         }
+
+    def suggest_alpha_error(self) -> float | None:
+        """Return the relative error of alpha that explains Off regions, and On/Off beyond the point spread function."""
+        found, halo = self.regions.suggest_alpha_error(self.groups), self.halo
+        if halo is None or halo.own_theta is None or found is None or self.regions.exposure is not None:
+            return found
+        counts = halo.take(halo.own_theta > _FAR * halo.own_theta.max()).counts
+        if min(counts.n_on, counts.n_off) == 0 or 0 < counts.excess < _LARGEST_TAIL * self.counts.excess:
+            return found
+        square, variance = (counts.n_on / counts.background - 1) ** 2, 1 / counts.n_on + 1 / counts.n_off
+        return max(found, math.sqrt(square - variance) if square > 4 * variance else 0.0)
 
     def events_frame(self) -> pd.DataFrame:
         """Return one row per event: identifiers, angles, region and group."""
@@ -613,6 +622,8 @@ class OnOffDataset:
         return "; ".join([*parts, *self.notes])
 
 
+_FAR = 0.8  # angle, in units of the largest one of a halo, beyond which a point source has hardly any signal
+_LARGEST_TAIL = 0.2  # share of the excess of a source that may be beyond that angle
 # arrays with one entry per event, in addition to regions and table
 _PER_EVENT = ("X", "groups", "theta", "own_theta", "event_alpha", "observations", "sky", "near", "core", "run")
 
@@ -690,13 +701,12 @@ def _scale_theta(part: OnOffDataset, cut: float) -> OnOffDataset:
 
 
 def _stack_halos(parts: Sequence[OnOffDataset], names: Sequence[str]) -> OnOffDataset | None:
-    """Concatenate the halos of several observations; Off is one region if their numbers differ."""
+    """Concatenate the halos of several observations."""
     known = []
     for halo, name in zip((part.halo for part in parts), names, strict=True):
         if halo is not None:
-            regions = replace(halo.regions, region=np.minimum(halo.regions.region, 1))
             observations = np.full(len(halo.X), name, dtype=object)
-            known.append(replace(halo, observations=observations, regions=regions, event_alpha=np.array(halo.alphas)))
+            known.append(replace(halo, observations=observations, event_alpha=np.array(halo.alphas)))
     return concatenate(known, nearby=None) if known else None
 
 

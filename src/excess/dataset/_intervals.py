@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from excess._utils.checks import FloatArray
 from excess._utils.errors import EventFileError, MismatchError
+from excess._utils.threads import with_error
 from excess.config._model import IntervalConfig
 from excess.dataset._dataset import OnOffDataset
 from excess.dataset._regions import expose_intervals, find_column, row_draws
-from excess.io._fits import GZIP_MAGIC, open_fits
-from excess.io._reading import FITS_MAGIC
+from excess.io._fits import good_time
+from excess.io._reading import recognise
 from excess.stats._sideband import fit_sidebands
 
 logger = logging.getLogger("excess.dataset")
@@ -48,10 +49,17 @@ def complete(dataset: OnOffDataset, files: Mapping[str, tuple[Path, ...]]) -> On
             raise MismatchError("alpha", f"cannot be fitted: {intervals.column} is periodic; use the width")
         fit = fit_sidebands(values, intervals.on, intervals.off)
         regions = expose_intervals(regions, fit.shares)
-        note = f"alpha {fit.alpha:.4g} +- {fit.alpha * fit.alpha_error:.2g} from a fit to the Off intervals"
+        note = f"alpha {with_error(fit.alpha, fit.alpha * fit.alpha_error, '.4f')} from a fit to the Off intervals"
         note += f" (degree {fit.degree}, p = {fit.goodness:.2g})"
         if settings.alpha_error is None:
             settings = settings.model_copy(update={"alpha_error": float(f"{fit.alpha_error:.4g}")})
+    elif intervals.wraps_at is not None and settings.alpha_error is None and dataset.time is not None:
+        turns = np.exp(2j * np.pi / intervals.wraps_at * values[np.argsort(dataset.time, kind="stable")])
+        turns -= turns.mean()
+        correlation = float(np.vdot(turns[1:], turns[:-1]).real / np.vdot(turns, turns).real)
+        # consecutive events with independent phases: a period is so short that all phases have the same exposure
+        if correlation < _Z_WARNING / len(turns) ** 0.5:
+            settings, note = settings.model_copy(update={"alpha_error": 0.0}), f"{note}, exact for a short period"
     config = dataset.config.model_copy(update={"regions": settings})
     found_dataset = replace(dataset, regions=regions, event_alpha=None, config=config, notes=(*dataset.notes, note))
     off = regions.region > 0
@@ -71,42 +79,32 @@ def _check_inside(intervals: IntervalConfig, values: FloatArray, region: NDArray
             if intervals.wraps_at is None:
                 own = own[(own >= low) & (own < high)]
             if len(own) == 0:
-                where = f"{intervals.column} between {low:g} and {high:g}"
-                raise MismatchError(side, f"has no events of {where}; choose other intervals")
+                raise MismatchError(side, f"has no events with {intervals.column} between {low:g} and {high:g}")
             if intervals.wraps_at is not None:
                 continue
-            first, last = float(values.min()), float(values.max())
-            width = float(np.ptp(own)) or high - low
-            beyond = max(high - last if last == own.max() else 0.0, first - low if first == own.min() else 0.0)
-            if beyond * len(own) / width > _MAX_BEYOND:
+            first, last, width = values.min(), values.max(), np.ptp(own) or high - low
+            after, before = high - last if last == own.max() else 0.0, first - low if first == own.min() else 0.0
+            if max(after, before) * len(own) / width > _MAX_BEYOND:
+                where = f"{intervals.column} {f'end at {last:g}' if after > before else f'begin at {first:g}'}"
                 problem = f"has the interval {low:g}:{high:g}, which extends beyond the data"
-                raise MismatchError(side, f"{problem}: {intervals.column} has values from {first:g} to {last:g}")
+                raise MismatchError(side, f"{problem}: values of {where}")
 
 
 def _live_times(intervals: IntervalConfig, files: Mapping[str, tuple[Path, ...]]) -> FloatArray | None:
     """Return the good time in each Off interval relative to On; None if files have no good time intervals."""
-    good: list[FloatArray] = []
-    for path in files.get("events", ()):
-        with path.open("rb") as file:
-            if not file.read(len(FITS_MAGIC)).startswith((FITS_MAGIC, GZIP_MAGIC)):
-                return None
-        with open_fits(path) as hdus:
-            own = [hdu for hdu in hdus if "GTI" in (hdu.name, hdu.header.get("HDUCLAS1")) and hasattr(hdu, "columns")]
-            if not own:
-                return None
-            good.append(np.column_stack([np.array(own[0].data[key], dtype=np.float64) for key in ("START", "STOP")]))
-    if not good or intervals.column.lower() != "time":
+    if intervals.column.lower() != "time" or not files.get("events"):
         return None
-    start, stop = np.concatenate(good).T
-
-    def time_in(ends: Iterable[tuple[float, float]]) -> float:
-        return sum(float(np.clip(np.minimum(stop, b) - np.maximum(start, a), 0, None).sum()) for a, b in ends)
-
-    on, off = time_in(intervals.on), [time_in((one,)) for one in intervals.off]
-    for side, total in (("on", on), ("off", min(off))):
-        if total <= 0:
+    total = np.zeros(len(intervals.on) + len(intervals.off))
+    for path in files["events"]:
+        own = good_time(path, (*intervals.on, *intervals.off)) if recognise(path) == "FITS event list" else None
+        if own is None:
+            return None
+        total += own
+    on, off = np.split(total, [len(intervals.on)])
+    for side, time in (("on", on.sum()), ("off", off.min())):
+        if time <= 0:
             raise MismatchError(side, "has an interval without any good time (GTI)")
-    return np.array(off) / on
+    return np.asarray(off / on.sum())
 
 
 def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], column: str) -> None:
@@ -134,9 +132,8 @@ def check_dependence(X: FloatArray, values: FloatArray, names: Iterable[str], co
     if correlation**2 > _DETERMINED:
         share = f"they predict {100 * correlation**2:.0f} % of its variance in Off events"
         problem = f"the features determine {column}: {share}, {most!r} with the largest correlation, {max(alone):.2f}"
-        raise EventFileError(
-            f"{problem}, so a model would learn the intervals; remove it, or set allow_origin_features: true"
-        )
+        remedy = "so a model would learn the intervals; remove it, or set allow_origin_features: true"
+        raise EventFileError(f"{problem}, {remedy}")
     z = correlation * np.sqrt(len(values))
     if z > _Z_WARNING:
         size = f"correlation {correlation:.2f}, {z:.1f} sigma; largest for {most!r}"

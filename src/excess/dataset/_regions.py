@@ -65,27 +65,6 @@ def rotation_between(axis: FloatArray, start: FloatArray, direction: FloatArray)
     return np.arctan2(right, up) % (2 * np.pi)
 
 
-def theta_from_sky(
-    ra: ArrayLike,
-    dec: ArrayLike,
-    pointing_ra: ArrayLike,
-    pointing_dec: ArrayLike,
-    *,
-    source_ra: float,
-    source_dec: float,
-    n_regions: int = 6,
-) -> FloatArray:
-    """Angles between events and reflected regions: the source, rotated about the pointing in equal steps."""
-    n_regions = checks.as_int("n_regions", n_regions, minimum=2)
-    event = unit_vectors(ra, dec)
-    axis = np.broadcast_to(unit_vectors(pointing_ra, pointing_dec, ("pointing_ra", "pointing_dec")), event.shape)
-    source = np.broadcast_to(unit_vectors(source_ra, source_dec, ("source_ra", "source_dec")), event.shape)
-    theta = np.empty((len(event), n_regions))
-    for k in range(n_regions):
-        theta[:, k] = np.degrees(angles_between(turn_about(axis, source, 2 * np.pi * k / n_regions), event))
-    return theta
-
-
 def offset_of_source(
     pointing_ra: ArrayLike, pointing_dec: ArrayLike, *, source_ra: ArrayLike, source_dec: ArrayLike
 ) -> tuple[FloatArray, FloatArray]:
@@ -580,12 +559,6 @@ class Regions:
         """All On and Off events, without any cut."""
         return self._count(np.ones(len(self.region), dtype=np.bool_))
 
-    def counts_by(self, run: ArrayLike) -> dict[Any, OnOffCounts]:
-        """Return the counts of each run, or of each value of other labels, such as nights."""
-        labels = checks.as_labels(run, name="run")
-        checks.check_same_length(run=labels, region=self.region)
-        return {name: self._count(labels == name) for name in np.unique(labels).tolist()}
-
     def take(self, rows: ArrayLike) -> Regions:
         """Return the regions of some events."""
         chosen = np.asarray(rows)
@@ -666,7 +639,7 @@ def find_column(intervals: IntervalConfig, present: Iterable[str]) -> str:
     found = [name for name in known if name.lower() == intervals.column.lower()]
     if intervals.column in known or len(found) == 1:
         return intervals.column if intervals.column in known else found[0]
-    raise MismatchError("on", f"is not possible: the table {missing_column(intervals.column, known)}")
+    raise MismatchError("on", f"needs another column: the table {missing_column(intervals.column, known)}")
 
 
 def place_in_intervals(table: pd.DataFrame, config: RegionConfig) -> tuple[Placement, Regions]:

@@ -18,7 +18,7 @@ from excess._utils.checks import BoolArray, FloatArray, as_alpha
 from excess._utils.errors import ArgumentError, EventFileError, MismatchError
 from excess.config._model import AnalysisConfig, RegionConfig
 from excess.dataset._dataset import OnOffDataset
-from excess.dataset._regions import SKY_COLUMNS, offset_of_source
+from excess.dataset._regions import SKY_COLUMNS, alpha_error_of, offset_of_source
 from excess.io._reading import describe, iter_events
 
 RUN_LABELS = ("obs_id", "night", "run_id")  # columns that identify runs
@@ -212,8 +212,7 @@ def merge_labels(match: NDArray[Any], groups: NDArray[Any]) -> tuple[NDArray[Any
     matches, match_number = np.unique(match, return_inverse=True)
     names, group_number = np.unique(groups, return_inverse=True)
     pairs = np.unique(np.stack([match_number, len(matches) + group_number], axis=1), axis=0)
-    block = _connect(len(matches) + len(names), pairs)
-    own = block[len(matches) :]
+    own = _connect(len(matches) + len(names), pairs)[len(matches) :]
     if len(np.unique(own)) < 2:
         return match, False
     texts = {number: _few([str(name) for name in names[own == number].tolist()]) for number in np.unique(own).tolist()}
@@ -310,6 +309,15 @@ def match_events(on: Sequence[OnOffDataset], off: Sequence[OnOffDataset], config
     chunk_groups = [chunk.groups for chunk in chunks if chunk.groups is not None]
     given = np.concatenate(chunk_groups) if chunk_groups else None
     notes = [_describe_matches(matches, unmatched, all(run.dead_time_known for runs in sides for run in runs.values()))]
+    in_off = pd.Series(labels[region == 1]).value_counts().to_dict()
+    counts, times = np.zeros((2, len(matches), max(len(match.off) for match in matches)))
+    for row, match in enumerate(matches):
+        counts[row, : len(match.off)] = [in_off.get(run.name, 0) for run in match.off]
+        times[row, : len(match.off)] = [run.live_time for run in match.off]
+    if (scatter := alpha_error_of(counts, times)) > 0:
+        notes.append(
+            f"Off runs differ by more than chance; an error of alpha of {scatter:.2g} covers it for one On run"
+        )
     if len(matches) > 1 and given is not None:
         names_of = np.array(["" if match is None else match.name for match in own], dtype=object)[of_event]
         groups = given.astype(object)

@@ -538,6 +538,8 @@ def _features(
         reasons = _columns.reasons_against(found.columns, *found.sampled, usual)
         reasons |= dict.fromkeys(found.only_in_some, "it is missing in some of the files")
     reasons |= {} if interval is None else {interval: "On and Off are intervals of it"}
+    if interval is not None and wanted:  # On and Off share the source; the interval's column is an error elsewhere
+        reasons = {name: "" if name == interval or "the distance" in why else why for name, why in reasons.items()}
     allowed = [name for name in found.columns if name not in reasons]
     derived = list(known)
     why = f"it is not among the usual features of {preset.name} files"
@@ -552,7 +554,7 @@ def _features(
         chosen = [*chosen, *(name for name in derived if name not in chosen and (preferred or name == SOURCE_ANGLE))]
     if unwanted:
         chosen = _columns.exclude_features(unwanted, chosen, found.columns)
-    left = {name: reasons.get(name, why) for name in found.columns if name not in chosen}
+    left = {name: reasons.get(name) or why for name in found.columns if name not in chosen}
     if unwanted:
         kept = _columns.exclude_features(unwanted, allowed, found.columns) if len(allowed) > len(chosen) else chosen
         left |= {name: "it was excluded" for name in allowed if name not in kept and name not in chosen}

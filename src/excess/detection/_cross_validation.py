@@ -90,7 +90,8 @@ def cross_val_detect(
         Exposure ratio On/Off, common to all events or one per event. If ratios differ, classifiers are trained with
         weights (see `exposure_weights`), or with the mean over the Off events.
     alpha_error : float or mapping of group to float, default=None
-        Relative uncertainty of alpha, such as 0.05, as a nuisance parameter: common to all events, or per group.
+        Relative uncertainty of alpha, such as 0.05, as a nuisance parameter: common to all events, or per group. With 0
+        alpha is exact, and the verdict does not compare it with background-like events.
     groups : array-like of shape (n_events,), default=None
         Groups that are not split between training and hold-out, such as nights. Also passed to classifiers that request
         groups, and used for the folds of `SignificanceThresholdClassifier`.
@@ -746,8 +747,7 @@ def _learn_spread(
     assert events.direction is not None
     ratio = np.ones(len(events.labels))
     if isinstance(model, OnOffForestClassifier):  # out of bag; other models have no such scores
-        score = model.oob_decision_function_[:, 1]
-        ratio[train] = model.calibration_.ratio(np.nan_to_num(score))
+        ratio[train] = model.calibration_.ratio(np.nan_to_num(model.oob_decision_function_[:, 1]))
         beyond = np.setdiff1d(wide, train, assume_unique=True)
         if len(beyond):
             ratio[beyond] = model.calibration_.ratio(score_events(model, _safe_indexing(events.X, beyond)))

@@ -14,6 +14,7 @@ from scipy.special import chdtrc, expit
 from scipy.stats import rankdata
 
 from excess._utils.checks import BoolArray, FloatArray, as_array, as_column, as_floats, check_same_length
+from excess._utils.threads import with_error
 from excess.estimators._base import groups_are_apart
 from excess.stats._significance import BestOf, best_of
 
@@ -29,7 +30,7 @@ _LARGEST_DEFICIT = -4.0  # signed significance below which a deficit is not a fl
 _LARGE_EXCESS = 12.0  # significance of all events above which features or angles reveal a source (studies/verdicts.py)
 _SMALLEST_CONTRAST = 3.0  # minimum significance of the separation of excess and background by features and angles
 _SWAPPED_FACTOR = 1.25  # maximum factor between On/Off and 1/alpha if the two are swapped
-_CERTAIN = 5.0  # significance above which selected events have more than 1/alpha On events per Off event
+_CERTAIN = 5.0  # significance above which a fit of alpha shows a source, or selected events reverse On/Off
 _P_OF_GROUPS = 1e-5  # p-value below which groups are inconsistent with a common ratio of On to Off
 _LARGEST_FLARE = 0.6  # maximum excess among the lower half of the events of a group, relative to the upper half
 _P_OF_FLARES = 0.01  # p-value above which the remainder is a fluctuation
@@ -124,7 +125,7 @@ def assess(detection: Detection, forward: Outcome | None = None, null_test: Null
         why = "The forward significance, which is the one to quote, is below the required one."
         return Verdict("not confirmed", f"{found}: not confirmed. {why}")
     contrast = _weigh_source(detection)
-    if null_test is None and uncut >= required and contrast < _REQUIRED_CONTRAST:
+    if null_test is None and detection.alpha_error != 0 and uncut >= required and contrast < _REQUIRED_CONTRAST:
         why = f"All events without a cut have {uncut:.1f} sigma, but the features do not separate it from background"
         remedy = f"({max(contrast, 0.0):.1f} sigma), as for a wrong alpha: check alpha, or run a null test."
         return Verdict("not confirmed", f"{found}: not confirmed. {why} {remedy}")
@@ -162,7 +163,7 @@ def _describe_learning(detection: Detection) -> str:
     gain, error = detection.significance - uncut, _improvement_error(detection)
     if gain > _REQUIRED_IMPROVEMENT * error:
         return ", and the classifier learned it from these labels."
-    difference = f"{gain:.1f} +- {error:.1f} more than the {uncut:.1f} sigma of all events without a cut"
+    difference = f"{with_error(gain, error)} more than the {uncut:.1f} sigma of all events without a cut"
     return f", but learning did not improve significantly: {difference}."
 
 
@@ -256,7 +257,7 @@ def _find_warnings(found: Detection) -> tuple[WarningSign, ...]:
     too_few = totals is not None and totals.numbers["excess"] < 0
     rejected, groups = None if too_few else _check_rejected(found), _check_groups(found)
     signs = [totals, rejected, groups]
-    if not any(signs):  # each of them also explains a different alpha
+    if not any(signs) and found.alpha_error != 0:  # each of them also explains a different alpha
         signs = [_check_alpha(found)]
     return (*found.findings, *(sign for sign in signs if sign is not None))
 
@@ -268,10 +269,10 @@ def _check_totals(found: Detection) -> WarningSign | None:
         return None
     ratio = counts.n_on / counts.n_off if counts.n_off else float("inf")
     numbers = {**counts.summary(), "alpha": counts.alpha, "on_off_ratio": ratio}
-    width = np.log(_SWAPPED_FACTOR)
-    swapped = 0 < ratio < np.inf and (
-        abs(np.log(ratio * counts.alpha)) < width < abs(np.log(ratio / counts.alpha)) / 2  # 1/alpha rather than alpha
-    )
+    exact = found.alpha_error == 0  # as for phases, where swapped intervals have a deficit
+    swapped = False
+    if not exact and 0 < ratio < np.inf:  # 1/alpha rather than alpha
+        swapped = abs(np.log(ratio * counts.alpha)) < np.log(_SWAPPED_FACTOR) < abs(np.log(ratio / counts.alpha)) / 2
     if swapped and abs(significance) > _LARGE_EXCESS and not _is_strong_source(found):
         what = f"There are {counts.n_on:,} On and {counts.n_off:,} Off events, On/Off = {ratio:.3g}, where alpha is"
         why = f"{counts.alpha:.3g}: On and Off are swapped, or alpha is inverted. Swap them."
@@ -281,7 +282,7 @@ def _check_totals(found: Detection) -> WarningSign | None:
         what = f"All events together have a deficit of {-significance:.1f} sigma, {counts.n_on:,} On events where alpha"
         why = f"times Off is {counts.background:,.0f}, and no source causes a deficit."
         return WarningSign("deficit", f"{what} {why} {check}, and whether an Off region contains a source.", numbers)
-    if significance <= _LARGE_EXCESS or (contrast := _weigh_source(found)) >= _SMALLEST_CONTRAST:
+    if exact or significance <= _LARGE_EXCESS or (contrast := _weigh_source(found, _CERTAIN)) >= _SMALLEST_CONTRAST:
         return None
     known = "feature" if found.theta is None else "feature or angle"
     what = f"All events together have an excess of {significance:.1f} sigma, but no {known} separates it from the"
@@ -301,12 +302,12 @@ def _check_alpha(found: Detection) -> WarningSign | None:
         return None
     if found.groups is not None:
         excess, variance = _excess_by_group(found, quiet)
-        excess[excess.argmax()] = 0.0  # a flare of one group does not indicate a wrong alpha of all
+        excess[excess.argmax()] = 0.0  # a flare of one group is no wrong alpha
         if len(excess) > 2 and excess.sum() < _SMALLEST_CONTRAST * variance.sum() ** 0.5:
             return None
     ratio, deviation = counts.n_on / max(counts.n_off, 1), counts.significance
     error = ratio * (1 / counts.n_on + 1 / max(counts.n_off, 1)) ** 0.5
-    what = f"The 20 % least signal-like events suggest alpha = {ratio:.3g} +- {error:.2g}, and"
+    what = f"The 20 % least signal-like events suggest alpha = {with_error(ratio, error, '.3f')}, and"
     why = f"{counts.alpha:.3g} is given: they differ by {deviation:.0f} sigma, and few source events are among them."
     remedy = "Check the exposure of On and Off, and whether both passed the same cuts."
     numbers = {"alpha": counts.alpha, "background_alpha": ratio, "background_alpha_error": error}
@@ -347,7 +348,7 @@ def _check_rejected(found: Detection) -> WarningSign | None:
     if worst is None:
         return None
     what, selected, rejected = worst
-    excess, total = (f"{one.excess:,.0f} +- {one.excess_error:,.0f}" for one in (selected, found.uncut))
+    excess, total = (with_error(one.excess, one.excess_error) for one in (selected, found.uncut))
     sentence = (
         f"Events that {what} have an excess of {excess}, all events together only {total}: the others have a deficit "
         f"of {-rejected.significance:.1f} sigma, which no source causes. A feature differs between On and Off for "
@@ -484,10 +485,11 @@ def _merge_small(expected: FloatArray, least: float = _MIN_EXPECTED) -> NDArray[
     return cell
 
 
-def _weigh_source(found: Detection) -> float:
-    """Return the significance with which features, and angles if known, separate On from Off."""
+def _weigh_source(found: Detection, least: float = 0.0) -> float:
+    """Return the significance with which features, angles, or a fit of alpha above ``least``, separate On from Off."""
     features, angles = float(np.nanmax(list(found.contrasts.values()))), _inner_contrast(found)
     free = 0.0 if found.alpha_fit is None else found.alpha_fit.significance
+    free = free if free >= least else 0.0
     return max(free, features if np.isnan(angles) else max(features, (features + angles) / 2**0.5))
 
 

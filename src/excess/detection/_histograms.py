@@ -301,8 +301,7 @@ class _Acceptance(NamedTuple):
         half = (self.axis[1] - self.axis[0]) / 2
         edges = np.append(self.axis - half, self.axis[-1] + half)
         counts = np.histogram2d(position[:, 1], position[:, 0], bins=(edges, edges))[0]
-        away = _outside(position, self.excluded)
-        rings: NDArray[Any] = np.histogram(distance[away], self.edges)[0]
+        rings: NDArray[Any] = np.histogram(distance[_outside(position, self.excluded)], self.edges)[0]
         background, variance = self.per_event @ rings, self.per_event**2 @ rings
         n_on = convolve(np.where(self.known, counts, 0.0), self.circle, mode="constant").round()
         usable = self.known & (background > 0)

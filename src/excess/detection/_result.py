@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from excess._utils.checks import BoolArray, FloatArray, as_count, check_same_length, number_groups
-from excess._utils.threads import Row, html_table
+from excess._utils.threads import Row, html_table, with_error
 from excess.detection._diagnostics import AlphaFit, Verdict, WarningSign, assess, fit_alpha
 from excess.detection._histograms import FeatureBinning, FeatureHistogram, SkyMap
 from excess.estimators._binned import TunedBin
@@ -513,12 +513,6 @@ class Detection:
         return {name: self.count(self.selected & own) for name, own in self._held_out_parts(self.nights)}
 
     @cached_property
-    def likelihood_by_group(self) -> dict[Any, OnOffLikelihood]:
-        """Likelihood of the events of each held-out group; empty without groups or likelihood ratios."""
-        found = {name: self.likelihood_of(self.in_likelihood & own) for name, own in self._held_out_parts(self.groups)}
-        return {name: likelihood for name, likelihood in found.items() if likelihood is not None}
-
-    @cached_property
     def outcomes_by_observation(self) -> dict[Any, Outcome]:
         """Both statistics of each observation; empty without observations."""
         return {name: self.outcome_of(own) for name, own in self._held_out_parts(self.observations)}
@@ -932,7 +926,7 @@ def _html_rows(outcome: Outcome, everything: OnOffCounts | None) -> list[Row]:
     rows = []
     if outcome.likelihood is not None:
         found, counts = outcome.likelihood, ["", ""] if everything is None else everything.texts()[:2]
-        cells = [*counts, f"{found.n_signal:.1f} ± {found.n_signal_error:.1f}", f"{found.significance:.1f} sigma"]
+        cells = [*counts, with_error(found.n_signal, found.n_signal_error, sign="±"), f"{found.significance:.1f} sigma"]
         rows.append(Row("likelihood", cells, outcome.statistic == "likelihood"))
     rows.append(Row("cut", outcome.counts.texts(), outcome.statistic == "cut"))
     return rows

@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 
 from excess._utils import checks
 from excess._utils.checks import FloatArray
-from excess._utils.threads import map_threaded, n_threads
+from excess._utils.threads import map_threaded, n_threads, with_error
 from excess.detection._cross_validation import Events, check_events, check_models, check_references, reseeded
 from excess.detection._histograms import choose_edges
 from excess.estimators._base import fit_part, fold_maker, score_events, takes_groups, with_alpha
@@ -146,7 +146,7 @@ class SimulationAgreement:
 
     def __str__(self) -> str:
         """Return the samples, their worst features, and the verdict as text."""
-        lines = [f"weighted excess {self.excess:.1f} +- {self.excess_error:.1f} (On {self.n_on}, Off {self.n_off})"]
+        lines = [f"weighted excess {with_error(self.excess, self.excess_error)} (On {self.n_on}, Off {self.n_off})"]
         numbers = self.n_simulated_signal, self.n_simulated_background
         for (sample, what, observed), n_simulated in zip(_SAMPLES, numbers, strict=True):
             own = self.of_sample(sample)
@@ -155,7 +155,7 @@ class SimulationAgreement:
             lines.append(f"{observed} against {what} ({n_simulated}):")
             width = max(len(one.feature) for one in own[:_ROWS])
             for one in own[:_ROWS]:
-                shift = f"shift {one.shift:+.2f} +- {one.shift_error:.2f}"
+                shift = f"shift {with_error(one.shift, one.shift_error, '+.2f')}"
                 p = f"p = {one.p_value:.2g}, adjusted {one.adjusted_p_value:.2g}"
                 lines.append(f"  {one.feature:{width}}  {shift}  {p}{'  differs' if one.flagged else ''}")
             if len(own) > _ROWS:
@@ -274,7 +274,7 @@ def simulation_agreement(
     excess, error = samples.excess
     remark = None
     if error == 0 or excess < _LEAST_EXCESS * error:
-        found_excess = f"{excess:.1f} +- {error:.1f} weighted events, below {_LEAST_EXCESS:g} standard errors"
+        found_excess = f"{with_error(excess, error)} weighted events, below {_LEAST_EXCESS:g} standard errors"
         remark = f"No excess to compare with simulated gammas: {found_excess}."
     elif not (samples.strengths > 0).any():
         remark = "No simulated gamma is classified as signal, so distributions cannot be compared."

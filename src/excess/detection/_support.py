@@ -23,6 +23,7 @@ _LIMIT = 5.0  # significance of a value, or of a bin, above which it is not a fl
 _MIN_ON = 10  # minimum number of On events with the same value to compare it
 _FACTOR = 10.0  # minimum ratio of On to alpha times Off at a value not expected from a source
 _FREQUENT = 0.01  # fraction of events with the same value above which it is excluded when densities are compared
+_MIN_RANGE = 500  # minimum number of Off events whose range is compared with On events
 _DISTINCT = 0.9  # minimum fraction of distinct values among the others for a continuous feature
 _N_BINS = 20
 _EXPECTED_ON = (15.0, 30.0, 60.0)  # expected On events on the inner side of an edge
@@ -131,7 +132,20 @@ def _compare(name: str, on: FloatArray, off: FloatArray, alpha: float) -> Iterat
     if continuous:
         atoms = atoms[frequent]
         on, off = (np.sort(part[~np.isin(part, atoms)]) for part in (known_on, known_off))
+        yield from _find_far(name, on, off)
         yield from _find_edge(name, on, off, alpha)
+
+
+def _find_far(name: str, on: FloatArray, off: FloatArray) -> Iterator[_Sign]:
+    """Find On events far outside the range of many Off events."""
+    margin = off[-1] - off[0]
+    n_far = np.count_nonzero((on < off[0] - margin) | (on > off[-1] + margin))
+    if len(off) < _MIN_RANGE or n_far < max(_MIN_ON, _FREQUENT / 2 * len(on)):
+        return
+    what = f"{n_far:,} On events ({100 * n_far / len(on):.1f} %) have values of feature {name!r} far outside the range"
+    why = f"of all Off events, {off[0]:.6g} to {off[-1]:.6g}, as in another unit. Process both alike, or exclude them."
+    # a single value, if there is one, is the more precise warning
+    yield _Sign("value-of-on", 0.0, f"{what} {why}", {"n_on": float(n_far), "n_off": 0.0})
 
 
 def _find_missing(name: str, on: FloatArray, off: FloatArray, atoms: FloatArray, alpha: float) -> Iterator[_Sign]:

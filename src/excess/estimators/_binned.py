@@ -173,7 +173,7 @@ class OnOffBinnedClassifier(BaseMetaClassifier):
     calibrations_ : tuple of SignalCalibration
         Signal probability as a function of the estimator's score, by bin.
     calibration_ : SignalCalibration
-        The same for the shifted scores of all bins; not used by ``likelihood_ratio`` and ``predict_signal_proba``.
+        The same for the shifted scores of all bins; ``likelihood_ratio`` and ``predict_signal_proba`` use the bins.
     curve_, classes_, n_features_in_, feature_names_in_
         As for `OnOffForestClassifier`.
 

@@ -251,9 +251,8 @@ class OnOffKMeansClassifier(_BaseOnOffKMeans):
         self._describe_clusters()
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
-        """Return the index of the cluster of each event, that of the nearest centre; shape (n_events,)."""
-        scaled = self._scaled(self._check_new_events(X))
-        return self._members[0].numbers(scaled)
+        """Return the number of the cluster of each event, that of the nearest centre; shape (n_events,)."""
+        return self._members[0].numbers(self._scaled(self._check_new_events(X)))
 
     def _describe_clusters(self) -> None:
         """Set the public attributes of the clusters."""

@@ -32,24 +32,21 @@ from excess.estimators._tree import BaseOnOffTrees, GrownTrees, check_growth, re
 from excess.stats._kernels import count_labels, count_labels_without
 from excess.stats._thresholds import OutOfBagRule, ThresholdCurve, out_of_bag_rule
 
-PILOT_TREES = 30  # trees of the first small forest of a member
-ASSESSING_TREES = 60  # trees of each member that assesses features: 30 are too few for the small effect of one feature
-N_CELLS = 1 << 16  # cells of the range of scores, from 0 to 1, in which events are counted to compute a likelihood
-_STEPS = 1024  # resolution of the weights of events counted in these cells
-_TEMPERATURE = _CLEARLY = 8.0  # difference in log-likelihood of the labels that reduces the weight of a member by 1/e
-_LEAST_GAIN, _GAIN_PER_FEATURE = (
-    8.0,
-    0.25,
-)  # minimum gain in log-likelihood to exclude features, and per feature, since the gain selects them
-CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000  # number of events for the choice, and for that of a weak signal
-BAG_EVENTS = 50_000  # bag size: the geometric mean of this number and that of all events, if larger
+PILOT_TREES, MOST_PILOT_TREES = 30, 100  # of a member's first small forest: more, where events are few
+ASSESSING_TREES = 60  # of each member that assesses features: a feature adds little, for which 30 trees are too few
+N_CELLS = 1 << 16  # cells of the scale of scores, from 0 to 1, in which events are counted to compute a likelihood
+_STEPS = 1024  # steps of an event in which the weights of events are counted in these cells
+_TEMPERATURE = 8.0  # a member whose log-likelihood of the labels is smaller by so much has 1/e of the weight
+_LEAST_GAIN, _GAIN_PER_FEATURE = 8.0, 0.25  # in log-likelihood, to leave out features, and for each of them
+CHOICE_EVENTS, WEAK_CHOICE_EVENTS = 25_000, 120_000  # events on which is chosen, also where the signal is weak
+BAG_EVENTS = 50_000  # a tree sees the geometric mean of this number and that of all events, if that is more
 MAX_LEAVES = 2048  # of a tree of a chosen member
 _WEAK_GAIN = 20.0  # in log-likelihood
-_FEWEST_TREES = 120  # unless fewer are requested, on any number of events
-_SHARE_DROPPED = 0.3  # fraction of the remaining features dropped in each step of the elimination
-N_SCANNED, _N_CELLS = 8, 16  # features kept by a scan of pairs for a weak signal, and cells of each
-_MOST_SCANNED = 64  # maximum number of features whose pairs are scanned
-_LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination stops
+_FEWEST_TREES = 100  # unless fewer are wanted, on any number of events
+_SHARE_DROPPED = 0.3  # of the features that are left, in each step of their elimination
+N_SCANNED, _N_CELLS = 8, 16  # features that are left by a scan of pairs, where the signal is weak, and cells of each
+_MOST_SCANNED = 64  # features whose pairs are scanned
+_LARGEST_LOSS, _PATIENCE = 20.0, 2  # in log-likelihood, and steps without a gain, after which the elimination ends
 
 LabelCounts = NDArray[Any]  # Off and On in each cell of scores: (..., 2, N_CELLS); floats if events have weights
 
@@ -70,7 +67,7 @@ MEMBERS = (
     Member("random", 20, None),
     Member("random", 60, None),
     Member("random", 160, None),
-    # tried if the next larger leaves are better than those of two to four times their size
+    # tried where the next larger leaves are better than those of two to four times their size
     Member("best", 10, "sqrt"),
     Member("best", 3, "sqrt"),
     Member("best", 10, 0.5),
@@ -190,9 +187,9 @@ class ForestPlan:
     given: Configuration | None = None  # a previous choice
 
     def grow(self, grower: TreeGrower) -> GrownForest:
-        """Grow the forest; the progress bar counts trees, except those of forests on fewer features."""
-        n_members, chooses = len(self.members), len(self.members) > 1 and self.given is None
-        n_tried = n_members * self._n_pilot + len(self._assessors) * (self._n_assess - self._n_pilot) * self.screens
+        """Grow the forest; the progress bar counts trees, but for those of forests on fewer features."""
+        chooses, n = len(self.members) > 1 and self.given is None, self._n_pilot(grower.n_events)
+        n_tried = len(self.members) * n + len(self._assessors) * max(self._n_assess - n, 0) * self.screens
         with progress_bar("Growing trees", self.n_trees + chooses * n_tried, shown=self.verbose) as tick:
             choice = _Choice(np.arange(grower.n_features), [self.n_trees], {}, {})
             if self.given is not None:
@@ -228,9 +225,8 @@ class ForestPlan:
         max_depth = None if self.max_depth is None else min(self.max_depth, 2**31 - 1)
         return GrowthSettings(max_depth, self.alpha, used, limit=bag_limit(share))
 
-    @property
-    def _n_pilot(self) -> int:
-        return min(PILOT_TREES, self.n_trees)
+    def _n_pilot(self, n_events: int) -> int:
+        return min(max(PILOT_TREES, min(PILOT_TREES * CHOICE_EVENTS // n_events, MOST_PILOT_TREES)), self.n_trees)
 
     @property
     def _n_assess(self) -> int:
@@ -253,7 +249,8 @@ class ForestPlan:
             used, grown = assessed.used, assessed.grown
         else:
             sample = grower.sample(CHOICE_EVENTS)
-        likelihood = self._try_members(sample, used, grown, tick)
+        sizes = [self._sizes(member, grower, used)[0] for member in self.members]
+        likelihood = self._try_members(sample, used, sizes, grown, tick)
         tried = np.array([likelihood.get(number, -np.inf) for number in range(len(self.members))])
         weights = np.exp((tried - tried.max()) / _TEMPERATURE)
         # trees on large bags have a smaller variance
@@ -262,29 +259,37 @@ class ForestPlan:
         return _Choice(used, share_trees(weights, min(enough, self.n_trees)), likelihood, grown if whole else {})
 
     def _try_members(
-        self, sample: GrowerInMemory, used: NDArray[np.int64], grown: dict[int, list[Any]], tick: Tick
+        self, sample: GrowerInMemory, used: NDArray[np.int64], sizes: list[int], grown: dict[int, list[Any]], tick: Tick
     ) -> dict[int, float]:
-        """Add the first trees of members without any, and return the log-likelihoods of small forests of them."""
+        """Add the first trees of members, and return likelihoods, extrapolated from these trees to all."""
         alike: dict[Any, list[int]] = {}
         for number in sorted(range(len(self.members)), key=lambda number: -self.members[number].min_samples_leaf):
             member = self.members[number]
             alike.setdefault((member.splitter, member.max_features), []).append(number)
         likelihood: dict[int, float] = {}
-        n = self._n_pilot  # compare forests of equal size
+        n = self._n_pilot(sample.n_events)  # forests that are compared have the same size
+        parts = slice(0, n), slice(0, (n + 1) // 2), slice(n // 2, n)
 
         def try_some(numbers: list[int]) -> None:
-            new = [number for number in numbers if number not in grown]
-            trees = [tree for number in new for tree in self._trees(number, n, sample, used)]
-            tables = iter(sample.grow(trees, self._settings(used), tick) if new else [])
-            grown.update({number: [next(tables) for _ in range(n)] for number in new})
-            forests = [self._forest([number], grown[number][:n], sample, used) for number in numbers]
-            likelihood.update(zip(numbers, self._log_likelihoods(sample.count_scores(forests)), strict=True))
+            wanted = {number: self._trees(number, n, sample, used) for number in numbers}
+            trees = [tree for number in numbers for tree in wanted[number][len(grown.get(number, [])) :]]
+            tables, forests = iter(sample.grow(trees, self._settings(used), tick) if trees else []), []
+            for number in numbers:
+                first, keys = grown.get(number, []), _keys(wanted[number])
+                own = grown[number] = [*first, *(next(tables) for _ in range(n - len(first)))]
+                forests += [sample.assemble(own[part]).bagged(keys[part]) for part in parts]
+            # few trees lose likelihood in inverse proportion to their number, those with small leaves most
+            found = np.array(self._log_likelihoods(sample.count_scores(forests))).reshape(-1, 3)
+            whole, halves = found[:, 0], found[:, 1:].mean(axis=1)
+            likelihood.update(zip(numbers, (whole + (1 - n / self.n_trees) * (whole - halves)).tolist(), strict=True))
 
         try_some([number for family in alike.values() for number in family[:2]])
         families = list(alike.values())
-        for place in range(2, max(map(len, families))):  # smaller leaves, as long as they are clearly better
-            families = [own for own in families if len(own) > place]
-            families = [own for own in families if likelihood[own[place - 1]] > likelihood[own[place - 2]] + _CLEARLY]
+        for place in range(2, max(map(len, families))):  # clearly smaller leaves, as long as that is better
+            families = [
+                own for own in families if len(own) > place and sizes[own[place]] <= sizes[own[place - 1]] / 1.5
+            ]
+            families = [own for own in families if likelihood[own[place - 1]] > likelihood[own[place - 2]]]
             if families:
                 try_some([own[place] for own in families])
         tick(n * (len(self.members) - len(grown)))
@@ -302,7 +307,7 @@ class ForestPlan:
         if first.gain < _WEAK_GAIN and len(first.used) > N_SCANNED:
             patience = 2 * _PATIENCE
             pairs = sample.scan_pairs(self._rank(sample, first)[-_MOST_SCANNED:])
-            few = self._assess(sample, pairs, 2 * self._n_assess, None)  # similar likelihoods require more trees
+            few = self._assess(sample, pairs, 2 * self._n_assess, None)  # small differences need more trees
             best = last = few if few.gain > first.gain else first
         n_worse = 0
         while len(last.used) > 1 and n_worse < patience and last.gain > best.gain - _LARGEST_LOSS:
@@ -323,17 +328,11 @@ class ForestPlan:
         numbers = self._assessors
         trees = [tree for number in numbers for tree in self._trees(number, n, sample, used)]
         tables = sample.grow(trees, self._settings(used), tick)
-        forest = self._forest(numbers, tables, sample, used)
+        forest = sample.assemble(tables).bagged(_keys(trees))
         counts = sample.count_scores([forest])
         likelihood = self._log_likelihoods(counts)[0]
         first = {number: tables[i * n : i * n + self._n_assess] for i, number in enumerate(numbers)}
         return _Assessed(used, forest, likelihood, likelihood - _constant_likelihood(counts[0]), n, first)
-
-    def _forest(self, numbers: list[int], tables: list[Any], sample: GrowerInMemory, used: NDArray[np.int64]) -> Any:
-        """Return a forest of the first trees of some members, with equal numbers of each."""
-        n = len(tables) // len(numbers)
-        keys = _keys([tree for number in numbers for tree in self._trees(number, n, sample, used)])
-        return sample.assemble(tables).bagged(keys)
 
     def _log_likelihoods(self, counts: LabelCounts) -> list[float]:
         """Return the log-likelihoods of labels given calibrated scores, counted for each of some forests."""
@@ -385,8 +384,7 @@ def share_trees(weights: NDArray[np.float64], n_trees: int) -> list[int]:
     """Divide trees in proportion to weights, by largest remainders."""
     exact = weights / weights.sum() * n_trees
     counts = np.floor(exact).astype(np.int64)
-    order = np.argsort(counts - exact, kind="stable")
-    counts[order[: n_trees - counts.sum()]] += 1
+    counts[np.argsort(counts - exact, kind="stable")[: n_trees - counts.sum()]] += 1
     return counts.tolist()
 
 
@@ -417,8 +415,8 @@ class OnOffForestClassifier(BaseOnOffTrees):
     Parameters
     ----------
     n_estimators : int, default=300
-        Number of trees. If leaf sizes are ``"auto"``, it decreases with the square root of the number of events above
-        25,000 events, down to 120 (unless this parameter is smaller).
+        Number of trees. With leaf sizes that are ``"auto"``, it falls with the square root of the number of events
+        from 25,000 events on, down to 100 (unless this parameter is less).
     alpha : float or None, default=None
         Exposure ratio On/Off. Required by ``fit``; `cross_val_detect` and `null_test` set it.
     criterion : {"mixed", "information", "li_ma"}, default="mixed"
@@ -507,7 +505,7 @@ class OnOffForestClassifier(BaseOnOffTrees):
     >>> on = inject_label_noise(y, p_plus=0.05, p_minus=1 / 6, random_state=0)
     >>> forest = OnOffForestClassifier(alpha=1 / 5, random_state=0).fit(X[:4000], on[:4000])
     >>> print(count_selected(on[4000:], forest.predict(X[4000:]), alpha=1 / 5))
-    On 355, Off 52, alpha 0.2: excess 344.6 +- 18.9, 31.3 sigma
+    On 358, Off 54, alpha 0.2: excess 347.2 +- 19.0, 31.3 sigma
     """
 
     _largest_weight = LARGEST_FACTOR

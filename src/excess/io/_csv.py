@@ -43,8 +43,7 @@ def columns(path: Path) -> tuple[str, ...]:
 
 def count(path: Path) -> int:
     """Return the number of events."""
-    first = columns(path)[0]
-    return sum(len(chunk) for chunk in chunks(path, [first], COUNT_ROWS))
+    return sum(len(chunk) for chunk in chunks(path, [columns(path)[0]], COUNT_ROWS))
 
 
 def chunks(path: Path, names: Sequence[str], chunk_rows: int | None) -> Iterator[pd.DataFrame]:

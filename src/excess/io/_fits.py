@@ -235,6 +235,16 @@ def _good_times(hdus: Any, header: Any) -> FloatArray | None:
     return None
 
 
+def good_time(path: Path, intervals: Sequence[tuple[float, float]]) -> FloatArray | None:
+    """Return the good time in s in intervals of TIME; None if the file has no good time intervals."""
+    with wrap_errors(path, "reading FITS"), _events(path) as (hdu, hdus):
+        good, reference = _good_times(hdus, hdu.header), _time_reference(hdu.header)
+    if good is None:
+        return None
+    low, high = (_seconds(np.array(ends), reference)[:, np.newaxis] for ends in zip(*intervals, strict=True))
+    return np.asarray(np.clip(np.minimum(good[:, 1], high) - np.maximum(good[:, 0], low), 0, None).sum(axis=1))
+
+
 def _is_inside(time: pd.Series, reference: tuple[float, float, str] | None, good: FloatArray) -> NDArray[np.bool_]:
     """Return whether times are in a good time interval, including its start."""
     at = _seconds(time.to_numpy(dtype=np.float64), reference)
@@ -416,18 +426,21 @@ class RunIndex:
                 (int(obs_id), kind.strip().lower(), Path(inside, name))
                 for obs_id, kind, inside, name in zip(hdu.data["OBS_ID"], kinds, folders, names, strict=True)
             ]
+            self._names = _texts(hdu, "HDU_NAME") if "HDU_NAME" in hdu.columns.names else [""] * len(kinds)
 
     @property
     def event_lists(self) -> set[Path]:
         """Full paths of all event lists."""
         return {_full(self.folder / file) for _, kind, file in self._rows if kind == "events"}
 
-    def responses_of(self, path: Path) -> list[Path]:
-        """Return the existing other files of the run of an event list, such as instrument response."""
-        rows, own = [(*row[:2], _full(self.folder / row[2])) for row in self._rows], _full(path)
-        of_run = {obs_id for obs_id, kind, file in rows if kind == "events" and file == own}
-        found = dict.fromkeys(file for obs_id, _, file in rows if obs_id in of_run and file != own)
-        return [file for file in found if file.is_file()]
+    def responses_of(self, path: Path) -> dict[Path, dict[str, str]]:
+        """Return the other files of the run of an event list that are there, with their HDUs by type."""
+        own, found = _full(path), dict[Path, dict[str, str]]()
+        of_run = {obs_id for obs_id, kind, file in self._rows if kind == "events" and _full(self.folder / file) == own}
+        for (obs_id, kind, inside), name in zip(self._rows, self._names, strict=True):
+            if obs_id in of_run and (file := _full(self.folder / inside)) != own and file.is_file():
+                found.setdefault(file, {})[kind] = name
+        return found
 
     def _kept(self, folder: Path, copies: Mapping[Path, Path]) -> dict[int, Path]:
         """Return the names of copies by the observations whose events are, or will be, in a folder."""
@@ -523,7 +536,8 @@ def _text_column(name: str, texts: Sequence[str], keep: NDArray[np.bool_]) -> An
     return require("astropy.io.fits", "writing FITS").Column(name, f"{stored.dtype.itemsize}A", array=stored)
 
 
-_MARK = "EXCESSEF"  # keyword of a multiplied effective area, to avoid a second multiplication
+_RESPONSES = {"aeff": "EFFECTIVE AREA", "edisp": "ENERGY DISPERSION", "psf": "POINT SPREAD FUNCTION"}
+_MARK = "EXCESSEF"  # keyword of an effective area that was multiplied, so that it is not done twice
 
 
 def write_efficiency(
@@ -573,6 +587,24 @@ def read_event_columns(path: Path, names: Iterable[str]) -> dict[str, NDArray[An
         return {name: as_native(tables[0].data[present[name.upper()]]) for name in names if name.upper() in present}
 
 
+def _areas(hdus: Iterable[Any]) -> list[Any]:
+    return [hdu for hdu in hdus if {"ENERG_LO", "ENERG_HI", "EFFAREA"} <= set(_names(hdu))]
+
+
+def _shared_response(path: Path, present: set[str], opened: ExitStack) -> Iterator[Any]:
+    """Yield the instrument response of a run from the files that an index lists, with the usual names."""
+    for file, wanted in (pair for index in _indices(path) for pair in index.responses_of(path).items()):
+        hdus = {hdu.name: hdu for hdu in opened.enter_context(open_fits(file))}
+        for kind, name in wanted.items():
+            usual, hdu = _RESPONSES.get(kind, name), hdus.get(name.upper())
+            if hdu is not None and usual not in present:
+                present.add(usual)
+                hdu.name = usual
+                if "CHECKSUM" in hdu.header:
+                    hdu.add_checksum()
+                yield hdu
+
+
 def multiply_effective_area(
     source: Path,
     target: Path,
@@ -581,16 +613,17 @@ def multiply_effective_area(
     history: Sequence[str],
     keep: NDArray[np.bool_] | None,
     columns: Mapping[str, NDArray[Any]],
-) -> int:
-    """Copy a FITS file with areas times a factor, and some events with further columns; return the number of areas."""
+) -> None:
+    """Copy a FITS file with areas times a factor, and some events with further columns."""
     units = require("astropy.units", "reading FITS")
-    with wrap_errors(source, "reading FITS"), open_fits(source) as hdus:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd header cards do no harm
-            found = [hdu for hdu in hdus if {"ENERG_LO", "ENERG_HI", "EFFAREA"} <= set(_names(hdu))]
+    with wrap_errors(source, "reading FITS"), ExitStack() as opened, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # odd header cards do no harm
+        hdus = opened.enter_context(open_fits(source))
+        if not _areas(hdus):
+            hdus += _shared_response(source, {hdu.name for hdu in hdus}, opened)
+        if not (found := _areas(hdus)):
             names = ", ".join(hdu.name for hdu in hdus)
-        if not found:
-            raise EventFileError(f"{source}: has no effective area (EFF_AREA), only {names}; use a file with one")
+            raise EventFileError(f"{source}: has no effective area (EFF_AREA), only {names}; give a file that has one")
         for hdu in found:
             if _MARK in hdu.header:
                 problem = "its effective area was already multiplied by an efficiency"
@@ -608,12 +641,13 @@ def multiply_effective_area(
                 hdu.add_checksum()
         written, Column = list(hdus), require("astropy.io.fits", "writing FITS").Column
         for number, hdu in enumerate(hdus):
-            if hdu.name == "EVENTS" and keep is not None:
+            if hdu.name == "EVENTS" and (keep is not None or "CALDB" in hdu.header):
                 new = {name: Column(name, FORMS[own.dtype.kind], array=own[keep]) for name, own in columns.items()}
-                written[number] = copy_table(hdu, keep, new)
+                written[number] = copy_table(hdu, slice(None) if keep is None else keep, new)
+                # gammapy prefers the response that this keyword names to that of the file
+                written[number].header.remove("CALDB", ignore_missing=True)
         with wrap_errors(target, "writing FITS"), replacing(target) as temporary:
             write_hdus(temporary, written, compressed=target.suffix.lower() == ".gz")
-    return len(found)
 
 
 def pointing_zenith(path: Path) -> float | None:
@@ -653,16 +687,19 @@ def _read_rad_max(path: Path, _: int) -> RadMax | None:
         found = _rad_max_in(path, hdus, unit)
     if found is not None:
         return found
-    for folder in (path.parent, path.parent.parent):
-        if (folder / HDU_INDEX).is_file():
-            for file in _index_of(folder).responses_of(path):
-                with wrap_errors(file, "reading FITS"), open_fits(file) as hdus:
-                    if (found := _rad_max_in(file, hdus, unit)) is not None:
-                        return found
+    for file in (one for index in _indices(path) for one in index.responses_of(path)):
+        with wrap_errors(file, "reading FITS"), open_fits(file) as hdus:
+            if (found := _rad_max_in(file, hdus, unit)) is not None:
+                return found
     return None
 
 
 _index_of = lru_cache(maxsize=8)(RunIndex)
+
+
+def _indices(path: Path) -> Iterator[RunIndex]:
+    """Yield the indices that may list a run: of its folder, and of the folder above it."""
+    return (_index_of(folder) for folder in (path.parent, path.parent.parent) if (folder / HDU_INDEX).is_file())
 
 
 def _rad_max_in(path: Path, hdus: Any, energy_unit: str) -> RadMax | None:

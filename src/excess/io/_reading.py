@@ -19,7 +19,7 @@ from excess.io import _csv, _ctapipe, _ctapipe_layout, _fact, _fits, _lstchain, 
 from excess.io._coordinates import Derivation, Location, Origin, Plan, derivations
 from excess.io._files import open_hdf5, stored_names, stored_node
 
-HDF5_MAGIC, PARQUET_MAGIC, FITS_MAGIC, GZIP_MAGIC = b"\x89HDF\r\n\x1a\n", b"PAR1", b"SIMPLE  =", b"\x1f\x8b"
+HDF5_MAGIC, PARQUET_MAGIC, FITS_MAGIC = b"\x89HDF\r\n\x1a\n", b"PAR1", b"SIMPLE  ="
 START_BYTES = 65536
 
 
@@ -48,7 +48,7 @@ def recognise(path: Path) -> str:
         return "Parquet"
     if start.startswith(_root.MAGIC) and b"\0" in start[:64]:
         return "ROOT"
-    if start.startswith(FITS_MAGIC) or (start.startswith(GZIP_MAGIC) and _is_compressed_fits(path)):
+    if start.startswith(FITS_MAGIC) or (start.startswith(_fits.GZIP_MAGIC) and _is_compressed_fits(path)):
         return "FITS event list"
     try:
         # a character may be truncated at the end of the bytes

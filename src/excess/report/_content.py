@@ -15,6 +15,7 @@ from excess.detection._simulation_check import SimulationAgreement
 from excess.estimators._hybrid import LABELS as FROM_LABELS
 from excess.estimators._hybrid import LABELS_AND_REFERENCES
 from excess.report._series import has_light_curve, has_score, light_curve
+from excess.report._style import with_error
 from excess.stats._significance import OnOffCounts
 
 MAX_ROWS = 300  # maximum number of rows in a table of groups or folds; CSV files next to the report contain all of them
@@ -219,7 +220,7 @@ class ModelContent:
         known = self.detection.thresholds[~np.isnan(self.detection.thresholds)]
         if len(known) == 0:
             return "The models select events by their own rules, without a threshold on the score."
-        low, high = _threshold_text(known.min()), _threshold_text(known.max())
+        low, high = (_known_text("{:.4f}", own) for own in (known.min(), known.max()))
         where = f"each of {len(known)} folds its own, {low} to {high}"
         if low == high:
             where = low if len(known) == 1 else f"{low} in all {len(known)} folds"
@@ -282,19 +283,20 @@ class ModelContent:
             return [
                 Number("On", f"{counts.n_on:,.0f}", "selected events from the On region"),
                 Number("Off", f"{counts.n_off:,.0f}", "selected events from the Off regions"),
-                Number("Excess", f"{counts.excess:,.1f} ± {counts.excess_error:,.1f}", "On − alpha × Off"),
+                Number("Excess", with_error(counts.excess, counts.excess_error), "On − alpha × Off"),
             ]
         low, high = likelihood.strength_interval
-        amount = f"{likelihood.n_signal:,.1f} ± {likelihood.n_signal_error:,.1f}"
+        amount = with_error(likelihood.n_signal, likelihood.n_signal_error)
         strength = f"{likelihood.strength:.3g} ({low:.3g} to {high:.3g})".replace("inf", "∞")
         rows = [
             Number("Signal events", amount, "expected number among the On events"),
             Number("Signal strength", strength, "signal events per Off event, with the interval of one sigma"),
         ]
         if self.detected and self.detection.containment_radius is not None:
-            radius, error = self.detection.containment_radius
-            note = "radius that contains 68 % of the signal, from the fitted point spread function"
-            rows.append(Number("Containment radius", f"{radius:.3f} ± {error:.3f} deg", note))
+            note = "radius with 68 % of the signal, by the fitted point spread function"
+            rows.append(
+                Number("Containment radius", f"{with_error(*self.detection.containment_radius, '.3f')} deg", note)
+            )
         return rows
 
     def _tests(self, statistic: str) -> list[Number]:
@@ -376,12 +378,7 @@ def _amount(detection: Detection) -> str:
         return "No event was selected"
     else:
         word, amount, error = "An excess", counts.excess, counts.excess_error
-    return f"{word if amount >= 0 else 'A deficit'} of {abs(amount):,.0f} ± {error:,.0f} events"
-
-
-def _threshold_text(value: float) -> str:
-    """Return a threshold with four decimals; infinity as a symbol, empty for NaN."""
-    return "" if np.isnan(value) else f"{value:.4f}".replace("-inf", "−∞").replace("inf", "∞")
+    return f"{word if amount >= 0 else 'A deficit'} of {with_error(abs(amount), error)} events"
 
 
 def _known_text(template: str, *values: float) -> str:
@@ -408,7 +405,7 @@ def _tables(detection: Detection) -> list[Table]:
     if len(several) > 1:
         outcomes = {**several, "joint": detection.outcome}
         rows = [[str(name), f"{one.counts.alpha:.4g}", *_outcome_cells(one, likely)] for name, one in outcomes.items()]
-        note = "One model for all observations. Numbers of the tuned cut; they do not follow the slider."
+        note = f"One model for all observations, with its tuned cut, not the slider. {detection.best_observation}"
         found.append(Table("observations", ["Observation", "alpha", *heads], rows, note))
     if bins := detection.bins:
         columns = [*bins.labels, "joint"], [*bins.outcomes, detection.outcome], [*bins.notes, ""]
@@ -426,16 +423,10 @@ def shorten(table: Table, file: str, max_rows: int) -> Table:
     return table._replace(rows=table.rows[:max_rows], note=note)
 
 
-def _count_cells(counts: OnOffCounts) -> list[str]:
-    """Return significance, On, Off and excess with its error."""
-    texts = counts_text(counts)
-    return [texts["significance"], texts["n_on"], texts["n_off"], f"{texts['excess']} ± {texts['excess_error']}"]
-
-
 def _outcome_cells(outcome: Outcome, likely: list[str]) -> list[str]:
     """Return counts, and the significance by the likelihood if the table includes it."""
     more = [_known_text("{:.2f}", outcome.significances["likelihood"]) for _ in likely]
-    return [*_count_cells(outcome.counts), *more]
+    return [*counts_text(outcome.counts).values(), *more]
 
 
 def _group_table(detection: Detection) -> Table:
@@ -444,7 +435,7 @@ def _group_table(detection: Detection) -> Table:
     if detection.groups is None:
         return Table("groups", heads, [])
     frame = detection.groups_frame()
-    columns = [[str(group), *_count_cells(counts)] for group, counts in detection.counts_by_group.items()]
+    columns = [[str(group), *counts_text(counts).values()] for group, counts in detection.counts_by_group.items()]
     more: dict[str, tuple[str, ...]] = {}
     if detection.likelihood is not None:
         more["Likelihood / σ"] = ("{:.2f}", "likelihood_significance")
@@ -476,10 +467,11 @@ def _fold_table(detection: Detection) -> Table:
     likely = [] if detection.likelihood is None else ["Likelihood, hold-out σ"]
     rows, without = [], "elsewhere" if detection.strategy == "applied" else "no model yet"
     for number, fold in enumerate(detection.folds):
-        significance, n_on, n_off, _ = _count_cells(fold.held_out)
+        significance, n_on, n_off, _ = counts_text(fold.held_out).values()
         tuned = "" if fold.tuned is None else f"{fold.tuned.significance:.2f}"
         trained = f"{fold.n_train:,}" if fold.n_train else without
-        row = [str(number), trained, f"{fold.n_held_out:,}", _threshold_text(fold.threshold), tuned, n_on, n_off]
+        threshold = _known_text("{:.4f}", fold.threshold)
+        row = [str(number), trained, f"{fold.n_held_out:,}", threshold, tuned, n_on, n_off]
         rows.append([*row, significance, *(_known_text("{:.2f}", fold.likelihood_significance) for _ in likely)])
     note = "Tuned-on values refer to the events used to tune the threshold; they are not a result."
     return Table("folds", [*heads, *likely], rows, note)
@@ -502,8 +494,8 @@ def models_table(
             cells[-1] += _known_text(" ± {:.1f}", getattr(row, f"{statistic}_spread"))
             cells.append(_known_text("{:.1f}", getattr(row, f"{statistic}_forward")))
             if statistic == "likelihood":
-                cells.append(_known_text("{:,.0f} ± {:,.0f}", row.n_signal, row.n_signal_error))
-        cells += [f"{row.n_on:,.0f}", f"{row.n_off:,.0f}", f"{row.excess:,.0f} ± {row.excess_error:,.0f}"]
+                cells.append(with_error(row.n_signal, row.n_signal_error, ",.0f"))
+        cells += [f"{row.n_on:,.0f}", f"{row.n_off:,.0f}", with_error(row.excess, row.excess_error, ",.0f")]
         cells.append(_known_text("{:.3g}", row.permutation_p_value))
         cells.append(", ".join("-" if np.isnan(one) else f"{one:.1f}" for one in row.null_significances))
         rows.append(cells)
@@ -517,7 +509,7 @@ def simulation_content(agreement: SimulationAgreement) -> dict[str, Any]:
     for sample, (title, what) in _SAMPLES.items():
         rows = []
         for one in agreement.of_sample(sample):
-            shift = _known_text("{:+.2f} ± {:.2f}", one.shift, one.shift_error)
+            shift = with_error(one.shift, one.shift_error, "+.2f")
             p_values = [_p_text(one.p_value), _p_text(one.adjusted_p_value)]
             rows.append([one.feature, shift, *p_values, "yes" if one.flagged else "no"])
         if rows:
@@ -529,7 +521,7 @@ def simulation_content(agreement: SimulationAgreement) -> dict[str, Any]:
         "title": "Differences found." if flagged else "Agreement." if samples else "Not checked.",
         "verdict": agreement.verdict,
         "confidence": f"{100 * agreement.confidence:g} %",
-        "excess": f"{agreement.excess:,.1f} ± {agreement.excess_error:,.1f}",
+        "excess": with_error(agreement.excess, agreement.excess_error),
         "samples": samples,
     }
 
@@ -541,7 +533,7 @@ def files_table(files: list[Mapping[str, Any]]) -> Table:
 
 
 def counts_text(counts: OnOffCounts) -> dict[str, str]:
-    """Return counts as text, displayed by the page without computation."""
+    """Return significance, On, Off and excess as texts, which the page shows without computing anything."""
     return {name: texts[0] for name, texts in counts_texts([counts]).items()}
 
 
@@ -552,7 +544,7 @@ def counts_texts(counts: Iterable[OnOffCounts]) -> dict[str, list[str]]:
 
 
 def format_counts(n_on: Any, n_off: Any, excess: Any, excess_error: Any, significance: Any) -> dict[str, list[str]]:
-    """Return lists of counts and derived values as text."""
-    columns = {"n_on": (n_on, ",.0f"), "n_off": (n_off, ",.0f"), "excess": (excess, ",.1f")}
-    columns |= {"excess_error": (excess_error, ",.1f"), "significance": (significance, ".2f")}
-    return {name: [format(one, spec) for one in values] for name, (values, spec) in columns.items()}
+    """Return lists of texts of counts and what follows from them."""
+    columns = {"significance": (significance, ".2f"), "n_on": (n_on, ",.0f"), "n_off": (n_off, ",.0f")}
+    found = {name: [format(one, spec) for one in values] for name, (values, spec) in columns.items()}
+    return found | {"excess": list(map(with_error, excess, excess_error))}

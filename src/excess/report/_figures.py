@@ -76,11 +76,10 @@ def plot_theta_squared(ax: Axes, detection: Detection, *, threshold: float | Non
     if (profile := series.fitted_profile(detection, counts, shown.edges)) is not None:
         drawn += ax.plot(*profile, color=OTHER, label="fitted profile")
         top = profile[1].max()
-    title.append(f"excess {counts.excess:,.1f} ± {counts.excess_error:,.1f}")
+    title.append(f"excess {style.with_error(counts.excess, counts.excess_error)}")
     title.append(f"On {counts.n_on:,}, Off {counts.n_off:,}, {style.alpha_label(shown.alpha)}")
     if profile is not None and detection.containment_radius is not None:
-        radius, error = detection.containment_radius
-        title.append(f"68 % of signal within {radius:.3f} ± {error:.3f} deg")
+        title.append(f"68 % of signal within {style.with_error(*detection.containment_radius, '.3f')} deg")
     drawn.append(ax.axvline(cut, color=GREY, linestyle="--", linewidth=0.8, label=f"cut: {cut:.3g} deg²"))
     ax.set_xlim(0, shown.edges[-1] if shown.edges[-1] > cut else 1.02 * cut)
     ax.set_xlabel("θ² / deg²")
@@ -468,8 +467,7 @@ def plot_null_test(ax: Axes, null_test: NullTest, *, detection: Detection | None
         sigma = detection.significance
         mean = "" if detection.event_alpha is None else "mean "
         how = f"{detection.statistic}, {detection.strategy}, {mean}{style.alpha_label(detection.alpha)}"
-        what = f"On: {sigma:.1f} σ ({how})"
-        ax.plot(0, sigma, "D", color=ON, label=what)
+        ax.plot(0, sigma, "D", color=ON, label=f"On: {sigma:.1f} σ ({how})")
         ticks = {0: "On", **ticks}
         values = np.append(values, sigma)
     low, high = min(-3.0, values.min()), max(3.0, values.max())
@@ -731,7 +729,7 @@ def plot_sky_significances(ax: Axes, detection: Detection, *, events: str = "sel
     style.draw_steps(ax, every, edges, baseline=0, fill=False, color=ON, label="all pixels")
     style.draw_steps(ax, shown, edges, baseline=0, fill=True, color=OFF, alpha=0.35, label="away from the source")
     at = np.linspace(edges[0], edges[-1], 400)
-    fit = (layer.mean, layer.spread, OFF, "-", f"fit: {layer.mean:+.2f} ± {layer.spread:.2f}")
+    fit = (layer.mean, layer.spread, OFF, "-", f"fit: {style.with_error(layer.mean, layer.spread, '+.2f')}")
     for mean, spread, color, line, label in (fit, (0.0, 1.0, GREY, "--", "expected: 0 ± 1")):
         curve = np.exp(-0.5 * ((at - mean) / spread) ** 2) / (spread * math.sqrt(2 * math.pi))
         ax.plot(at, curve * len(background) / 4, color=color, linestyle=line, label=label)
@@ -833,7 +831,7 @@ def _draw_comparison(ax: Axes, one: FeatureComparison) -> None:
     ax.set_ylim(1.05 * bottom, 1.05 * top)
     style.label_feature(ax, one.feature)
     differs = "differs: " if one.flagged else ""
-    shift = "" if np.isnan(one.shift) else f"shift {one.shift:+.2f} ± {one.shift_error:.2f}"
+    shift = "" if np.isnan(one.shift) else f"shift {style.with_error(one.shift, one.shift_error, '+.2f')}"
     ax.set_title(f"{differs}{shift}\np = {one.p_value:.1g} (adjusted {one.adjusted_p_value:.1g})", fontsize=6.5, pad=3)
 
 

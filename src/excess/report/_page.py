@@ -31,7 +31,7 @@ from excess.report import _content
 from excess.report import _figures as figures
 from excess.report import _series as series
 from excess.report._content import MAX_MAPS, MAX_PANELS, MAX_ROWS, ModelContent, PageFigure, counts_texts, format_counts
-from excess.report._style import FORMATS, GREY, OFF, ON, OTHER
+from excess.report._style import FORMATS, GREY, OFF, ON, OTHER, with_error
 from excess.stats._significance import li_ma_significance
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _draw_sky(model: ModelContent, shared: SkyMap | None) -> dict[str, Any] | No
     pixels, edges = np.histogram(values[np.isfinite(values)], 60)
     drawn = figures.plot_sky_significances(kept, events=shown)
     _add_figure(model, "sky_significances", drawn, _binned(edges, pixels=pixels))
-    checks = [f"{one.mean:+.2f} ± {one.spread:.2f} ({name} events)" for name, one in sky.layers.items()]
+    checks = [f"{with_error(one.mean, one.spread, '+.2f')} ({name} events)" for name, one in sky.layers.items()]
     return {
         "maps": maps,
         "repeated": repeated,
@@ -405,8 +405,8 @@ def _as_svg(figure: Any, name: str) -> str:
             parts[number] = parts[number].replace(color, f"var(--{variable}, {color})")
     width, height = figure.get_size_inches() * 72
     spaces = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-    look = f'viewBox="0 0 {width:g} {height:g}" style="fill: var(--text, #000000); stroke-linejoin: round"'
-    return f"<svg {spaces} {look}>{''.join(parts)}</svg>"
+    look = f"--size: {width:g}px; fill: var(--text, #000000); stroke-linejoin: round"
+    return f'<svg {spaces} viewBox="0 0 {width:g} {height:g}" style="{look}">{"".join(parts)}</svg>'
 
 
 def locate(ax: Axes, x: Any, y: Any) -> list[list[float]]:

@@ -239,8 +239,7 @@ def _edges_of_equal_signal(ratio: FloatArray, share: FloatArray, n_bins: int) ->
         if min(end - kept[-1], n_events - end) >= _MIN_EVENTS:
             kept.append(end)
     edges = ratios[np.array(kept[1:], dtype=np.intp) - 1]
-    below = [] if first == 0 else [0.0]
-    return np.concatenate([[0.0], below, edges, ratios[-1:]])
+    return np.concatenate([[0.0], [] if first == 0 else [0.0], edges, ratios[-1:]])
 
 
 def has_light_curve(detection: Detection, by: str = "group") -> bool:
@@ -295,8 +294,8 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
     targets = np.linspace(0, exposure[-1], min(n_moments, len(rows)) + 1)[1:]
     n_so_far = np.searchsorted(exposure, targets * (1 + 1e-12), side="right")[:-1]
     compute = _likelihood_so_far if detection.statistic == "likelihood" else _cut_so_far
-    compute = compute if detection.alpha_error is None else _outcome_so_far
-    return OverTime(targets, np.append(compute(detection, rows, n_so_far), detection.significance), unit)
+    compute = _outcome_so_far if detection.alpha_error else compute
+    return OverTime(targets, np.append(compute(detection, judged, n_so_far), detection.significance), unit)
 
 
 def _outcome_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray[np.intp]) -> FloatArray:

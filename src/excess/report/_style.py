@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from excess._utils.checks import FloatArray
 from excess._utils.errors import require
 from excess._utils.files import replacing
+from excess._utils.threads import with_error as _with_error
 from excess.detection._result import Detection
 
 if TYPE_CHECKING:
@@ -63,6 +64,11 @@ _FORMULAS = {"σ": r"\sigma", "α": r"\alpha", "θ": r"\theta", "²": "^2", "×"
 _MOST_TICKS = 3  # maximum number of tick labels of a logarithmic axis
 _PANEL_WIDTH, _COLUMNS = 1.75, 4  # width in inches, and panels in a row: four are as wide as a page of a paper
 _LABEL_SIZE, _LONG_NAME = 7.0, 22  # font size of feature names, and number of characters above which it is smaller
+
+
+def with_error(value: float, error: float, form: str = ",.1f") -> str:
+    """Return a value and its error as text; nothing where one of them is not a number."""
+    return "" if np.isnan([value, error]).any() else _with_error(value, error, form, "±").replace("-", "−")
 
 
 def check_detection(detection: Any) -> None:

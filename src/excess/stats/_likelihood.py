@@ -30,6 +30,7 @@ from scipy.special import chdtrc, ndtr, ndtri
 
 from excess._utils import checks
 from excess._utils.checks import BoolArray, FloatArray
+from excess._utils.threads import with_error
 from excess.stats import _kernels
 
 _MAX_FINE = 2000  # number of cells above which maxima and interval are searched with coarser ones and refined with all
@@ -97,7 +98,7 @@ class OnOffLikelihood:
     def __str__(self) -> str:
         """Return signal events, signal strength and significance in one line."""
         low, high = self.strength_interval
-        signal = f"{self.n_signal:.1f} +- {self.n_signal_error:.1f} signal events"
+        signal = f"{with_error(self.n_signal, self.n_signal_error)} signal events"
         return f"{signal}, signal strength {self.strength:.3g} ({low:.3g} to {high:.3g}), {self.significance:.1f} sigma"
 
 

@@ -23,6 +23,7 @@ _N_NODES = 64  # of the quadrature in each interval
 _LEVEL = 0.05  # p-value of the likelihood ratio below which further terms are added
 _PER_TERM = 20  # minimum number of events per coefficient
 _PER_BIN, _MOST_BINS, _MIN_GOODNESS = 20, 50, 0.001  # of the goodness-of-fit test
+_MAX_ERROR = 0.5  # maximum relative error of the exposure ratio
 _NODES, _WEIGHTS = legendre.leggauss(_N_NODES)
 
 
@@ -122,11 +123,13 @@ def fit_sidebands(
         other, variance = _ratio(nodes, span, tried[known][0], len(x))
         variances.append(variance + (np.log(other / alpha)) ** 2)
         weights.append(np.exp(tried[known][1] - known - tried[degree][1] + degree))
-    goodness = _goodness(x, off, span, coefficients)
+    goodness, error = _goodness(x, off, span, coefficients), float(np.sqrt(np.average(variances, weights=weights)))
     if check and goodness < _MIN_GOODNESS:
         what = f"is not described by a smooth density (p = {goodness:.1g} for a polynomial of degree {degree})"
         raise ArgumentError("off", f"{what}; choose narrower intervals without peaks or edges, or specify alpha")
-    error = float(np.sqrt(np.average(variances, weights=weights)))
+    if check and not error < _MAX_ERROR:
+        what = f"does not determine alpha by a fit, whose relative error is {error:.2g}"
+        raise ArgumentError("off", f"{what}; choose wider intervals on both sides of On, or specify alpha")
     shares = density[1].reshape(len(off), -1).sum(axis=1) / density[0].sum()
     return SidebandFit(alpha, error, degree, goodness, shares, coefficients, span)
 

@@ -22,7 +22,7 @@ from scipy.stats import chi2, norm
 
 from excess._utils import checks
 from excess._utils.checks import FloatArray
-from excess._utils.threads import Row, html_table
+from excess._utils.threads import Row, html_table, with_error
 from excess.stats._likelihood import Cells, Curve
 
 _EPSILON = np.finfo(np.float64).eps
@@ -353,13 +353,6 @@ class OnOffCounts:
         return math.sqrt(variance + (self.alpha_error * self.background) ** 2)
 
     @property
-    def signal_to_background(self) -> float:
-        """Excess per background event: infinite for an excess without Off events, 0 without events."""
-        if self.background == 0:
-            return math.inf if self.n_on > 0 else 0.0
-        return self.excess / self.background
-
-    @property
     def significance(self) -> float:
         """Signed Li & Ma significance in sigma: negative for a deficit; the joint one of stacked measurements."""
         error = self.alpha_error or None
@@ -399,7 +392,7 @@ class OnOffCounts:
     def texts(self) -> list[str]:
         """Return On, Off, excess and significance as text, for the cells of a table."""
         counts = [f"{round(number, 1):.10g}" for number in (self.n_on, self.n_off)]
-        return [*counts, f"{self.excess:.1f} ± {self.excess_error:.1f}", f"{self.significance:.1f} sigma"]
+        return [*counts, with_error(self.excess, self.excess_error, sign="±"), f"{self.significance:.1f} sigma"]
 
     def _repr_html_(self) -> str:
         """Return a table with one row, for notebooks."""

@@ -443,8 +443,7 @@ def mithal_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None,
     lowest = max(1, int(np.searchsorted(below, quantile * n[0])))
     beta = (n_on[0] - n_on[lowest]) / below[lowest]
     precision = np.divide(n_on, n, out=np.zeros(len(n)), where=n > 0)
-    objective = np.maximum(precision - beta, 0.0) ** 2 * n
-    return float(thresholds[strictest_argmax(objective)])
+    return float(thresholds[strictest_argmax(np.maximum(precision - beta, 0.0) ** 2 * n)])
 
 
 def yao_threshold(y: ArrayLike, score: ArrayLike, alpha: float | None = None, *, quantile: float = 0.97) -> float:

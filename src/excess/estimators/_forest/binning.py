@@ -162,8 +162,7 @@ def _quantile_edges(values: NDArray[np.float64], max_bins: int) -> NDArray[np.fl
         if not (now & ~frequent).any():
             break
         frequent |= now
-    last = _cut_into_bins(counts, frequent, max_bins)
-    return _midpoints(distinct)[last]
+    return _midpoints(distinct)[_cut_into_bins(counts, frequent, max_bins)]
 
 
 @njit(cache=True, nogil=True)

@@ -36,7 +36,7 @@ articles.forEach((article, number) => {
   const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
   dot.setAttribute("class", "dot");
   const rows = all("[data-table=groups] tbody tr", article), cells = rows.map((row) => all("td", row).slice(0, 4).map((one) => one.textContent));
-  const keys = ["n_on", "n_off", "excess", "excess_error", "significance"];
+  const keys = ["n_on", "n_off", "excess", "significance"];
   const show = (name, text) => { article.querySelector(`.explorer [data-value=${name}]`).textContent = text; };
   function go(at) { // a stop of the slider; null is the tuned cut
     slider.value = at ?? start;
@@ -48,7 +48,7 @@ articles.forEach((article, number) => {
     slider.setAttribute("aria-valuetext", at === null ? "as tuned" : `${stops.threshold[at]}: ${stops.significance[at]} sigma, On ${stops.n_on[at]}, Off ${stops.n_off[at]}, exploration`);
     article.querySelector(".explorer").classList.toggle("exploring", at !== null);
     if (stops.groups) rows.forEach((row, i) => {
-      const own = stops.groups[i], texts = at === null ? cells[i] : [own.significance[at], own.n_on[at], own.n_off[at], `${own.excess[at]} ± ${own.excess_error[at]}`];
+      const own = stops.groups[i], texts = at === null ? cells[i] : [own.significance[at], own.n_on[at], own.n_off[at], own.excess[at]];
       texts.forEach((text, j) => { row.cells[j + 1].textContent = text; });
     });
     if (at === null) return dot.remove();
