@@ -366,10 +366,10 @@ def _reason_by_values(numbers: FloatArray | None, files: NDArray[np.int64]) -> s
             return f"it is {values[0]:g} in all events of the sample"
         distinct = np.unique(of_file)
         if len(values) > 2 * len(distinct) and all(np.ptp(values[of_file == one]) == 0 for one in distinct):
-            return "it is the same in all events of a file, so it is a property of the run"
+            return "it is constant in each file, so it is a property of the run"
     rises = (numbers[1:] > numbers[:-1])[np.diff(files) == 0]
     if len(numbers) >= _MIN_EVENTS and len(rises) and rises.all():
-        return "it grows from event to event, as a time or a counter does"
+        return "it increases from event to event like a time or a counter"
     return None
 
 

@@ -537,7 +537,7 @@ def _text_column(name: str, texts: Sequence[str], keep: NDArray[np.bool_]) -> An
 
 
 _RESPONSES = {"aeff": "EFFECTIVE AREA", "edisp": "ENERGY DISPERSION", "psf": "POINT SPREAD FUNCTION"}
-_MARK = "EXCESSEF"  # keyword of an effective area that was multiplied, so that it is not done twice
+_MARK = "EXCESSEF"  # keyword of a multiplied effective area, to avoid a second multiplication
 
 
 def write_efficiency(

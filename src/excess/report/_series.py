@@ -295,7 +295,7 @@ def significance_over_time(detection: Detection, n_moments: int | None = None) -
     n_so_far = np.searchsorted(exposure, targets * (1 + 1e-12), side="right")[:-1]
     compute = _likelihood_so_far if detection.statistic == "likelihood" else _cut_so_far
     compute = _outcome_so_far if detection.alpha_error else compute
-    return OverTime(targets, np.append(compute(detection, judged, n_so_far), detection.significance), unit)
+    return OverTime(targets, np.append(compute(detection, rows, n_so_far), detection.significance), unit)
 
 
 def _outcome_so_far(detection: Detection, order: NDArray[np.intp], n_so_far: NDArray[np.intp]) -> FloatArray:
